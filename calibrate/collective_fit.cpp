@@ -104,6 +104,17 @@ CollectiveFit fit_loopback(const Cluster& cluster, std::span<const CollectiveSam
   return fit(cluster, coefficients, samples);
 }
 
+CollectiveFit fit_all_to_all(const Cluster& cluster, std::span<const CollectiveSample> samples) {
+  const std::vector<FabricCoefficient> coefficients{
+      {{"network.all_to_all_latency_s", 1e-4, 0.0},
+       1.5,
+       [](Cluster& c, double v) { c.network.all_to_all_latency = sim::Seconds(v); }},
+      {{"network.peer_latency_s", 1e-6, 0.0}, 1.5, [](Cluster& c, double v) {
+         c.network.peer_latency = sim::Seconds(v);
+       }}};
+  return fit(cluster, coefficients, samples);
+}
+
 CollectiveFit describe_collectives(const Cluster& cluster,
                                    std::span<const CollectiveSample> samples) {
   CollectiveFit result;

@@ -42,6 +42,11 @@ CollectiveFit fit_fabric(const sim::Cluster& cluster, std::span<const Collective
 // The same of a cluster whose fabric is FabricKind::Loopback.
 CollectiveFit fit_loopback(const sim::Cluster& cluster, std::span<const CollectiveSample> samples);
 
+// Of a network, to all-to-alls over several nodes: network.all_to_all_latency_s 100 us (1.5) and
+// network.peer_latency_s 1 us (1.5).
+CollectiveFit fit_all_to_all(const sim::Cluster& cluster,
+                             std::span<const CollectiveSample> samples);
+
 // The errors of a cluster as it is; no values.
 CollectiveFit describe_collectives(const sim::Cluster& cluster,
                                    std::span<const CollectiveSample> samples);

@@ -167,6 +167,7 @@ Table collectives() {
        {"a100_sxm_80", "h100_sxm", "h200_sxm", "b200_sxm", "b300_sxm", "gb200", "mi300x"})
     table.push_back(FitFabric{id});
   append(table, {
+                    FitAllToAll{"h100_sxm", "aws_p5", {"aws_p5en", "aws_p6_b200", "aws_p6_b300"}},
                     DescribeNetwork{"h100_sxm"},
                     DescribeNetwork{"mi300x"},
                     DescribeNetwork{"a100_sxm_80", "aws_p4d"},

@@ -101,10 +101,17 @@ struct DescribeNetwork {
   std::optional<std::string> system{};
 };
 
+// All-to-alls of a system over many nodes; systems whose network is like it take the values over.
+struct FitAllToAll {
+  std::string id;
+  std::string system;
+  std::vector<std::string> alike{};
+};
+
 using KernelFitLine =
     std::variant<FitGrids, FitBestGemm, FitTrainingShapes, FitWeightGradient, FitLargeGemms,
                  AssumeCurve, AssumeFp32Curve, FitSustainedClock, StateCoefficient, FitAttention,
-                 AssumeAttention, FitFabric, DescribeNetwork>;
+                 AssumeAttention, FitFabric, FitAllToAll, DescribeNetwork>;
 
 const std::vector<KernelFitLine>& kernel_fit_table();
 

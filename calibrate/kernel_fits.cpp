@@ -221,6 +221,27 @@ class KernelFitter {
     add_collective_summary(line.id, "collectives, one node", fit);
   }
 
+  void operator()(const FitAllToAll& line) {
+    std::vector<CollectiveSample> samples =
+        collective_curves(database_, line.id, false, line.system);
+    std::erase_if(samples, [](const CollectiveSample& sample) {
+      return sample.kind != sim::CollectiveKind::AllToAll;
+    });
+    const CollectiveFit fit =
+        fit_all_to_all(hwdb::cluster(database_, line.system, 16).cluster, samples);
+    const Source source{
+        sim::Evidence::Fitted, "all-to-all curves of " + line.system + " over several nodes",
+        std::to_string(fit.samples) + " times, median error " + percent(fit.median_abs_error)};
+    for (const FittedValue& value : fit.values) {
+      add_to("system", line.system, value.name, value.value, value.standard_error, source);
+      for (const std::string& like : line.alike)
+        add_to("system", like, value.name, value.value, 0.5 * value.value,
+               {sim::Evidence::Assumed,
+                "as " + line.system + ", whose adapters are of an earlier generation"});
+    }
+    add_collective_summary(line.system, "all-to-alls, many nodes", fit);
+  }
+
   void operator()(const DescribeNetwork& line) {
     const std::vector<CollectiveSample> samples =
         collective_curves(database_, line.id, false, line.system);
@@ -239,9 +260,14 @@ class KernelFitter {
 
   void add(const std::string& id, const std::string& key, double value, double error,
            const Source& from) {
-    fits_.coefficients.push_back({"device", id, key, hwdb::rounded(value, 4),
-                                  hwdb::rounded(error, 2), from.evidence, from.source,
-                                  from.fitted_from, hwdb::Origin::Shipped});
+    add_to("device", id, key, value, error, from);
+  }
+
+  void add_to(const char* scope, const std::string& id, const std::string& key, double value,
+              double error, const Source& from) {
+    fits_.coefficients.push_back({scope, id, key, hwdb::rounded(value, 4), hwdb::rounded(error, 2),
+                                  from.evidence, from.source, from.fitted_from,
+                                  hwdb::Origin::Shipped});
   }
 
   void add_values(const GemmsOf& gemms, const std::vector<FittedValue>& values,

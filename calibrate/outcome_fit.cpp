@@ -5,7 +5,7 @@
 #include <cmath>
 #include <map>
 
-#include "sim/base/student.h"
+#include "sim/base/uncertainty.h"
 
 namespace llmsim::calibrate {
 namespace {

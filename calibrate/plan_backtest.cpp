@@ -10,7 +10,7 @@
 #include "hwdb/plan_query.h"
 #include "sim/base/error.h"
 #include "sim/plan.h"
-#include "sim/search/membership.h"
+#include "sim/search/plan_query.h"
 
 namespace llmsim::calibrate {
 namespace {

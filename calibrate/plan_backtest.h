@@ -6,7 +6,7 @@
 //
 // (a) The search.  With t the predicted step time of a run's layout, which is predicted to keep the
 // rules and to fit, and p that of the plan, the layout beats the plan where p / t - 1 > 1e-9; that
-// is the regret of the search.  No layout inside of its space (sim/search/membership.h) may have
+// is the regret of the search.  No layout inside of its space (sim/search/plan_query.h) may have
 // one: such a run is missed, a bug.  One that lies outside tells what the space is without.
 //
 // (b) The order.  Of a problem with at least three layouts whose measured times are scored, of

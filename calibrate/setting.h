@@ -1,7 +1,7 @@
 // What a run record says about each thing that a study may switch, so that runs that differ in one
 // of them can be paired.
 //
-// Settings are the fields of a strategy (sim/strategy/strategy_fields.h), where "topology" is tp,
+// Settings are the fields of a strategy (sim/strategy/strategy.h), where "topology" is tp,
 // pp and dp, "recompute" the whole of it and "virtual_stages" the schedule too, and those of
 // hwdb/settings.h under their own keys, except those that are a detail of one above (the recipe of
 // fp8 is part of "precision").  "vocab_size" is the model's, "software" the framework with its

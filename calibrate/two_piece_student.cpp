@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "sim/base/student.h"
+#include "sim/base/uncertainty.h"
 
 namespace llmsim::calibrate {
 namespace {

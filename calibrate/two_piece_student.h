@@ -4,7 +4,7 @@
 //
 // f the density of t_4.  a and b are those of the greatest likelihood.  The tails of t_4 are heavy:
 // a few values far out widen their side far less than they would move an empirical quantile.
-// Quantiles: P(z < 0) = a / (a + b), and those of t_4 (sim/base/student.h).
+// Quantiles: P(z < 0) = a / (a + b), and those of t_4 (sim/base/uncertainty.h).
 #pragma once
 
 #include <utility>

@@ -18,7 +18,7 @@
 #include "hwdb/coefficient_file.h"
 #include "reports/table.h"
 #include "sim/base/error.h"
-#include "sim/base/student.h"
+#include "sim/base/uncertainty.h"
 
 namespace llmsim::cli {
 namespace {

@@ -14,8 +14,11 @@ namespace llmsim::cli {
 
 void add_plan(CLI::App& program, int& status);     // the best strategies, ranked
 void add_predict(CLI::App& program, int& status);  // one run in full
+void add_sweep(CLI::App& program, int& status);    // predictions over a grid
 // One step as a trace of every pipeline stage and stream.
 void add_trace(CLI::App& program, int& status);
+void add_report(CLI::App& program, int& status);    // a plan or a run as one HTML page
+void add_export(CLI::App& program, int& status);  // the files that start a run
 void add_validate(CLI::App& program, int& status);  // predicted against measured runs
 // Measure this machine: run, import, compare, verify.
 void add_calibrate(CLI::App& program, int& status);

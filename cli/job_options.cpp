@@ -8,7 +8,7 @@
 #include "cli/number_list.h"
 #include "hwdb/job_defaults.h"
 #include "sim/base/error.h"
-#include "sim/job/job.h"
+#include "sim/job.h"
 
 namespace llmsim::cli {
 namespace {

@@ -1,94 +1,10 @@
 // The program: llmsim COMMAND [OPTIONS].
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <csignal>
-#include <cstdio>
-#include <exception>
-#include <iostream>
-#include <memory>
-#include <sstream>
-#include <string>
 
-#include "cli/commands.h"
-#include "cli/help_format.h"
-#include "cli/misspelling.h"
-#include "cli/output.h"
-#include "cli/shell_texts.h"
-
-namespace llmsim::cli {
-namespace {
-
-constexpr int kError = 1;
-constexpr int kUsage = 2;
-
-int report_error(std::string message) {
-  std::replace(message.begin(), message.end(), '\n', ' ');
-  std::fprintf(stderr, "llmsim: %s\n", message.c_str());
-  return kError;
-}
-
-// Help and the version go to standard output, complaints to standard error.
-int report_usage(const CLI::App& program, const CLI::ParseError& error) {
-  if (const auto* const key = dynamic_cast<const CLI::ConfigError*>(&error)) {
-    report_error("--question: " + std::string(key->what()) +
-                 ": no option of a command has that name");
-    return kUsage;
-  }
-  std::ostringstream answer;
-  const int status = program.exit(error, answer, std::cerr);
-  write_result(answer.str(), {});
-  return status == 0 ? 0 : kUsage;
-}
-
-int run(int argc, char** argv) {
-  CLI::App program{
-      "llmsim: how fast, in how much memory and with which parallelism will this model train here?",
-      "llmsim"};
-  int status = 0;
-  program.formatter(std::make_shared<HelpFormatter>());
-  program.set_version_flag("--version", std::string("llmsim ") + LLMSIM_VERSION);
-  program.require_subcommand(1);
-  program.footer(
-      "Examples:\n"
-      "  llmsim plan --model llama-70b --gpus 256\n"
-      "  llmsim predict --model llama3-8b --gpus 64 --hardware a100 --sharding zero3 --format "
-      "json\n"
-      "llmsim COMMAND --help explains each option.");
-  program
-      .set_config(
-          "--question", "",
-          "options of the command that follows, in a TOML file with a section for each command; "
-          "default none; example: llmsim --question question.toml plan")
-      ->type_name("FILE");
-  program.allow_config_extras(CLI::config_extras_mode::error);
-  add_plan(program, status);
-  add_predict(program, status);
-  add_trace(program, status);
-  add_validate(program, status);
-  add_calibrate(program, status);
-  add_hardware(program, status);
-  add_models(program, status);
-  add_shell_texts(program, LLMSIM_VERSION, status);
-  if (const auto complaint = misspelling(program, {argv + std::min(argc, 1), argv + argc})) {
-    report_error(*complaint);
-    return kUsage;
-  }
-  try {
-    program.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return report_usage(program, error);
-  }
-  return status;
-}
-
-}  // namespace
-}  // namespace llmsim::cli
+#include "cli/program.h"
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
-  try {
-    return llmsim::cli::run(argc, argv);
-  } catch (const std::exception& error) {
-    return llmsim::cli::report_error(error.what());
-  }
+  return llmsim::cli::run_program({argv + std::min(argc, 1), argv + argc}, LLMSIM_VERSION);
 }

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <iostream>
 #include <optional>
 #include <system_error>
 
@@ -93,7 +94,7 @@ void check_can_be_written(const std::string& path) {
 
 void say_why_not(std::string message) {
   std::replace(message.begin(), message.end(), '\n', ' ');
-  std::fprintf(stderr, "llmsim: %s\n", message.c_str());
+  std::cerr << "llmsim: " << message << "\n";
 }
 
 void add_output_options(CLI::App& command, OutputOptions& options) {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/help_format.h"
 #include "cli/interruption.h"
 #include "cli/number_list.h"
 #include "cli/predict_command.h"
@@ -13,10 +14,9 @@
 #include "cli/run_changes.h"
 #include "cli/run_request.h"
 #include "sim/base/error.h"
-#include "sim/hardware/hardware_change.h"
+#include "sim/hardware/cluster.h"
 #include "sim/plan.h"
 #include "sim/predict.h"
-#include "sim/switches.h"
 
 namespace llmsim::cli {
 namespace {
@@ -114,6 +114,34 @@ sim::Objective objective_of(const std::string& name) {
   if (name == "time") return sim::Objective::Time;
   if (name == "cost") return sim::Objective::Cost;
   throw Error("--objective = " + name + ": throughput, memory, time or cost is expected");
+}
+
+void add_ranking_options(CLI::App& c, PlanOptions& o) {
+  c.add_option("--objective", o.objective,
+               "what is best: throughput, memory, time (of the whole job, with --tokens) or cost; "
+               "default throughput; example: --objective memory")
+      ->type_name("NAME");
+  c.add_option("--top", o.top, "plans to show, 1 to 1000; default 10; example: --top 20")
+      ->type_name("N");
+  c.add_option("--headroom", o.headroom,
+               "per cent of a device's memory that plans leave free, 0 to 90; default what 3 of "
+               "4 runs need that are planned so; example: --headroom 5")
+      ->type_name("PERCENT")
+      ->check(finite_range(0.0, 90.0));
+  c.add_flag(
+      "--sensitivity", o.sensitivity,
+      "also what it would take: one switch or number of the best plan changed at a time, and "
+      "each property of the hardware 1.25 times as good, planned anew");
+  c.add_flag(
+      "--risk", o.risk,
+      "plans in the order of what they may lose: at most, on the best of them, where any one "
+      "property of the hardware is 1.25 times as good or as bad as it is taken to be");
+  c.add_option("--jobs", o.jobs,
+               "threads of the search, 0 to 1024; default 1; 0: one for each core; example: "
+               "--jobs 8")
+      ->type_name("N");
+  set_group(c, "Search",
+            {"--objective", "--top", "--headroom", "--sensitivity", "--risk", "--jobs"});
 }
 
 reports::PlanAnswer planned(const PlanOptions& options, const RunOptions& run,

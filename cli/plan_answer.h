@@ -1,6 +1,7 @@
 // One question to the planner, answered.
 #pragma once
 
+#include <CLI/App.hpp>
 #include <optional>
 #include <string>
 
@@ -22,9 +23,13 @@ struct PlanOptions {
   std::optional<std::string> largest;
   bool risk = false, smallest = false, pareto = false, sensitivity = false, verbose = false;
   std::string jobs = "1";
+  std::optional<std::string> export_folder, target;  // of the best plan's launch files
   OutputOptions output;
   std::string database;
 };
+
+// How plans are found and ordered: --objective, --top, --headroom, --sensitivity, --risk, --jobs.
+void add_ranking_options(CLI::App& command, PlanOptions& options);
 
 // Throws Error for an unknown name.
 sim::Objective objective_of(const std::string& name);

@@ -1,11 +1,14 @@
 #include "cli/plan_goals.h"
 
+#include <CLI/Error.hpp>
 #include <algorithm>
 #include <iostream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cli/help_format.h"
+#include "cli/number_list.h"
 #include "cli/run_request.h"
 #include "sim/base/error.h"
 #include "sim/model/parameters.h"
@@ -115,6 +118,35 @@ PlanComparison largest_model(const PlanOptions& options, const hwdb::Database& d
 
 }  // namespace
 
+void add_goals(CLI::App& c, PlanOptions& o) {
+  c.add_flag("--fit", o.smallest,
+             "the smallest number of devices on which it fits, of --gpus or of 1, 2, 4 to 65536; "
+             "with --deadline on which it ends in time; example: --fit");
+  c.add_option(
+       "--largest", o.largest,
+       "the largest model of the catalogue, seq-len or micro-batch that fits; default none; "
+       "example: --largest seq-len")
+      ->type_name("WHAT")
+      ->excludes("--fit");
+  c.add_option("--deadline", o.deadline,
+               "days in which the job of --tokens is to end; default none; example: --tokens 2T "
+               "--deadline 30")
+      ->type_name("DAYS")
+      ->check(finite_range(0.0, 1e6));
+  set_group(c, "Search", {"--fit", "--largest", "--deadline"});
+}
+
+void check_goals(const PlanOptions& options) {
+  objective_of(options.objective);
+  if (options.deadline && !options.job.tokens)
+    throw Error("--deadline: --tokens is missing, how many tokens are to be trained on until then");
+}
+
+void require_question(const PlanOptions& options) {
+  if (options.run.model.empty() && options.largest != "model") throw CLI::RequiredError("--model");
+  if (!options.run.gpus && !options.smallest) throw CLI::RequiredError("--gpus or --fit");
+}
+
 PlanComparison compared(const PlanOptions& options, const PlanQuestions& questions,
                         const hwdb::Database& database) {
   PlanComparison comparison = comparison_of(options, questions.keys);
@@ -141,6 +173,42 @@ PlanComparison largest(const PlanOptions& options, const hwdb::Database& databas
         options, key, 1, kMostSequences, 1, database,
         [](RunOptions& run, const std::string& text) { run.strategy["micro_batch"] = text; });
   throw Error("--largest = " + key + ": model, seq-len or micro-batch is expected");
+}
+
+std::optional<PlanComparison> several_answers(PlanOptions options, const hwdb::Database& database) {
+  if (options.largest) return largest(options, database);
+  if (options.smallest && !options.run.gpus) options.run.gpus = kEveryPowerOfTwo;
+  const PlanQuestions questions = questions_of(options.run);
+  const bool one = !options.smallest && !options.deadline && questions.list.size() == 1;
+  return one ? std::nullopt : std::optional(compared(options, questions, database));
+}
+
+PlanOptions one_question(PlanOptions options) {
+  options.run = questions_of(options.run).list.front().run;
+  return options;
+}
+
+std::string what_would_fit(const PlanOptions& options, const hwdb::Database& database) {
+  constexpr int kMostDevices = 1 << 20;
+  const auto fits = [&](const RunOptions& run) {
+    const reports::PlanAnswer answer = planned(options, run, database);
+    return answer.plan.complete && !answer.plan.plans.empty();
+  };
+  std::vector<std::string> ways;
+  if (!options.run.offload) {
+    RunOptions offloaded = options.run;
+    offloaded.offload = "optimizer";
+    if (fits(offloaded)) ways.push_back("with --offload optimizer");
+  }
+  const int devices = query_of(options.run, database).base.cluster.num_devices;
+  for (int times = 2; times <= 64 && devices <= kMostDevices / times; times *= 2) {
+    RunOptions larger = options.run;
+    larger.gpus = std::to_string(times * devices);
+    if (!fits(larger)) continue;
+    ways.push_back("on " + *larger.gpus + " devices (--gpus " + *larger.gpus + ")");
+    break;
+  }
+  return sim::joined(ways, ", ");
 }
 
 }  // namespace llmsim::cli

@@ -1,10 +1,9 @@
 #include "cli/plan_questions.h"
 
-#include <filesystem>
 #include <sstream>
 #include <utility>
 
-#include "cli/number_list.h"
+#include "cli/listed_options.h"
 #include "sim/base/error.h"
 #include "sim/base/field.h"
 #include "sim/strategy/strategy.h"
@@ -14,63 +13,12 @@ namespace {
 
 using Values = std::vector<std::string>;
 
-constexpr NumberRange kAnyNumber{1, 1 << 24};
 constexpr std::size_t kMostQuestions = 1000;
-
-// An option that may have a list.
-struct Listed {
-  const char* key;
-  std::string* (*text)(RunOptions&);  // null where it is not given
-  bool numbers = false;
-};
-
-std::string* given(std::optional<std::string>& text) { return text ? &*text : nullptr; }
-
-std::string* field(RunOptions& options, const char* key) {
-  const auto found = options.strategy.find(key);
-  return found == options.strategy.end() ? nullptr : &found->second;
-}
-
-// In the order in which questions differ; the last one fastest.
-constexpr Listed kListed[] = {
-    {"model", [](RunOptions& o) { return &o.model; }},
-    {"system", [](RunOptions& o) { return given(o.system); }},
-    {"hardware", [](RunOptions& o) { return given(o.hardware); }},
-    {"framework", [](RunOptions& o) { return given(o.framework); }},
-    {"precision", [](RunOptions& o) { return field(o, "precision"); }},
-    {"optimizer", [](RunOptions& o) { return field(o, "optimizer"); }},
-    {"seq_len", [](RunOptions& o) { return given(o.seq_len); }, true},
-    {"global_batch", [](RunOptions& o) { return given(o.global_batch); }, true},
-    {"gpus", [](RunOptions& o) { return given(o.gpus); }, true},
-};
-
-std::string option_of(const Listed& listed) {
-  std::string option = std::string("--") + listed.key;
-  for (char& c : option) c = c == '_' ? '-' : c;
-  return option;
-}
-
-// What a number is wrong by is said where it is read alone.
-Values values_of(const Listed& listed, const std::string& text) {
-  const bool is_list = text.find_first_of(listed.numbers ? ",-*+" : ",") != std::string::npos;
-  if (!is_list || std::filesystem::exists(text)) return {text};
-  Values values;
-  if (listed.numbers) {
-    for (const int number : numbers_in(option_of(listed), text, kAnyNumber))
-      values.push_back(std::to_string(number));
-    return values;
-  }
-  std::stringstream stream(text);
-  for (std::string part; std::getline(stream, part, ',');) {
-    if (part.empty()) throw Error(option_of(listed) + " = " + text + ": an empty name in the list");
-    values.push_back(part);
-  }
-  return values;
-}
 
 // Each question with each of the values.
 std::vector<PlanQuestion> multiplied(const std::vector<PlanQuestion>& questions,
-                                     const Listed& listed, const Values& values, bool is_key) {
+                                     const ListedOption& listed, const Values& values,
+                                     bool is_key) {
   std::vector<PlanQuestion> all;
   for (const PlanQuestion& question : questions) {
     for (const std::string& value : values) {
@@ -130,7 +78,7 @@ PlanQuestions allowed_questions(const RunOptions& options) {
 
 PlanQuestions questions_of(const RunOptions& options) {
   PlanQuestions questions = allowed_questions(options);
-  for (const Listed& listed : kListed) {
+  for (const ListedOption& listed : listed_options()) {
     if (!options.allowed.empty() && std::string(listed.key) == "precision") continue;
     RunOptions asked = options;
     const std::string* const text = listed.text(asked);

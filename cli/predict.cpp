@@ -14,7 +14,6 @@
 #include "sim/base/error.h"
 #include "sim/memory/footprint.h"
 #include "sim/predict.h"
-#include "sim/switches.h"
 
 namespace llmsim::cli {
 namespace {
@@ -176,6 +175,7 @@ void add_predict(CLI::App& program, int& status) {
       "predict", "one run in full: time, memory, communication, MFU, interval");
   const auto options = std::make_shared<PredictOptions>();
   add_run_or_file(*command, options->run);
+  add_from_option(*command, options->run);
   add_reported_options(*command, *options);
   add_job_options(*command, options->job);
   command->get_option("--price")->needs(command->get_option("--tokens"));

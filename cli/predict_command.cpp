@@ -6,7 +6,7 @@
 
 #include "hwdb/settings.h"
 #include "sim/plan.h"
-#include "sim/strategy/strategy_fields.h"
+#include "sim/strategy/strategy.h"
 
 namespace llmsim::cli {
 namespace {
@@ -26,7 +26,10 @@ constexpr std::array kLayout{"tp",
                              "sequence_parallel",
                              "sharding",
                              "shard_size",
-                             "micro_batch"};
+                             "micro_batch",
+                             "tp_overlap",
+                             "moe_dispatch",
+                             "moe_overlap"};
 
 bool is_layout(const std::string& key) {
   return key == "dp" || std::find(kLayout.begin(), kLayout.end(), key) != kLayout.end();
@@ -132,7 +135,7 @@ RunOptions predict_options(const RunOptions& asked, const sim::Strategy& strateg
     const StrategyField& field = *sim::find_strategy_field(key);
     const auto value = field.get(strategy);
     const bool always = key == "sharding" || key == "micro_batch" ||
-                        (key == "sequence_parallel" && strategy.tp > 1);
+                        (strategy.tp > 1 && (key == "sequence_parallel" || key == "tp_overlap"));
     if (value && (always || (says_something(field, strategy) && value != field.get(plain))))
       options.strategy[key] = sim::text_of(*value);
   }

@@ -9,9 +9,9 @@
 #include "cli/predict_command.h"
 #include "cli/run_request.h"
 #include "sim/base/error.h"
-#include "sim/hardware/hardware_change.h"
+#include "sim/hardware/cluster.h"
 #include "sim/search/space.h"
-#include "sim/strategy/strategy_fields.h"
+#include "sim/strategy/strategy.h"
 
 namespace llmsim::cli {
 namespace {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cli/help_format.h"
+#include "hwdb/launch/launch_file.h"
 #include "hwdb/settings.h"
 #include "sim/base/error.h"
 
@@ -144,7 +145,17 @@ const std::map<std::string, const char*>& searched() {
        "1f1b,zb-h1"},
       {"sharding",
        "none, zero1, zero2, zero3, hsdp; default all that make sense; example: --sharding "
-       "zero1,zero3"}};
+       "zero1,zero3"},
+      {"moe_dispatch",
+       "how tokens reach experts: alltoall, allgather, deepep (once to each rank and node); "
+       "default "
+       "alltoall, and deepep where the framework has it; example: --moe-dispatch alltoall,deepep"},
+      {"tp_overlap",
+       "tensor-parallel collectives beside their GEMMs; default both ways where the framework can; "
+       "example: --no-tp-overlap"},
+      {"moe_overlap",
+       "dispatch and combine beside the other pass of another micro-batch; default both ways where "
+       "the framework can; example: --no-moe-overlap"}};
   return all;
 }
 
@@ -221,8 +232,18 @@ void add_run_or_file(CLI::App& c, RunOptions& o) {
   }
 }
 
+void add_from_option(CLI::App& c, RunOptions& o) {
+  CLI::Option* from = c.add_option(
+      "--from", o.launch_file,
+      "launch file of a training program, " + sim::alternatives(hwdb::read_targets()) +
+          ": what it says of the run, with other options in its place where they are given; "
+          "default none; example: --from train.sh --gpus 64");
+  from->type_name("FILE")->excludes("RUN.json");
+  set_group(c, "Model and hardware", {"--from"});
+}
+
 void require_run(const RunOptions& options) {
-  if (options.run_file.empty() && options.model.empty())
+  if (options.run_file.empty() && options.model.empty() && options.launch_file.empty())
     throw CLI::RequiredError("RUN.json or --model");
 }
 

@@ -11,19 +11,20 @@
 
 #include "cli/output.h"
 #include "sim/run.h"
-#include "sim/strategy/strategy_fields.h"
+#include "sim/strategy/strategy.h"
 
 namespace llmsim::cli {
 
 struct RunOptions {
-  std::string run_file{};  // a run record; empty: the run is described by the other options
+  std::string run_file{};     // a run record; empty: the run is described by the other options
+  std::string launch_file{};  // of a training program, read instead; the other options win
   std::string model{};
   std::optional<std::string> gpus{}, hardware{}, system{}, transport{}, algorithm{};
   std::optional<std::string> seq_len{}, global_batch{}, global_batch_tokens{};
   std::string site{};  // a calibrated cluster; empty: none
   std::optional<std::string> framework{}, offload{}, recompute{}, date{}, framework_version{};
   std::optional<bool> dp_overlap{};
-  // By key of sim/strategy/strategy_fields.h; switches are "true" and "false".
+  // By key of sim/strategy/strategy.h; switches are "true" and "false".
   std::map<std::string, std::string> strategy{};
   sim::SettingValues settings{};        // hwdb/settings.h
   std::vector<std::string> excluded{};  // of a search: "sharding=zero3"
@@ -36,6 +37,8 @@ void add_run_options(CLI::App& command, RunOptions& options);
 // The same, or the file of a run record in their place, all but --site; require_run() throws CLI::RequiredError
 // where neither is given.
 void add_run_or_file(CLI::App& command, RunOptions& options);
+// --from: the launch file of a training program in place of a run, with options beside it.
+void add_from_option(CLI::App& command, RunOptions& options);
 void require_run(const RunOptions& options);
 
 // The same for a search: the mesh and the recipe take lists and ranges.

@@ -13,6 +13,7 @@
 #include "hwdb/frameworks.h"
 #include "hwdb/hardware.h"
 #include "hwdb/huggingface.h"
+#include "hwdb/launch/launch_file.h"
 #include "hwdb/plan_query.h"
 #include "hwdb/run_resolver.h"
 #include "hwdb/spelling.h"
@@ -291,12 +292,6 @@ hwdb::RecordedTraining training_of(const RunOptions& options, sim::PartialStrate
   return training;
 }
 
-hwdb::RunResolver resolver_of(const RunOptions& options, const hwdb::Database& database) {
-  std::optional<hwdb::Site> site;
-  if (!options.site.empty()) site = hwdb::site(database, options.site);
-  return hwdb::RunResolver(database, hwdb::Frameworks::shipped(), std::move(site));
-}
-
 void put_model(const sim::Transformer& model, hwdb::RunRecord& record) {
   record.id = model.name;
   record.model = hwdb::recorded(model);
@@ -437,6 +432,79 @@ void put_over(const RunOptions& options, hwdb::RecordedTraining& training) {
   for (const auto& [key, value] : stated) training.strategy[key] = value;
 }
 
+// --- launch files ---
+
+// What options state beside a launch file, and the model where the file leaves it open.
+void put_over_launch(const RunOptions& options, hwdb::RunRecord& record) {
+  put_over(options, record.training);
+  for (const auto& [key, value] : options.settings) record.training.settings[key] = value;
+  if (options.dp_overlap) record.training.dp_overlap = options.dp_overlap;
+  if (options.framework) record.training.framework = options.framework;
+  if (options.framework_version) record.training.framework_version = options.framework_version;
+  if (options.date) record.date = date_in(*options.date);
+  if (!options.model.empty()) {
+    const sim::PartialTransformer stated = record.model.fields;
+    record.model = hwdb::recorded(model_named("--model", options.model).model);
+    for (const auto& [key, value] : stated) record.model.fields[key] = value;
+  }
+  if (const auto seq_len = optional_number("--seq-len", options.seq_len, kSequence))
+    record.model.fields["seq_len"] = std::int64_t{*seq_len};
+  if (const auto batch = optional_number("--global-batch", options.global_batch, kBatch)) {
+    record.training.strategy["global_batch"] = std::int64_t{*batch};
+    record.training.num_microbatches = std::nullopt;
+  }
+}
+
+int launch_devices(const RunOptions& options, const hwdb::RunRecord& record) {
+  if (const auto given = optional_number("--gpus", options.gpus, kDevices)) return *given;
+  if (record.hardware.num_devices) return *record.hardware.num_devices;
+  const Mesh mesh = mesh_of(record.training.strategy);
+  if (!mesh.dp)
+    throw Error("--gpus: " + options.launch_file + " does not say the number of devices");
+  return static_cast<int>(mesh.product());
+}
+
+// A shape without a name is that of the catalogue, where one model has it.
+void name_model(hwdb::RunRecord& record) {
+  if (record.model.name || record.model.fields.contains("vocab_size")) return;
+  for (const sim::CatalogueEntry& entry : sim::catalogue()) {
+    const sim::PartialTransformer known = sim::fields_of(entry.model);
+    const auto same = [&](const auto& field) {
+      const bool of_run = field.first == "seq_len" || field.first == "max_positions";
+      return of_run || (known.contains(field.first) &&
+                        sim::text_of(known.at(field.first)) == sim::text_of(field.second));
+    };
+    if (!std::all_of(record.model.fields.begin(), record.model.fields.end(), same)) continue;
+    record.model.name = entry.model.name;
+    return;
+  }
+}
+
+std::string joined_keys(const std::vector<std::string>& keys) {
+  std::string text;
+  for (const std::string& key : keys) text += (text.empty() ? "" : ", ") + key;
+  return text;
+}
+
+sim::Run launched_run(const RunOptions& options, const hwdb::Database& database) {
+  Notes notes;
+  hwdb::ReadLaunch read = hwdb::read_launch(options.launch_file);
+  hwdb::RunRecord& record = read.record;
+  put_over_launch(options, record);
+  name_model(record);
+  const int devices = launch_devices(options, record);
+  if (options.gpus) record.training.strategy.erase("dp");
+  record.hardware = hardware_of(options, devices, database, notes);
+  sim::Run run = resolver_of(options, database).resolve(record);
+  if (!record.model.name) run.model.name = std::filesystem::path(options.launch_file).filename();
+  notes.insert(notes.end(), read.defaults.begin(), read.defaults.end());
+  add_notes(notes, run);
+  if (!read.not_needed.empty())
+    run.warnings.push_back(options.launch_file + ": keys that cannot matter are not read: " +
+                           joined_keys(read.not_needed));
+  return run;
+}
+
 }  // namespace
 
 sim::CatalogueEntry model_named(const std::string& option, const std::string& name) {
@@ -449,6 +517,12 @@ sim::CatalogueEntry model_named(const std::string& option, const std::string& na
   }
   throw Error(option + " = " + name + ": neither a known model nor a config.json" +
               hwdb::did_you_mean(sim::nearest_models(name, 3)));
+}
+
+hwdb::RunResolver resolver_of(const RunOptions& options, const hwdb::Database& database) {
+  std::optional<hwdb::Site> site;
+  if (!options.site.empty()) site = hwdb::site(database, options.site);
+  return hwdb::RunResolver(database, hwdb::Frameworks::shipped(), std::move(site));
 }
 
 sim::Run run_of(const RunOptions& options, const hwdb::Database& database) {
@@ -478,6 +552,7 @@ sim::Run run_of(const RunOptions& options, const hwdb::Database& database) {
 }
 
 Request request_of(const RunOptions& options, const hwdb::Database& database) {
+  if (!options.launch_file.empty()) return {.run = launched_run(options, database)};
   if (options.run_file.empty()) return {.run = run_of(options, database)};
   hwdb::RunRecord record = hwdb::read_run(options.run_file);
   put_over(options, record.training);

@@ -17,6 +17,7 @@
 #include "cli/run_options.h"
 #include "hwdb/database.h"
 #include "hwdb/run_record.h"
+#include "hwdb/run_resolver.h"
 #include "sim/model/catalogue.h"
 #include "sim/plan.h"
 #include "sim/run.h"
@@ -25,6 +26,9 @@ namespace llmsim::cli {
 
 // The model of the catalogue, or of a config.json.  Throws Error that begins "OPTION = NAME".
 sim::CatalogueEntry model_named(const std::string& option, const std::string& name);
+
+// Resolves runs of the asked site.
+hwdb::RunResolver resolver_of(const RunOptions& options, const hwdb::Database& database);
 
 // One run.  Throws Error for an unknown name or a value out of range.  A mesh or batch that does
 // not multiply is kept as asked: the simulator answers with the rule it breaks.

@@ -116,6 +116,8 @@ const std::vector<Field<Cluster>> kFields = {
     COEFFICIENT(Cluster, "network.slow_fraction", 0.01, 1.0, network.slow_fraction),
     COEFFICIENT(Cluster, "network.socket_bytes_per_s", 1e6, 1e14, network.socket_bandwidth),
     COEFFICIENT(Cluster, "network.latency_s", 0.0, 1.0, network.latency),
+    COEFFICIENT(Cluster, "network.all_to_all_latency_s", 0.0, 1.0, network.all_to_all_latency),
+    COEFFICIENT(Cluster, "network.peer_latency_s", 0.0, 1.0, network.peer_latency),
     of_hosts(
         COEFFICIENT(Cluster, "sharing.collectives", 0.0, 1.0, device.achieved.sharing.collectives)),
     of_hosts(COEFFICIENT(Cluster, "sharing.gemms", 0.0, 100.0, device.achieved.sharing.gemms)),

@@ -6,7 +6,7 @@
 #include "hwdb/spelling.h"
 #include "sim/base/error.h"
 #include "sim/strategy/framework.h"
-#include "sim/strategy/strategy_fields.h"
+#include "sim/strategy/strategy.h"
 
 namespace llmsim::hwdb {
 namespace {

@@ -48,7 +48,7 @@ struct FrameworkQuery {
 
 // What a framework does where a run's record is silent.
 struct FrameworkDefaults {
-  // Of the fields that strategy_fields.h calls the framework's, and the sharding.
+  // Of the fields that strategy_fields() calls the framework's, and the sharding.
   sim::Strategy strategy;
   bool optimizer_step = true;  // false: a recorded step is a micro-step without optimizer
   sim::CollectiveAlgorithm collective_algorithm = sim::CollectiveAlgorithm::Auto;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "hwdb/shipping.h"
-#include "sim/job/estimate.h"
+#include "sim/base/uncertainty.h"
 
 namespace llmsim::hwdb {
 namespace {

@@ -82,7 +82,7 @@ sim::Device recorded_device(const Database& database, const HardwareRecord& reco
 // middle counts where one is a range.
 struct HourPrice {
   Sourced usd;
-  // Of the logarithm of the next price (sim/job/estimate.h, pooled); 0: the record's.
+  // Of the logarithm of the next price (sim/base/uncertainty.h, pooled); 0: the record's.
   double log_deviation = 0.0;
 };
 std::optional<HourPrice> hour_price(const Database& database, const HardwareRecord& record);

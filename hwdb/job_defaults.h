@@ -3,7 +3,7 @@
 //
 //   failures   of one device, with its share of the node, per second: what the cluster's own rows of
 //              facts/reliability.json say, else the pool of all clusters that have a rate
-//              (sim/job/estimate.h, pooled): per device-hour as printed, per node-day over the
+//              (sim/base/uncertainty.h, pooled): per device-hour as printed, per node-day over the
 //              devices of a node, one over mean time between interruptions times devices
 //   start      chance that a node keeps a job from starting: of the cluster's own row, else none
 //   restart    between the shortest and the longest public time from failure to training
@@ -22,9 +22,9 @@
 #include <vector>
 
 #include "hwdb/database.h"
+#include "sim/base/uncertainty.h"
 #include "sim/hardware/cluster.h"
-#include "sim/job/estimate.h"
-#include "sim/job/goodput.h"
+#include "sim/job.h"
 #include "sim/run.h"
 
 namespace llmsim::hwdb {

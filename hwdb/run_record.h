@@ -11,16 +11,16 @@
 #include <vector>
 
 #include "sim/base/quantity.h"
-#include "sim/model/transformer_fields.h"
+#include "sim/model/transformer.h"
 #include "sim/run.h"
-#include "sim/strategy/strategy_fields.h"
+#include "sim/strategy/strategy.h"
 
 namespace llmsim::hwdb {
 
 // Units are SI and the names those of the schema.
 struct RecordedModel {
   std::optional<std::string> name, architecture;
-  sim::PartialTransformer fields;  // sim/model/transformer_fields.h
+  sim::PartialTransformer fields;  // sim/model/transformer.h
   std::optional<bool> bias;        // of all layers that a GPT has them in, or of none
   std::optional<std::int64_t> num_parameters;
   std::optional<std::string> trainable;  // "all", "lora", "adapter"
@@ -43,7 +43,7 @@ struct RecordedHardware {
 struct RecordedTraining {
   std::optional<std::string> framework, framework_version;
   std::optional<std::string> framework_detail, precision_detail, recompute_detail;  // free text
-  sim::PartialStrategy strategy;  // sim/strategy/strategy_fields.h
+  sim::PartialStrategy strategy;  // sim/strategy/strategy.h
   // What follows from the fields of a strategy: num_microbatches = global_batch / (dp *
   // micro_batch), forward passes of one replica per optimizer step; replicate_size = dp * cp /
   // shard_size; dp_overlap is both overlaps where one is not said.

@@ -118,6 +118,11 @@ void check_memory_savers(const sim::Recompute& recompute, const sim::Offload& of
     assume.refuse("training.offload.modules and blocks need training.offload.activations = true");
 }
 
+// Of which a search finds out what is best.
+bool is_chosen_later(std::string_view key) {
+  return key == "sequence_parallel" || key == "tp_overlap";
+}
+
 // Fields of which the framework has a default.  Between tensor ranks that do not exist nothing is
 // sharded or overlapped; of context ranks that do not exist nothing is told.  A search, which has
 // yet to choose them, overlaps as the framework does, and shards where that is stated.
@@ -132,7 +137,7 @@ void set_defaults(const RecordedTraining& t, sim::Strategy usual, bool laid_out,
     if (!field.of_framework || t.strategy.contains(field.key)) continue;
     const sim::FieldValue value = *field.get(usual);
     field.put(s, value);
-    if (says_something(field, asked) && (laid_out || field.key != "sequence_parallel"))
+    if (says_something(field, asked) && (laid_out || !is_chosen_later(field.key)))
       assume.note(("training." + field.key).c_str(), sim::text_of(value),
                   "default of the framework for such a run");
   }

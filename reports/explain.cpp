@@ -112,15 +112,17 @@ Table gemm_table(const sim::Run& run) {
                                                   {"m", "m", Kind::Integer},
                                                   {"n", "n", Kind::Integer},
                                                   {"k", "k", Kind::Integer},
-                                                  {"dtype", "dtype", Kind::Text}});
+                                                  {"dtype", "dtype", Kind::Text},
+                                                  {"flops", "work", Kind::Flops},
+                                                  {"moved_bytes", "moves", Kind::Bytes}});
   for (const sim::ExplainedGemm& gemm : gemms) {
     std::vector<Cell> row{gemm.op.label, sim::name_of(gemm.pass), shape_text(gemm.op)};
     add_sizes(row, gemm.op);
-    row.emplace_back(sim::name_of(gemm.op.dtype));
+    row.insert(row.end(), {sim::name_of(gemm.op.dtype), gemm.op.flops, gemm.op.moved});
     add_kernel(table, std::move(row), gemm);
   }
-  for (const char* key : {"batch", "m", "n", "k", "peak_flops_per_s", "max_efficiency", "wgrad",
-                          "low_precision", "bound_by"})
+  for (const char* key : {"batch", "m", "n", "k", "flops", "moved_bytes", "peak_flops_per_s",
+                          "max_efficiency", "wgrad", "low_precision", "bound_by"})
     table.hide(key);
   note_formats(table, gemms);
   fold(table, {"dtype"});
@@ -139,14 +141,16 @@ Table attention_table(const sim::Run& run) {
                                                        {"n", "keys", Kind::Integer},
                                                        {"k", "head", Kind::Integer},
                                                        {"mask", "mask", Kind::Text},
-                                                       {"flops", "work", Kind::Flops}});
+                                                       {"flops", "work", Kind::Flops},
+                                                       {"moved_bytes", "moves", Kind::Bytes}});
   for (const sim::ExplainedAttention& kernel : kernels) {
     std::vector<Cell> row{kernel.op.label, sim::name_of(kernel.pass),
                           sim::name_of(run.framework.attention_kernel)};
     add_sizes(row, kernel.op);
-    row.insert(row.end(), {kernel.op.causal ? "causal" : "none", kernel.op.flops});
+    row.insert(row.end(), {kernel.op.causal ? "causal" : "none", kernel.op.flops, kernel.op.moved});
     add_kernel(table, std::move(row), kernel);
   }
+  table.hide("moved_bytes");
   table.hide("bound_by");
   fold(table, {"kernel", "batch", "m", "n", "k", "mask"});
   table.add_note(kernels.empty()
@@ -322,6 +326,10 @@ std::vector<sim::Fact> facts_behind(Explained what, const sim::Run& run) {
                         belongs(fact, "cluster." + run.cluster.id + ".", keys.cluster);
                });
   return facts;
+}
+
+Json explained_json(Explained what, const sim::Run& run) {
+  return rows_json(explained_table(what, run));
 }
 
 std::string render(Explained what, const sim::Run& run, const Provenance& provenance, Format format,

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "reports/table.h"
-#include "sim/job/job.h"
+#include "sim/job.h"
 #include "sim/run.h"
 
 namespace llmsim::reports {

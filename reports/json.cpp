@@ -4,8 +4,10 @@
 #include <cmath>
 #include <variant>
 
-#include "sim/model/transformer_fields.h"
-#include "sim/strategy/strategy_fields.h"
+#include "reports/step_parts.h"
+#include "reports/strategy_text.h"
+#include "sim/model/transformer.h"
+#include "sim/strategy/strategy.h"
 
 namespace llmsim::reports {
 namespace {
@@ -203,6 +205,8 @@ void add_figures(const sim::Prediction& p, Json& json) {
   json["peak"] = {{"format", sim::name_of(sim::matmul_dtype(p.run.strategy.precision))},
                   {"tflops_per_device", number(p.peak / sim::TFLOPS)}};
   json["breakdown_s"] = breakdown;
+  json["parts_s"] = Json::object();
+  for (const StepPart& part : step_parts(p)) json["parts_s"][part.name] = number(part.time.value());
   json["bubble"] = number(p.bubble);
   json["memory"] = memory_json(p.memory);
   json["memory"]["peak"] = peak_json(p);
@@ -217,8 +221,8 @@ void add_figures(const sim::Prediction& p, Json& json) {
 void add_nulls(Json& json) {
   for (const char* key :
        {"step_time_s", "step_time_interval_s", "interval_level", "tokens_per_s_per_device",
-        "tflops_per_device", "mfu", "hfu", "conventions", "peak", "breakdown_s", "bubble", "memory",
-        "communication", "flops"}) {
+        "tflops_per_device", "mfu", "hfu", "conventions", "peak", "breakdown_s", "parts_s",
+        "bubble", "memory", "communication", "flops"}) {
     json[key] = nullptr;
   }
 }
@@ -262,7 +266,9 @@ Json run_json(const sim::Prediction& p) {
 }
 
 Json prediction_json(const sim::Prediction& p, const Provenance& provenance) {
-  Json json{{"run", run_json(p)}, {"feasible", p.feasible()}};
+  Json json{{"run", run_json(p)},
+            {"feasible", p.feasible()},
+            {"strategy", strategy_text(p.run.strategy)}};
   if (p.infeasible)
     json["infeasible"] = {{"rule", p.infeasible->rule}, {"message", p.infeasible->message}};
   if (p.step_time > sim::Seconds(0.0))
@@ -289,6 +295,13 @@ Json reported_json(const sim::Prediction& p, const Reported& reported) {
   json["measured_step_time_s"] =
       reported.step_time ? Json(reported.step_time->value()) : Json(nullptr);
   json["exact"] = list;
+  return json;
+}
+
+Json switches_json(std::span<const sim::SwitchWorth> switches) {
+  Json json = Json::array();
+  for (const sim::SwitchWorth& worth : switches)
+    json.push_back({{"key", worth.key}, {"on", worth.on}, {"other_way", worth.other_way}});
   return json;
 }
 

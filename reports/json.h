@@ -5,11 +5,16 @@
 #include <span>
 #include <string>
 
+#include "calibrate/backtest.h"
+#include "reports/explain.h"
 #include "reports/job.h"
 #include "reports/plan.h"
+#include "reports/plan_comparison.h"
+#include "reports/prediction.h"
 #include "reports/provenance.h"
 #include "reports/reported.h"
 #include "reports/run_changes.h"
+#include "reports/step_detail.h"
 #include "sim/memory/footprint.h"
 #include "sim/predict.h"
 
@@ -34,6 +39,10 @@ Json run_json(const sim::Prediction& prediction);
 // are null.
 Json prediction_json(const sim::Prediction& prediction, const Provenance& provenance);
 
+// The same with what is told beside it: what `predict` prints (prediction.cpp).
+Json prediction_json(const sim::Prediction& prediction, const Provenance& provenance,
+                     const PredictionExtras& extras);
+
 // What a published figure means: the key "reported" of a prediction.
 Json reported_json(const sim::Prediction& prediction, const Reported& reported);
 
@@ -43,8 +52,24 @@ Json job_json(const JobAnswer& answer);
 // What changes of a run bring: the key "changes" of a prediction and of a plan (run_changes.cpp).
 Json changes_json(std::span<const RunChange> changes);
 
+// The GEMMs, attention kernels or collectives of a run, a row each: what --explain prints
+// (explain.cpp).
+Json explained_json(Explained what, const sim::Run& run);
+
+// A step as it is drawn: the key "step" of a prediction and of a plan (step_detail.cpp).
+Json step_json(const StepDetail& detail);
+
+// What switches are worth: the key "assumed_switches".
+Json switches_json(std::span<const sim::SwitchWorth> switches);
+
 // A search with its outcome: all keys of README.md, "plan" (plan.cpp).
 Json plan_json(const PlanAnswer& answer);
+
+// Several questions: all keys of README.md (plan_comparison.cpp).
+Json comparison_json(const PlanComparison& comparison);
+
+// Predicted against measured runs: what `validate` prints (validation.cpp).
+Json backtest_json(const calibrate::Backtest& backtest);
 
 // The curve of a stage's memory: the key "memory_timeline" of a prediction.  Indices from 0.
 Json curve_json(const sim::MemoryCurve& curve);

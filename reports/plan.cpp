@@ -6,6 +6,7 @@
 #include "reports/json.h"
 #include "reports/plan_screen.h"
 #include "reports/prediction.h"
+#include "reports/result_text.h"
 #include "reports/strategy_text.h"
 
 namespace llmsim::reports {
@@ -26,8 +27,8 @@ const char* name_of(sim::Objective objective) {
 // What each searched field is restricted to.
 Json search_json(const sim::Restriction& restriction) {
   Json json = Json::object();
-  for (const char* key : {"tp", "pp", "dp", "cp", "ep", "micro_batch", "virtual_stages",
-                          "pipeline_schedule", "sharding", "recompute"}) {
+  for (const std::string_view name : sim::kSearchedFields) {
+    const std::string key(name);
     json[key] = "any";
     const auto found = restriction.find(key);
     if (found == restriction.end()) continue;
@@ -57,10 +58,12 @@ Json miss_json(const sim::NearestMiss& miss) {
   const auto bytes = [&](sim::Bytes size) {
     return is_about_memory(miss) ? Json(size.value()) : Json(nullptr);
   };
-  return {{"rule", miss.rule},
-          {"strategy", strategy_text(miss.strategy)},
-          {"needed_bytes", bytes(miss.needed)},
-          {"available_bytes", bytes(miss.available)}};
+  return {
+      {"rule", miss.rule},
+      {"strategy", strategy_text(miss.strategy)},
+      {"needed_bytes", bytes(miss.needed)},
+      {"available_bytes", bytes(miss.available)},
+      {"fit_probability", miss.fit_probability > 0.0 ? Json(miss.fit_probability) : Json(nullptr)}};
 }
 
 // " (tp 8 ...) needs 92.1 GiB and has 79.6 GiB"; nothing where no miss has these numbers.
@@ -71,8 +74,25 @@ std::string nearest_text(const sim::Plan& plan, const std::string& rule) {
     miss = found == plan.nearest.end() ? nullptr : &*found;
   }
   if (!miss) return "";
-  return "; the nearest, " + strategy_text(miss->strategy) + ", needs " + human(miss->needed) +
-         " and has " + human(miss->available);
+  std::string text = "; the nearest, " + strategy_text(miss->strategy) + ", needs " +
+                     human(miss->needed) + " and has " + human(miss->available);
+  if (miss->fit_probability > 0.0)
+    text += ", fits with " + probability_text(miss->fit_probability) + " probability";
+  return text;
+}
+
+// What a page shows beside the answer.
+void add_detail(const PlanAnswer& answer, Json& json) {
+  json["step"] = step_json(*answer.step);
+  json["others"] = Json::array();
+  for (const Prediction& p : answer.plan.others)
+    json["others"].push_back(prediction_json(p, answer.provenance));
+  json["scaling"] = Json::array();
+  for (const ScaledPlan& scaled : answer.scaling) {
+    json["scaling"].push_back(
+        {{"num_devices", scaled.num_devices},
+         {"plan", scaled.plan ? prediction_json(*scaled.plan, answer.provenance) : Json(nullptr)}});
+  }
 }
 
 }  // namespace
@@ -86,9 +106,11 @@ Json plan_json(const PlanAnswer& answer) {
   for (const Prediction& p : shown_plans(answer))
     plans.push_back(prediction_json(p, answer.provenance));
   for (const Prediction& p : plan.pareto) {
-    pareto.push_back({{"training", run_json(p.run)["training"]},
+    pareto.push_back({{"strategy", strategy_text(p.run.strategy)},
+                      {"training", run_json(p.run)["training"]},
                       {"step_time_s", p.step_time.value()},
-                      {"peak_bytes", p.memory.peak.value()}});
+                      {"peak_bytes", p.memory.peak.value()},
+                      {"fit_probability", p.memory.fit_probability()}});
   }
   Json json = {
       {"query", query_json(answer)},
@@ -106,9 +128,15 @@ Json plan_json(const PlanAnswer& answer) {
       {"command", answer.command},
       {"nearest", nearest},
       {"pareto", pareto}};
+  if (!plan.plans.empty()) {
+    if (const auto usd = usd_per_billion_tokens(answer)) json["usd_per_billion_tokens"] = *usd;
+  }
+  if (!answer.assumed_switches.empty())
+    json["assumed_switches"] = switches_json(answer.assumed_switches);
   if (answer.job) json["job"] = job_json(*answer.job);
   if (!answer.regrets.empty()) json["regrets"] = answer.regrets;
   if (!answer.changes.empty()) json["changes"] = changes_json(answer.changes);
+  if (answer.step) add_detail(answer, json);
   return json;
 }
 

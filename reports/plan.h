@@ -9,11 +9,18 @@
 #include "reports/job.h"
 #include "reports/provenance.h"
 #include "reports/run_changes.h"
+#include "reports/step_detail.h"
 #include "reports/table.h"
 #include "sim/plan.h"
-#include "sim/switches.h"
+#include "sim/predict.h"
 
 namespace llmsim::reports {
+
+// The best plan on another number of devices, with the same global batch; none where nothing fits.
+struct ScaledPlan {
+  int num_devices = 1;
+  std::optional<sim::Prediction> plan{};
+};
 
 // A search with its outcome.  `plan.plans` may hold more strategies than are to be shown: they
 // serve as the comparisons.
@@ -30,7 +37,10 @@ struct PlanAnswer {
   // of the plans, with any one property of the hardware better or worse than it is taken to be.
   std::vector<double> regrets{};
   std::vector<RunChange> changes{};  // of the winner, where that is asked for
-  sim::Seconds duration{};           // wall clock of the search
+  // For JSON: the winner's step in detail, and the same question on fewer and more devices.
+  std::optional<StepDetail> step{};
+  std::vector<ScaledPlan> scaling{};
+  sim::Seconds duration{};  // wall clock of the search
   Provenance provenance;
 };
 

@@ -145,7 +145,7 @@ std::optional<Table> jobs_of(const PlanComparison& comparison) {
   return table.rows().empty() ? std::nullopt : std::optional(table);
 }
 
-// --- for machines ---
+}  // namespace
 
 Json comparison_json(const PlanComparison& comparison) {
   Json plans = Json::array();
@@ -153,15 +153,15 @@ Json comparison_json(const PlanComparison& comparison) {
     Json asked = Json::object();
     for (std::size_t i = 0; i < comparison.keys.size(); ++i)
       asked[comparison.keys[i]] = plan.values[i];
-    plans.push_back({{"asked", asked}, {"answer", plan_json(plan.answer)}});
+    plans.push_back({{"asked", asked},
+                     {"answers", answers(comparison, plan.answer)},
+                     {"answer", plan_json(plan.answer)}});
   }
   const ComparedPlan* const best = best_of(comparison);
   return {{"keys", comparison.keys},
           {"best", best ? Json(best - comparison.plans.data()) : Json(nullptr)},
           {"plans", plans}};
 }
-
-}  // namespace
 
 bool answers(const PlanComparison& comparison, const PlanAnswer& answer) {
   if (!winner_of(answer)) return false;

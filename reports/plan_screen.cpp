@@ -291,13 +291,15 @@ Table failures_table(const PlanAnswer& answer) {
                                     {"count", "strategies", Kind::Integer},
                                     {"nearest", "nearest miss", Kind::Text},
                                     {"needed_bytes", "needs", Kind::Bytes},
-                                    {"available_bytes", "has", Kind::Bytes}});
+                                    {"available_bytes", "has", Kind::Bytes},
+                                    {"fit_probability", "fits", Kind::Percent}});
   for (const auto& [rule, count] : answer.plan.rejected) {
     std::vector<Cell> row{rule, static_cast<std::int64_t>(count)};
     if (const sim::NearestMiss* miss = nearest_miss(answer.plan, rule)) {
       row.emplace_back(strategy_text(miss->strategy));
       if (is_about_memory(*miss))
         row.insert(row.end(), {Cell(miss->needed), Cell(miss->available)});
+      if (miss->fit_probability > 0.0) row.emplace_back(miss->fit_probability);
     }
     row.resize(table.columns().size());
     table.add_row(std::move(row));

@@ -328,6 +328,9 @@ const std::vector<Column>& summary_columns() {
       {"recompute", "recompute", Kind::Text},
       {"pipeline_schedule", "schedule", Kind::Text},
       {"virtual_stages", "vs", Kind::Integer},
+      {"tp_overlap", "tp overlap", Kind::Text},
+      {"moe_dispatch", "dispatch", Kind::Text},
+      {"moe_overlap", "moe overlap", Kind::Text},
       {"feasible", "feasible", Kind::Text},
       {"step_time_s", "step time", Kind::Seconds},
       {"step_time_low_s", "at best", Kind::Seconds},
@@ -343,6 +346,7 @@ const std::vector<Column>& summary_columns() {
 std::vector<Cell> summary_row(const Prediction& p) {
   const sim::Strategy& s = p.run.strategy;
   const auto integer = [](int value) { return std::int64_t{value}; };
+  const auto yes = [](bool on) { return on ? "yes" : "no"; };
   std::vector<Cell> row{p.run.model.name,
                         p.run.cluster.device.id,
                         integer(p.run.cluster.num_devices),
@@ -350,7 +354,7 @@ std::vector<Cell> summary_row(const Prediction& p) {
                         integer(s.global_batch),
                         sim::name_of(s.precision),
                         integer(s.tp),
-                        s.sequence_parallel ? "yes" : "no",
+                        yes(s.sequence_parallel),
                         integer(s.pp),
                         integer(s.dp),
                         integer(s.cp),
@@ -361,6 +365,9 @@ std::vector<Cell> summary_row(const Prediction& p) {
                         recompute_text(s.recompute),
                         sim::name_of(s.pipeline_schedule),
                         integer(s.virtual_stages),
+                        yes(s.tp_overlap),
+                        p.run.model.moe ? sim::name_of(s.moe_dispatch) : "",
+                        yes(s.moe_overlap),
                         p.feasible() ? std::string("yes") : p.infeasible->rule};
   if (simulated(p)) {
     const std::vector<Cell> figures{
@@ -380,6 +387,20 @@ Table summary_table(const std::string& title, std::span<const Prediction> predic
   return table;
 }
 
+Json prediction_json(const Prediction& prediction, const Provenance& provenance,
+                     const PredictionExtras& extras) {
+  Json json = prediction_json(prediction, provenance);
+  if (extras.reported && simulated(prediction))
+    json["reported"] = reported_json(prediction, *extras.reported);
+  if (extras.curve) json["memory_timeline"] = curve_json(*extras.curve);
+  if (extras.job) json["job"] = job_json(*extras.job);
+  if (!extras.changes.empty()) json["changes"] = changes_json(extras.changes);
+  if (!extras.assumed_switches.empty())
+    json["assumed_switches"] = switches_json(extras.assumed_switches);
+  if (extras.step) json["step"] = step_json(*extras.step);
+  return json;
+}
+
 std::string render(const Prediction& prediction, const Provenance& provenance, Format format,
                    const Style& style, const PredictionExtras& extras) {
   switch (format) {
@@ -387,15 +408,7 @@ std::string render(const Prediction& prediction, const Provenance& provenance, F
       return render(extras.curve ? curve_table(prediction, *extras.curve, format)
                                  : summary_table("", {&prediction, 1}),
                     Format::Csv);
-    case Format::Json: {
-      Json json = prediction_json(prediction, provenance);
-      if (extras.reported && simulated(prediction))
-        json["reported"] = reported_json(prediction, *extras.reported);
-      if (extras.curve) json["memory_timeline"] = curve_json(*extras.curve);
-      if (extras.job) json["job"] = job_json(*extras.job);
-      if (!extras.changes.empty()) json["changes"] = changes_json(extras.changes);
-      return text_of(json);
-    }
+    case Format::Json: return text_of(prediction_json(prediction, provenance, extras));
     case Format::Table:
     case Format::Markdown:
     case Format::Latex: break;

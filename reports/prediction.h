@@ -11,10 +11,10 @@
 #include "reports/provenance.h"
 #include "reports/reported.h"
 #include "reports/run_changes.h"
+#include "reports/step_detail.h"
 #include "reports/table.h"
 #include "sim/memory/footprint.h"
 #include "sim/predict.h"
-#include "sim/switches.h"
 
 namespace llmsim::reports {
 
@@ -34,7 +34,8 @@ struct PredictionExtras {
   std::vector<RunChange> changes{};         // what would change it, where that is asked for
   // Of one screen: what the switches are worth that were assumed.
   std::vector<sim::SwitchWorth> assumed_switches{};
-  bool one_screen = false;  // for people: without terms, stages, conventions and evidence
+  std::optional<StepDetail> step{};  // for JSON: its timeline, operators and facts
+  bool one_screen = false;           // for people: without terms, stages, conventions and evidence
 };
 
 // For people: result, run as resolved, what a step waits for; unless one screen is asked for also

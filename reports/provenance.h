@@ -25,7 +25,7 @@ std::vector<std::string> sources_of(const sim::Run& run);
 // The facts that were assumed because nobody said otherwise: keys "assumed.<path>".
 std::vector<sim::Fact> assumptions_of(const sim::Run& run);
 
-// The fields of the strategy among them (sim/strategy/strategy_fields.h).
+// The fields of the strategy among them (sim/strategy/strategy.h).
 std::vector<std::string> assumed_strategy_fields(const sim::Run& run);
 
 // The coefficients behind an answer as a table: value with its standard error, what it rests on,

@@ -7,7 +7,6 @@
 
 #include "reports/table.h"
 #include "sim/predict.h"
-#include "sim/switches.h"
 
 namespace llmsim::reports {
 

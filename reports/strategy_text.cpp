@@ -1,5 +1,8 @@
 #include "reports/strategy_text.h"
 
+#include <algorithm>
+#include <vector>
+
 namespace llmsim::reports {
 
 std::string recompute_text(const sim::Recompute& recompute) { return sim::text_of(recompute); }
@@ -27,12 +30,36 @@ std::string mesh_text(const sim::Strategy& s) {
   return text.empty() ? "one device" : text;
 }
 
+namespace {
+
+// ", 10 layers a part, 6 in the last", ", layers 7+10+10+9", ", ends as layers"; nothing where
+// layers are dealt evenly.
+std::string layers_text(const sim::Strategy& s) {
+  const std::vector<int>& layers = s.stage_layers;
+  if (layers.empty()) return s.embeddings_as_layers ? ", ends as layers" : "";
+  if (layers.size() > 2 && std::equal(layers.begin() + 1, layers.end() - 1, layers.begin()))
+    return ", " + std::to_string(layers.front()) + " layers a part, " +
+           std::to_string(layers.back()) + " in the last";
+  std::string text;
+  for (const int part : layers) text += (text.empty() ? ", layers " : "+") + std::to_string(part);
+  return text;
+}
+
+}  // namespace
+
 std::string strategy_text(const sim::Strategy& s) {
   std::string text = mesh_text(s) + ", sharding " + sharding_text(s) + ", micro-batch " +
                      std::to_string(s.micro_batch) + ", recompute " + recompute_text(s.recompute);
   if (s.pp > 1 && s.pipeline_schedule > sim::PipelineSchedule::Interleaved)
-    return text + ", " + sim::name_of(s.pipeline_schedule);
-  if (s.virtual_stages > 1) text += ", " + std::to_string(s.virtual_stages) + " virtual stages";
+    text += std::string(", ") + sim::name_of(s.pipeline_schedule);
+  else if (s.virtual_stages > 1)
+    text += ", " + std::to_string(s.virtual_stages) + " virtual stages";
+  text += layers_text(s);
+  if (s.tp > 1 && s.tp_overlap) text += ", tp overlap";
+  const bool exchanges = s.ep * s.expert_tensor_ranks() > 1;
+  if (exchanges && s.moe_dispatch != sim::ExpertDispatch::AllToAll)
+    text += std::string(", ") + sim::name_of(s.moe_dispatch);
+  if (s.ep > 1 && s.moe_overlap) text += ", moe overlap";
   return text;
 }
 

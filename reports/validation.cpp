@@ -84,6 +84,10 @@ ordered_json row_json(const BacktestRow& row) {
   json["measured_outcome"] = text(row.measured_outcome);
   json["predicted_outcome"] = text(row.predicted_outcome);
   json["skipped"] = text(row.skipped);
+  json["scored"] = ordered_json::array();
+  if (row.scored.step_time) json["scored"].push_back("step_time");
+  if (row.scored.memory) json["scored"].push_back("memory");
+  if (row.scored.outcome) json["scored"].push_back("outcome");
   json["warnings"] = row.warnings;
   return json;
 }
@@ -217,14 +221,18 @@ Table skipped_table(const Backtest& backtest) {
   return table;
 }
 
-std::string validation_json(const Backtest& backtest) {
+Json backtest_json(const Backtest& backtest) {
   ordered_json json;
   json["runs"] = ordered_json::array();
   for (const BacktestRow& row : backtest.rows) json["runs"].push_back(row_json(row));
   json["groups"] = ordered_json::array();
   for (const GroupErrors& group : backtest.groups) json["groups"].push_back(group_json(group));
   json["overall"] = overall_json(backtest.overall);
-  return json.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return json;
+}
+
+std::string validation_json(const Backtest& backtest) {
+  return backtest_json(backtest).dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
 Table ablation_table(const Ablations& ablations) {

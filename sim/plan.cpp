@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "sim/base/student.h"
+#include "sim/base/uncertainty.h"
 #include "sim/search/searcher.h"
 
 namespace llmsim::sim {
@@ -107,13 +107,13 @@ Plan plan(const PlanQuery& query) {
       query.headroom.value_or(headroom_for(kLikely, query.base.framework.errors));
   {
     PlanFindings unranked{.ranking = Ranking(ranking_rules(query, headroom))};
-    in_parallel(problem, unranked, problem.groups.size(), [&](Searcher& searcher, std::size_t i) {
-      problem.groups[i].bound = searcher.bound(problem.groups[i]);
-    });
+    in_parallel(problem, unranked, problem.groups.size(),
+                [&](Searcher& searcher, std::size_t i) { searcher.bound(problem.groups[i]); });
   }
-  std::stable_sort(
-      problem.groups.begin(), problem.groups.end(),
-      [](const LayoutGroup& one, const LayoutGroup& other) { return one.bound < other.bound; });
+  std::stable_sort(problem.groups.begin(), problem.groups.end(),
+                   [](const LayoutGroup& one, const LayoutGroup& other) {
+                     return one.expected < other.expected;
+                   });
   PlanFindings found = search(problem, headroom);
   if (headroom > 0.0 && found.plan.complete && found.ranking.best().strategies.empty())
     found = search(problem, 0.0);

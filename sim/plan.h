@@ -2,8 +2,9 @@
 //
 // Every strategy of search/space.h that keeps the rules is either evaluated by the same code as
 // predict(), or left out because a bound proves that it does not fit, or that it can be neither
-// among the best nor on the Pareto front (search/bounds.h, search/ranking.h).  Nothing is left out by a
-// heuristic: the answer is that of an exhaustive search.
+// among the best nor on the Pareto front (search/step_bounds.h, search/memory_bounds.h,
+// search/ranking.h).  Nothing is left out by a heuristic: the answer is that of an exhaustive
+// search.
 //
 // Layouts that share prices of layers (tp, cp, expert ranks, sequence parallelism, micro-batch) are
 // a group.  Groups are visited in the order of what their layers' passes take at least,
@@ -14,7 +15,6 @@
 // has at least its p-th part.  So the best come first, and whole groups fall by one comparison.
 #pragma once
 
-#include "sim/search/plan_outcome.h"
 #include "sim/search/plan_query.h"
 
 namespace llmsim::sim {

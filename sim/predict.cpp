@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <variant>
 
 #include "sim/base/error.h"
 #include "sim/memory/shards.h"
 #include "sim/model/flops.h"
+#include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
 namespace {
@@ -199,8 +201,7 @@ Prediction predict(const Run& asked) {
   prediction.model_flops = model_flops(asked);
   prediction.hardware_flops = hardware_flops(run, prices);
   prediction.memory = memory_footprint(run, prices);
-  explain_peaks(prediction.memory, run, prices);
-  prediction.memory_peak = memory_peak(run, prices, prediction.memory);
+  prediction.memory_peak = explain_peaks(prediction.memory, run, prices);
   add_rates(prediction);
   require_possible(prediction);
   add_out_of_memory(prediction);
@@ -222,6 +223,27 @@ std::vector<std::string> implausible_measurement(const Prediction& p, Seconds me
     lines.push_back("the predicted step takes " + times(1.0 / ratio) +
                     " times as long as measured");
   return lines;
+}
+
+std::vector<SwitchWorth> switch_worths(const Run& run, const std::vector<std::string>& keys) {
+  const Seconds time = predict(run).step_time;
+  std::vector<SwitchWorth> worths;
+  for (const std::string& key : keys) {
+    const StrategyField* const field = find_strategy_field(key);
+    if (!field || field->kind != FieldKind::Switch) continue;
+    const std::optional<FieldValue> value = field->get(run.strategy);
+    if (!value || !std::holds_alternative<bool>(*value)) continue;
+    const bool on = std::get<bool>(*value);
+    Run other = run;
+    put(PartialStrategy{{key, !on}}, other.strategy);
+    const Prediction prediction = predict(other);
+    if (prediction.feasible() && prediction.step_time != time)
+      worths.push_back({key, on, prediction.step_time / time});
+  }
+  std::stable_sort(worths.begin(), worths.end(), [](const SwitchWorth& a, const SwitchWorth& b) {
+    return std::abs(std::log(a.other_way)) > std::abs(std::log(b.other_way));
+  });
+  return worths;
 }
 
 }  // namespace llmsim::sim

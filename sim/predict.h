@@ -80,4 +80,16 @@ Prediction predict(const Run& asked);
 // prediction must have a step time.
 std::vector<std::string> implausible_measurement(const Prediction& prediction, Seconds measured);
 
+// What a switch of a run is worth: its step time with the switch the other way round.
+struct SwitchWorth {
+  std::string key;  // of strategy_fields()
+  bool on = false;  // in the run
+  // Step time with the switch the other way round, relative to the run's.
+  double other_way = 1.0;
+};
+
+// Of the switches named in `keys`, those that would change the step time, strongest first.  Left
+// out are keys of no switch and what would break a rule or not fit.
+std::vector<SwitchWorth> switch_worths(const Run& run, const std::vector<std::string>& keys);
+
 }  // namespace llmsim::sim

@@ -17,7 +17,7 @@
 #include <ATen/core/ivalue.h>
 
 #include "runtime/kernels/rotary.h"
-#include "sim/operators/block_dataflow.h"
+#include "sim/operators/dataflow.h"
 
 namespace llmsim::runtime {
 

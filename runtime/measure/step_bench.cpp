@@ -20,8 +20,8 @@
 #include "runtime/measure/agreement.h"
 #include "runtime/measure/counted_step.h"
 #include "runtime/measure/kernel_bench.h"
-#include "sim/model/transformer_fields.h"
-#include "sim/strategy/strategy_fields.h"
+#include "sim/model/transformer.h"
+#include "sim/strategy/strategy.h"
 #include "sim/strategy/validity.h"
 
 namespace llmsim::runtime {

@@ -1,4 +1,4 @@
-// The parameters of a layer: what a rank has of each weight of sim/model/layer_weights.h and of its
+// The parameters of a layer: what a rank has of each weight of sim/model/parameters.h and of its
 // bias, in the same order and under the same names.
 //
 // A matrix (rows, columns) is stored with the outputs first, (columns, rows); that of several
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "runtime/model/parameter_unit.h"
-#include "sim/model/layer_weights.h"
+#include "sim/model/parameters.h"
 
 namespace llmsim::runtime {
 

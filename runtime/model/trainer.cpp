@@ -13,7 +13,7 @@
 #include "runtime/model/initial_weights.h"
 #include "runtime/parallel/data_parallel.h"
 #include "sim/base/error.h"
-#include "sim/operators/block_dataflow.h"
+#include "sim/operators/dataflow.h"
 #include "sim/operators/loss.h"
 #include "sim/strategy/stages.h"
 

@@ -190,9 +190,11 @@ CollectiveTerms all_to_all_terms(Bytes message, const GroupLinks& links) {
   const Seconds wire =
       std::max(near / (few_ranks(links, kFewRanksGather) * links.fabric),
                links.place.domains > 1 ? far * inside / links.network : Seconds(0.0));
-  const Seconds alpha =
-      kProtocols[0].base +
-      std::max(links.fabric_hop, links.place.domains > 1 ? links.network_hop : Seconds(0.0));
+  Seconds alpha = kProtocols[0].base + links.fabric_hop;
+  if (links.place.domains > 1) {
+    alpha = kProtocols[0].base + std::max(links.fabric_hop, links.network_hop) + links.all_to_all +
+            (n - inside) * links.peer;
+  }
   return {.route = CollectiveRoute::Direct, .alpha = alpha, .time = alpha + wire};
 }
 
@@ -255,6 +257,8 @@ GroupLinks group_links(const Strategy& strategy, GroupKind kind, const Cluster& 
     links.ring_share = std::pow(links.place.domains / 2.0, -cluster.network.ring_decay);
   links.fabric_hop = cluster.fabric.latency;
   links.network_hop = cluster.network.latency;
+  links.all_to_all = cluster.network.all_to_all_latency;
+  links.peer = cluster.network.peer_latency;
   links.switched = cluster.fabric.kind == FabricKind::Switch;
   links.loopback = cluster.fabric.kind == FabricKind::Loopback;
   links.sums = cluster.fabric.sum_bandwidth;

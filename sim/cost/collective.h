@@ -2,7 +2,8 @@
 //
 // n ranks in D scale-up domains of p = n / D, S message bytes (nccl-tests' size), hop latencies a
 // (inside a domain) and A (between domains), and the bus bandwidths f (inside) and w (between) that
-// the group achieves.  A protocol has a base latency o, factors by which its hops are shorter than
+// the group achieves; L and l, what an all-to-all over the network takes at once and for each message
+// that leaves the domain (0 but for fabrics where it was measured).  A protocol has a base latency o, factors by which its hops are shorter than
 // a and A, and a share e of the bandwidth:
 //
 //              o         a          A          e
@@ -21,6 +22,7 @@
 //                 one round        t = o + (p-1) a + log2(D) A + (p-1)/p S / (e f) + (D-1)/D S / (e
 //                                  w)
 //   direct        all-to-all       t = 8.4 us + max(a, A) + max((p-1)/n S / f, p (n-p)/n S / w)
+//                                      + L + (n-p) l over several domains
 //   pair          send-receive     t = 8.4 us + (a + S / f, or A + S / w between domains)
 //
 // One round is an all-gather, a reduce-scatter or a broadcast.  The fastest protocol counts, and
@@ -69,6 +71,8 @@ struct GroupLinks {
   double ring_share = 1.0;   // of `network` that a ring over all domains keeps
   Seconds fabric_hop{};
   Seconds network_hop{};
+  Seconds all_to_all{};   // Network::all_to_all_latency
+  Seconds peer{};         // Network::peer_latency
   BytesPerSecond sums{};  // Fabric::sum_bandwidth
   bool switched = false;  // behind a switch
   bool loopback = false;  // processes of one host

@@ -4,10 +4,9 @@
 
 #include "sim/base/error.h"
 #include "sim/operators/block.h"
-#include "sim/operators/block_dataflow.h"
 #include "sim/operators/block_recompute.h"
+#include "sim/operators/dataflow.h"
 #include "sim/operators/ends.h"
-#include "sim/operators/ends_dataflow.h"
 
 namespace llmsim::sim {
 namespace {
@@ -51,29 +50,38 @@ LayerMemory end_memory(const Dataflow& flow) {
 }
 
 // Prices forward and backward passes, unless they are known, and what is recomputed; without a
-// pricer bytes alone.
+// pricer bytes alone, or times alone.
 struct PassPricer {
   const OperatorPricer* pricer = nullptr;
   bool knows_passes = false;
+  bool counts_bytes = true;
 };
+
+// What a block allocates and saves.
+BlockPrice block_bytes(const Transformer& model, const Strategy& strategy,
+                       const Framework& framework, RecomputeKind recompute, LayerKind kind) {
+  const Dataflow flow = block_dataflow(model, strategy, framework, kind);
+  Recompute chosen = strategy.recompute;
+  chosen.kind = recompute;
+  const Dataflow::Recomputation plan = recomputation_of(flow, chosen, model, framework, kind);
+  return {.forward = {},
+          .recompute = {},
+          .backward = {},
+          .saved = flow.saved(plan),
+          .offloaded = offloaded_inputs(flow, plan, strategy.offload.modules),
+          .weight_inputs = {},
+          .memory = {.forward = flow.forward(plan),
+                     .backward = flow.backward(plan),
+                     .everything = flow.saved()}};
+}
 
 BlockPrice price_kind(const Transformer& model, const Strategy& strategy,
                       const Framework& framework, const PassPricer& passes, RecomputeKind recompute,
                       LayerKind kind) {
   const LayerOperators block = lower_block(model, strategy, framework, recompute, kind);
-  const Dataflow flow = block_dataflow(model, strategy, framework, kind);
-  Recompute chosen = strategy.recompute;
-  chosen.kind = recompute;
-  const Dataflow::Recomputation plan = recomputation_of(flow, chosen, model, framework, kind);
-  BlockPrice price{.forward = {},
-                   .recompute = {},
-                   .backward = {},
-                   .saved = flow.saved(plan),
-                   .offloaded = offloaded_inputs(flow, plan, strategy.offload.modules),
-                   .weight_inputs = weight_gradient_factors(block.backward),
-                   .memory = {.forward = flow.forward(plan),
-                              .backward = flow.backward(plan),
-                              .everything = flow.saved()}};
+  BlockPrice price;
+  if (passes.counts_bytes) price = block_bytes(model, strategy, framework, recompute, kind);
+  price.weight_inputs = weight_gradient_factors(block.backward);
   const OperatorPricer* pricer = passes.pricer;
   if (!pricer) return price;
   price.recompute = pricer->price(block.recompute, false);
@@ -86,9 +94,9 @@ BlockPrice price_kind(const Transformer& model, const Strategy& strategy,
 
 // `known`: none, or of the block with another way to recompute, whose passes are the same.
 BlockPrice price_block(const Run& run, const Strategy& strategy, const Framework& framework,
-                       const OperatorPricer* pricer, const BlockPrice* known,
-                       RecomputeKind recompute, LayerKind kind) {
-  const PassPricer passes{pricer, known != nullptr};
+                       PassPricer passes, const BlockPrice* known, RecomputeKind recompute,
+                       LayerKind kind) {
+  passes.knows_passes = known != nullptr;
   const double share = full_attention_share(run.model);
   BlockPrice block = price_kind(run.model, strategy, framework, passes, recompute, kind);
   if (known) block.forward = known->forward, block.backward = known->backward;
@@ -103,12 +111,13 @@ BlockPrice price_block(const Run& run, const Strategy& strategy, const Framework
   return block;
 }
 
-EndPrice price_end(const LayerOperators& end, const Dataflow& flow, const OperatorPricer* pricer) {
+// `flow`: none where times alone are asked for.
+EndPrice price_end(const LayerOperators& end, const Dataflow* flow, const OperatorPricer* pricer) {
   EndPrice price{.forward = {},
                  .recompute = {},
                  .backward = {},
                  .weight_inputs = weight_gradient_factors(end.backward),
-                 .memory = end_memory(flow)};
+                 .memory = flow ? end_memory(*flow) : LayerMemory{}};
   if (!pricer) return price;
   price.forward = pricer->price(end.forward, false);
   price.recompute = pricer->price(end.recompute, false);
@@ -118,8 +127,7 @@ EndPrice price_end(const LayerOperators& end, const Dataflow& flow, const Operat
 
 // Of all kinds that the model has.
 void price_blocks(BlockPrices& prices, const Run& run, const Strategy& strategy,
-                  const Framework& framework, const OperatorPricer* pricer,
-                  const BlockPrices* known) {
+                  const Framework& framework, const PassPricer& pricer, const BlockPrices* known) {
   for (const LayerKind kind : layer_kinds(run.model)) {
     BlockPrice& block = kind == LayerKind::Moe ? prices.moe_block : prices.block;
     BlockPrice& kept = kind == LayerKind::Moe ? prices.whole_moe_block : prices.whole_block;
@@ -166,17 +174,22 @@ EndPrice priced_as(const EndPrice& known, const Dataflow& flow) {
   return price;
 }
 
+// Of blocks, also of those that multiply in 16 bits.
+void price_all_blocks(LayerPrices& prices, const Run& run, const Framework& framework,
+                      const PassPricer& pricer, const LayerPrices* known) {
+  price_blocks(prices, run, run.strategy, framework, pricer, known);
+  if (!keeps_blocks_in_high_precision(run.framework.low_precision, run.strategy.precision)) return;
+  Strategy wide = run.strategy;
+  wide.precision = Precision::Bf16;
+  price_blocks(prices.wide.emplace(), run, wide, framework, pricer,
+               known ? &*known->wide : nullptr);
+}
+
 // `pricer`: none where bytes alone are asked for; `known`: of another way to recompute, or none.
 LayerPrices layers_of(const Run& run, const OperatorPricer* pricer, const LayerPrices* known) {
   const Framework framework = effective_framework(run.framework, run.strategy);
   LayerPrices prices;
-  price_blocks(prices, run, run.strategy, framework, pricer, known);
-  if (keeps_blocks_in_high_precision(run.framework.low_precision, run.strategy.precision)) {
-    Strategy wide = run.strategy;
-    wide.precision = Precision::Bf16;
-    price_blocks(prices.wide.emplace(), run, wide, framework, pricer,
-                 known ? &*known->wide : nullptr);
-  }
+  price_all_blocks(prices, run, framework, {.pricer = pricer}, known);
   const Dataflow embedding = embedding_dataflow(run.model, run.strategy, framework),
                  head = head_dataflow(run.model, run.strategy, framework);
   if (known) {
@@ -185,8 +198,8 @@ LayerPrices layers_of(const Run& run, const OperatorPricer* pricer, const LayerP
     return prices;
   }
   prices.embedding =
-      price_end(lower_embedding(run.model, run.strategy, framework), embedding, pricer);
-  prices.head = price_end(lower_head(run.model, run.strategy, framework), head, pricer);
+      price_end(lower_embedding(run.model, run.strategy, framework), &embedding, pricer);
+  prices.head = price_end(lower_head(run.model, run.strategy, framework), &head, pricer);
   return prices;
 }
 
@@ -201,6 +214,17 @@ LayerPrices layer_prices(const Run& run) {
 LayerPrices layer_prices(const Run& run, const LayerPrices& known) {
   const OperatorPricer pricer(run);
   return layers_of(run, &pricer, &known);
+}
+
+LayerPrices layer_times(const Run& run) {
+  const OperatorPricer pricer(run);
+  const Framework framework = effective_framework(run.framework, run.strategy);
+  LayerPrices prices;
+  price_all_blocks(prices, run, framework, {.pricer = &pricer, .counts_bytes = false}, nullptr);
+  prices.embedding =
+      price_end(lower_embedding(run.model, run.strategy, framework), nullptr, &pricer);
+  prices.head = price_end(lower_head(run.model, run.strategy, framework), nullptr, &pricer);
+  return prices;
 }
 
 LayerPrices layer_bytes(const Run& run) { return layers_of(run, nullptr, nullptr); }

@@ -77,7 +77,8 @@ LayerPrices layer_prices(const Run& run);
 // The same from those of a run that differs in what it recomputes alone: passes are priced once.
 LayerPrices layer_prices(const Run& run, const LayerPrices& known);
 
-// The same without times, whatever the device.
+// The same without bytes, and without times, whatever the device.
+LayerPrices layer_times(const Run& run);
 LayerPrices layer_bytes(const Run& run);
 // Throws Error that says what the device does multiply in where it cannot in this recipe.
 void require_recipe(const Device& device, const LowPrecisionRecipe& recipe, Precision precision);

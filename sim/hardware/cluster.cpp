@@ -14,6 +14,59 @@ constexpr Named<CollectiveAlgorithm> kAlgorithms[] = {
     {CollectiveAlgorithm::Tree, "tree"},
     {CollectiveAlgorithm::Hierarchical, "hierarchical"}};
 
+void improve_matrix_units(Cluster& cluster, double factor) {
+  for (FlopsPerSecond& peak : cluster.device.matrix_peak) peak = factor * peak;
+  cluster.device.vector_peak = factor * cluster.device.vector_peak;
+}
+
+void improve_fabric(Cluster& cluster, double factor) {
+  Fabric& fabric = cluster.fabric;
+  fabric.device_bandwidth = factor * fabric.device_bandwidth;
+  fabric.pair_bandwidth = factor * fabric.pair_bandwidth;
+  fabric.package_bandwidth = factor * fabric.package_bandwidth;
+}
+
+void improve_network(Cluster& cluster, double factor) {
+  cluster.network.node_bandwidth = factor * cluster.network.node_bandwidth;
+  cluster.network.socket_bandwidth = factor * cluster.network.socket_bandwidth;
+}
+
+void improve_kernels(Cluster& cluster, double factor) {
+  Achieved& achieved = cluster.device.achieved;
+  achieved.kernel_time = achieved.kernel_time / factor;
+  for (GemmCoefficients& gemm : achieved.gemm) gemm.kernel_time = gemm.kernel_time / factor;
+  achieved.host_call_factor /= factor;
+}
+
+void improve_host_link(Cluster& cluster, double factor) {
+  cluster.device.host_bandwidth = factor * cluster.device.host_bandwidth;
+  cluster.device.host_memory_bandwidth = factor * cluster.device.host_memory_bandwidth;
+}
+
+constexpr std::array<HardwareChange, 8> kChanges{{
+    {"matrix units", improve_matrix_units},
+    {"memory bandwidth",
+     [](Cluster& cluster, double factor) {
+       cluster.device.memory_bandwidth = factor * cluster.device.memory_bandwidth;
+     }},
+    {"memory",
+     [](Cluster& cluster, double factor) {
+       cluster.device.memory = factor * cluster.device.memory;
+       cluster.device.usable_memory = factor * cluster.device.usable_memory;
+     }},
+    {"links in a node", improve_fabric},
+    {"network", improve_network},
+    {"latency",
+     [](Cluster& cluster, double factor) {
+       cluster.fabric.latency = cluster.fabric.latency / factor;
+       for (Seconds* latency : {&cluster.network.latency, &cluster.network.all_to_all_latency,
+                                &cluster.network.peer_latency})
+         *latency = *latency / factor;
+     }},
+    {"kernels", improve_kernels},
+    {"host link", improve_host_link},
+}};
+
 }  // namespace
 
 const char* name_of(FabricKind kind) {
@@ -35,5 +88,7 @@ BytesPerSecond Cluster::host_link_share() const {
 BytesPerSecond Cluster::host_memory_share() const {
   return device.host_memory_bandwidth * devices_per_node / devices_on_a_node();
 }
+
+std::span<const HardwareChange> hardware_changes() { return kChanges; }
 
 }  // namespace llmsim::sim

@@ -1,8 +1,10 @@
-// Devices joined by links: the node's scale-up fabric and the network between nodes.
+// Devices joined by links: the node's scale-up fabric and the network between nodes; and what an
+// upgrade of one property makes of them.
 #pragma once
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -59,6 +61,10 @@ struct Network {
   std::string name;
   BytesPerSecond node_bandwidth;  // injection of one node, one direction
   Seconds latency{14e-6};         // one hop of a collective
+  // What an all-to-all over several domains takes beside hop and bytes: at once, and for each rank
+  // of another domain, to which it has a message of its own.
+  Seconds all_to_all_latency{};
+  Seconds peer_latency{};
   // a ring over D nodes reaches (D / 2)^-ring_decay of the bandwidth of one over two.
   double ring_decay = 0.0;
   // Share of its bandwidth in the slow one of its two states; 1: it has one state.
@@ -94,5 +100,21 @@ struct Cluster {
   BytesPerSecond host_memory_share() const;
   int num_nodes() const { return (num_devices + devices_per_node - 1) / devices_per_node; }
 };
+
+// One property of a cluster made better: what an upgrade would be worth.
+struct HardwareChange {
+  const char* name;
+  void (*improve)(Cluster&, double factor);  // rates times it, latencies over it
+};
+
+//   matrix units      peaks of all formats, and of the vector units, that have the same clock
+//   memory bandwidth  of the device
+//   memory            nominal and usable
+//   links in a node   bandwidths of the scale-up fabric
+//   network           bandwidth of a node
+//   latency           of a hop, in the node and between nodes
+//   kernels           time of kernels with almost nothing to do, and of the host's calls
+//   host link         of a device, and its share of the host's memory bandwidth
+std::span<const HardwareChange> hardware_changes();
 
 }  // namespace llmsim::sim

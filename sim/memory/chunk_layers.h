@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "sim/cost/layer_prices.h"
-#include "sim/memory/stage_contents.h"
+#include "sim/memory/shards.h"
 #include "sim/run.h"
 
 namespace llmsim::sim {

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <string_view>
 
-#include "sim/base/student.h"
+#include "sim/base/uncertainty.h"
 #include "sim/memory/chunk_layers.h"
-#include "sim/memory/stage_contents.h"
+#include "sim/memory/shards.h"
 #include "sim/operators/update.h"
 
 namespace llmsim::sim {
@@ -152,17 +152,25 @@ std::vector<MemoryPhase> memory_timeline(const Run& run, const LayerPrices& pric
   return phases_of(stage_points(run, prices, StageContents(run.model, run.strategy), stage, false));
 }
 
-void explain_peaks(Memory& memory, const Run& run, const LayerPrices& prices) {
+MemoryPeak explain_peaks(Memory& memory, const Run& run, const LayerPrices& prices) {
   const StageContents contents(run.model, run.strategy);
+  MemoryPeak peak{.stage = memory.fullest().stage};
   for (StageMemory& stage : memory.stages) {
     const std::vector<MemoryPoint> points = stage_points(run, prices, contents, stage.stage, false);
-    const auto highest = std::max_element(
+    const MemoryPoint& highest = *std::max_element(
         points.begin(), points.end(),
         [](const MemoryPoint& a, const MemoryPoint& b) { return a.allocated < b.allocated; });
-    stage.phase = highest->phase;
-    stage.terms = highest->terms.present();
-    if (&stage == &memory.fullest()) memory.timeline = phases_of(points);
+    stage.phase = highest.phase;
+    stage.terms = highest.terms.present();
+    if (stage.stage != peak.stage) continue;
+    memory.timeline = phases_of(points);
+    peak.phase = highest.phase;
+    peak.micro_batch = highest.micro_batch, peak.layer = highest.layer;
+    peak.passes_in_flight = highest.passes_in_flight;
+    peak.blocks_in_flight = highest.blocks_in_flight;
+    peak.parameters = contents.held(peak.stage);
   }
+  return peak;
 }
 
 Bytes context_memory(const Run& run) {
@@ -170,18 +178,6 @@ Bytes context_memory(const Run& run) {
   const int kinds = (s.dp > 1) + (s.tp > 1) + (s.pp > 1) + (s.cp > 1) + (s.ep > 1);
   const int further = kinds > 1 ? kinds : 0;
   return run.cluster.device.context_memory + further * run.cluster.device.communicator_memory;
-}
-
-MemoryPeak memory_peak(const Run& run, const LayerPrices& prices, const Memory& memory) {
-  const int stage = memory.fullest().stage;
-  const MemoryPoint point = memory_curve(run, prices, stage, false).peak();
-  return {.stage = stage,
-          .phase = point.phase,
-          .micro_batch = point.micro_batch,
-          .layer = point.layer,
-          .passes_in_flight = point.passes_in_flight,
-          .blocks_in_flight = point.blocks_in_flight,
-          .parameters = StageContents(run.model, run.strategy).held(stage)};
 }
 
 Bytes MemoryCurve::reserved(const MemoryPoint& point) const {

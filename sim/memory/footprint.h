@@ -112,9 +112,6 @@ Memory memory_footprint(const Run& run, const LayerPrices& prices,
 // The highest point of each phase of a step of one stage, in order.
 std::vector<MemoryPhase> memory_timeline(const Run& run, const LayerPrices& prices, int stage);
 
-// Fills the phase and the terms of each stage's peak, and the timeline.
-void explain_peaks(Memory& memory, const Run& run, const LayerPrices& prices);
-
 // Context of a process: the driver's, and a communicator for each kind of group beside the one of
 // all devices.
 Bytes context_memory(const Run& run);
@@ -131,8 +128,9 @@ struct MemoryPeak {
   double parameters = 0.0;   // of the stage on one rank, before they are sharded
 };
 
-// Of the fullest stage: the first micro-batch that reaches the peak.
-MemoryPeak memory_peak(const Run& run, const LayerPrices& prices, const Memory& memory);
+// Fills the phase and the terms of each stage's peak, and the timeline.  Returns the peak of the
+// fullest stage, at the first micro-batch that reaches it.
+MemoryPeak explain_peaks(Memory& memory, const Run& run, const LayerPrices& prices);
 
 // The memory of one stage through a step, pass by pass, and what an allocator reserves for it.
 struct MemoryCurve {

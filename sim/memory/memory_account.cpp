@@ -26,22 +26,6 @@ constexpr std::array<const char*, kNumMemoryKinds> kNames{"weights",
 
 const char* name_of(MemoryKind kind) { return kNames[static_cast<std::size_t>(kind)]; }
 
-MemoryTerms& MemoryTerms::operator+=(const MemoryTerms& other) {
-  for (std::size_t i = 0; i < sizes_.size(); ++i) sizes_[i] += other.sizes_[i];
-  return *this;
-}
-
-MemoryTerms& MemoryTerms::operator-=(const MemoryTerms& other) {
-  for (std::size_t i = 0; i < sizes_.size(); ++i) sizes_[i] -= other.sizes_[i];
-  return *this;
-}
-
-Bytes MemoryTerms::total() const {
-  Bytes sum;
-  for (const Bytes size : sizes_) sum += size;
-  return sum;
-}
-
 std::vector<MemoryTerm> MemoryTerms::present() const {
   std::vector<MemoryTerm> list;
   for (int i = 0; i < kNumMemoryKinds; ++i) {
@@ -49,13 +33,6 @@ std::vector<MemoryTerm> MemoryTerms::present() const {
     if ((*this)[kind] > Bytes(0.0)) list.push_back({name_of(kind), (*this)[kind]});
   }
   return list;
-}
-
-template <>
-MemoryTerms amount_of<MemoryTerms>(MemoryKind kind, Bytes size) {
-  MemoryTerms terms;
-  terms[kind] = size;
-  return terms;
 }
 
 template <>

@@ -61,11 +61,25 @@ class MemoryTerms {
   Bytes& operator[](MemoryKind kind) { return sizes_[static_cast<std::size_t>(kind)]; }
   Bytes operator[](MemoryKind kind) const { return sizes_[static_cast<std::size_t>(kind)]; }
 
-  MemoryTerms& operator+=(const MemoryTerms& other);
-  MemoryTerms& operator-=(const MemoryTerms& other);
+  MemoryTerms& operator+=(const MemoryTerms& other) {
+    for (std::size_t i = 0; i < sizes_.size(); ++i) sizes_[i] += other.sizes_[i];
+    return *this;
+  }
+  MemoryTerms& operator-=(const MemoryTerms& other) {
+    for (std::size_t i = 0; i < sizes_.size(); ++i) sizes_[i] -= other.sizes_[i];
+    return *this;
+  }
   friend MemoryTerms operator+(MemoryTerms a, const MemoryTerms& b) { return a += b; }
 
-  Bytes total() const;
+  // In lanes, which need not wait for one another: it is taken after every change.
+  Bytes total() const {
+    constexpr std::size_t kLanes = 6;
+    static_assert(kNumMemoryKinds % kLanes == 0);
+    std::array<Bytes, kLanes> sums{};
+    for (std::size_t i = 0; i < sizes_.size(); i += kLanes)
+      for (std::size_t lane = 0; lane < kLanes; ++lane) sums[lane] += sizes_[i + lane];
+    return (sums[0] + sums[1]) + (sums[2] + sums[3]) + (sums[4] + sums[5]);
+  }
   std::vector<MemoryTerm> present() const;  // those that are not 0, in their order
 
  private:
@@ -76,16 +90,11 @@ class MemoryTerms {
 inline double total_of(double size) { return size; }
 inline double total_of(const MemoryTerms& terms) { return terms.total().value(); }
 
-// So many bytes of one term, and those of a layer's pass.
-template <class Amount>
-Amount amount_of(MemoryKind kind, Bytes size);
-template <>
-inline double amount_of<double>(MemoryKind, Bytes size) {
-  return size.value();
-}
-template <>
-MemoryTerms amount_of<MemoryTerms>(MemoryKind kind, Bytes size);
+// So many bytes of one term more.
+inline void add_to(double& amount, MemoryKind, Bytes size) { amount += size.value(); }
+inline void add_to(MemoryTerms& amount, MemoryKind kind, Bytes size) { amount[kind] += size; }
 
+// Those of a layer's pass.
 template <class Amount>
 Amount amount_of(const LiveBytes& live);
 template <>
@@ -115,12 +124,19 @@ class Account {
     now_ += size;
     note(now_);
   }
-  void take(MemoryKind kind, Bytes size) { take(amount_of<Amount>(kind, size)); }
+  void take(MemoryKind kind, Bytes size) {
+    add_to(now_, kind, size);
+    note(now_);
+  }
   void give(const Amount& size) { now_ -= size; }
-  void give(MemoryKind kind, Bytes size) { give(amount_of<Amount>(kind, size)); }
+  void give(MemoryKind kind, Bytes size) { add_to(now_, kind, -size); }
   // What comes and goes at once.
   void pass(const Amount& size) { note(now_ + size); }
-  void pass(MemoryKind kind, Bytes size) { pass(amount_of<Amount>(kind, size)); }
+  void pass(MemoryKind kind, Bytes size) {
+    Amount there = now_;
+    add_to(there, kind, size);
+    note(there);
+  }
   void run(const Amount& rise, const Amount& net) {
     note(now_ + rise);
     now_ += net;

@@ -1,5 +1,7 @@
 // How many parameters of each part of the model one rank holds, by how many ranks their states are
-// divided, and in how many bytes they are kept.
+// divided, and in how many bytes they are kept; and what each stage of a pipeline consists of: its
+// chunks of the model, the parameters of one rank, which of them have gradients that tensor ranks
+// must sum, and the passes in flight.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +13,7 @@
 
 namespace llmsim::sim {
 
-// Parameters on one tensor rank, before data-parallel sharding: of layers by layer_weights.h, the
+// Parameters on one tensor rank, before data-parallel sharding: of layers by layer_weights(), the
 // tables divided by tensor_parallel, positions and norms replicated.
 struct RankParameters {
   double block = 0.0;             // one block with an MLP; 0 where the model has none
@@ -81,5 +83,44 @@ bool divides_checkpoints(const Strategy& strategy, const Framework& framework);
 
 // Checkpoints of one micro-batch that a rank stores for each block, in inputs of a block.
 double stored_inputs_per_block(const Strategy& strategy, const Framework& framework);
+
+// What each stage of a pipeline consists of.
+class StageContents {
+ public:
+  // `strategy` must outlive the contents.
+  StageContents(const Transformer& model, const Strategy& strategy);
+
+  int chunks() const { return layout_.chunks(); }  // of every stage
+  const ModelChunk& part(int stage, int chunk) const {
+    return parts_[static_cast<std::size_t>(layout_.part(stage, chunk))];
+  }
+  const RankParameters& rank() const { return rank_; }
+
+  // Sums over the chunks of a stage, before data-parallel sharding.
+  int blocks(int stage) const;
+  int moe_blocks(int stage) const;
+  double held(int stage) const;     // weights
+  double trained(int stage) const;  // values with gradients and states
+  double apart(int stage) const;    // weights of routed experts that are divided over expert ranks
+
+  // Forward passes through one chunk each whose activations the stage holds at once, at most.
+  int chunks_in_flight(int stage) const;
+
+ private:
+  const Strategy& strategy_;
+  StageLayout layout_;
+  std::vector<ModelChunk> parts_;
+  RankParameters rank_;
+};
+
+// Values of partial gradients on the rank with shard number `shard` of every unit of `parts`.
+//
+// Gradients of which every tensor rank has a part (model/parameters.h) are summed over the
+// tensor ranks when the data ranks are through.  Where data ranks divide gradients or states, each
+// sums what its shard has of them: a unit's parameters lie in the order of the layer's weights,
+// routed experts last, those of the head with the final norm first, and a shard is an equal piece
+// of them all.
+double partial_gradients(const Transformer& model, const Strategy& strategy,
+                         const std::vector<ModelChunk>& parts, int shard);
 
 }  // namespace llmsim::sim

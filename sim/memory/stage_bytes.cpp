@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <utility>
 
-#include "sim/model/layer_weights.h"
-#include "sim/operators/block_dataflow.h"
+#include "sim/model/parameters.h"
+#include "sim/operators/dataflow.h"
 #include "sim/operators/experts.h"
 #include "sim/operators/update.h"
 

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "sim/memory/memory_account.h"
-#include "sim/memory/stage_contents.h"
+#include "sim/memory/shards.h"
 #include "sim/run.h"
 
 namespace llmsim::sim {

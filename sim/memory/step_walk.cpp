@@ -1,15 +1,128 @@
 #include "sim/memory/step_walk.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <vector>
 
-#include "sim/memory/walked_stage.h"
+#include "sim/memory/chunk_layers.h"
+#include "sim/memory/chunk_passes.h"
+#include "sim/memory/stage_bytes.h"
 #include "sim/pipeline/stage_order.h"
 
 namespace llmsim::sim {
 namespace {
+
+struct WalkedChunk {
+  ModelChunk part;
+  std::size_t layers = 0;  // of WalkedStage::layers
+  Bytes offloaded{};       // of a micro-batch, to the host and back
+  Bytes weight_inputs{};   // what gradients of the weights need when those of the data are made
+};
+
+// A pipeline stage as the walk finds it: its chunks with their layers, the rules of their passes,
+// the bytes that are not activations, and how many micro-batches must be followed.
+struct WalkedStage {
+  const Run& run;
+  int number;
+  PipelineShape shape;
+  StageBytes bytes;
+  PassRules rules;
+  std::vector<Chunk> layers{};  // different ones
+  std::vector<WalkedChunk> chunks{};
+
+  bool autograd() const { return run.framework.autograd; }
+  const WalkedChunk& chunk(int place) const { return chunks[static_cast<std::size_t>(place)]; }
+  std::vector<ModelChunk> parts() const;
+  int blocks() const;
+  // Offloaded activations of the block that is on its way to the host or back, beside the one at
+  // hand.
+  Bytes block_on_its_way() const;
+  int followed_microbatches() const;
+  std::optional<int> passes_to_peak() const;  // none: all of those micro-batches
+};
+
+constexpr int kSteadyMicroBatches = 3, kRoundsOfInterleaving = 3;
+
+// Those of the chunk before that has the same, or new ones.
+std::size_t layers_of(WalkedStage& stage, const LayerPrices& prices, const RankParameters& rank,
+                      const ModelChunk& part) {
+  for (const WalkedChunk& before : stage.chunks) {
+    if (same_layers(prices, part, before.part)) return before.layers;
+  }
+  stage.layers.push_back(chunk_layers(stage.run, prices, rank, part));
+  return stage.layers.size() - 1;
+}
+
+bool splits_some_backward(PipelineSchedule schedule) {
+  return splits_backward(schedule) || schedule == PipelineSchedule::DualPipe;
+}
+
+Bytes weight_inputs(const Run& run, const LayerPrices& prices, const ModelChunk& part) {
+  if (!splits_some_backward(run.strategy.pipeline_schedule)) return Bytes(0.0);
+  const Bytes inputs =
+      part.blocks > 0 ? part.blocks * mean_block(run, prices, part).weight_inputs : Bytes(0.0);
+  return part.head ? inputs + prices.head.weight_inputs : inputs;
+}
+
+std::vector<ModelChunk> WalkedStage::parts() const {
+  std::vector<ModelChunk> parts;
+  for (const WalkedChunk& chunk : chunks) parts.push_back(chunk.part);
+  return parts;
+}
+
+int WalkedStage::blocks() const {
+  int sum = 0;
+  for (const WalkedChunk& chunk : chunks) sum += chunk.part.blocks;
+  return sum;
+}
+
+Bytes WalkedStage::block_on_its_way() const {
+  Bytes most;
+  if (!run.strategy.offload.activations || !autograd()) return most;
+  for (const Chunk& chunk : layers) {
+    for (const Layer& layer : chunk.kinds()) most = std::max(most, layer.stored_less);
+  }
+  return most;
+}
+
+int WalkedStage::followed_microbatches() const {
+  const int all = shape.num_microbatches, p = shape.stages;
+  if (shape.schedule == PipelineSchedule::OneForwardOneBackward)
+    return std::min(all, warmup_passes(shape, number) + kSteadyMicroBatches);
+  if (shape.schedule != PipelineSchedule::Interleaved || all % p != 0) return all;
+  return std::min(all, kRoundsOfInterleaving * p);
+}
+
+std::optional<int> WalkedStage::passes_to_peak() const {
+  if (!autograd() || rules.units.freed || rules.gradients_come_and_go()) return std::nullopt;
+  const int p = shape.stages, v = shape.virtual_stages, warmup = warmup_passes(shape, number);
+  if (shape.schedule == PipelineSchedule::OneForwardOneBackward) return warmup + 2;
+  if (shape.schedule == PipelineSchedule::Interleaved && shape.num_microbatches % p == 0)
+    return warmup + 2 * p * v;
+  return std::nullopt;
+}
+
+WalkedStage walked_stage(const Run& run, const LayerPrices& prices, const StageContents& contents,
+                         int number) {
+  const StageBytes bytes = stage_bytes(run, contents, number);
+  WalkedStage stage{.run = run,
+                    .number = number,
+                    .shape = pipeline_shape(run.strategy),
+                    .bytes = bytes,
+                    .rules = pass_rules(run, bytes, contents.blocks(number))};
+  for (int chunk = 0; chunk < contents.chunks(); ++chunk) {
+    const ModelChunk& part = contents.part(number, chunk);
+    const std::size_t layers = layers_of(stage, prices, contents.rank(), part);
+    stage.chunks.push_back({.part = part,
+                            .layers = layers,
+                            .offloaded = offloaded_bytes(run, stage.layers[layers]),
+                            .weight_inputs = weight_inputs(run, prices, part)});
+  }
+  return stage;
+}
 
 // What is there between two passes.
 template <class Amount>
@@ -208,11 +321,10 @@ void raise(MemoryPoint& point, const MemoryTerms& there) {
 
 // Of the layers, and of the loss where the chunk has the head.  `highest`: of the pass and of what
 // is received, sent and taken around it, which belongs to no layer.
-std::vector<MemoryPoint> points_of(const PipelinePass& pass, const ModelChunk& part,
-                                   const Followed<MemoryTerms>& followed,
-                                   const HighPoint<MemoryTerms>& highest) {
+void set_points(std::vector<MemoryPoint>& points, const PipelinePass& pass, const ModelChunk& part,
+                const Followed<MemoryTerms>& followed, const HighPoint<MemoryTerms>& highest) {
   const auto& [before, done] = followed;
-  std::vector<MemoryPoint> points;
+  points.clear();
   if (!done) add_point(points, "weight gradients", before);
   if (pass.kind == PassKind::Forward)
     add_part(points, "forward", before, done->of_layers, part.first_layer);
@@ -222,21 +334,20 @@ std::vector<MemoryPoint> points_of(const PipelinePass& pass, const ModelChunk& p
   const auto above = [&](const MemoryPoint& point) {
     return point.allocated.value() >= highest.total;
   };
-  if (std::any_of(points.begin(), points.end(), above)) return points;
+  if (std::any_of(points.begin(), points.end(), above)) return;
   MemoryPoint& own = pass.backward() ? points.back() : points.front();
   raise(own, highest.amount);
   own.layer.reset();
-  return points;
 }
 
 // A loss that goes back at once is one point.
-void add_points(std::vector<MemoryPoint>& points, std::vector<MemoryPoint> added) {
-  for (MemoryPoint& point : added) {
+void add_points(std::vector<MemoryPoint>& points, const std::vector<MemoryPoint>& added) {
+  for (const MemoryPoint& point : added) {
     const bool goes_on = std::string_view(point.phase) == "loss" &&
                          std::string_view(points.back().phase) == "loss" &&
                          point.micro_batch == points.back().micro_batch;
     if (!goes_on)
-      points.push_back(std::move(point));
+      points.push_back(point);
     else if (point.allocated > points.back().allocated)
       raise(points.back(), point.terms);
   }
@@ -273,25 +384,26 @@ std::vector<MemoryPoint> stage_points(const Run& run, const LayerPrices& prices,
                                       const StageContents& contents, int stage, bool whole_step) {
   const WalkedStage own = walked_stage(run, prices, contents, stage);
   auto walk = walk_of<MemoryTerms>(own);
-  std::vector<MemoryPoint> points;
+  std::vector<MemoryPoint> points, added;
   add_point(points, "idle", walk.account.now());
   const int all = own.shape.num_microbatches,
             num_microbatches = whole_step ? all : own.followed_microbatches();
+  points.reserve(2 * own.chunks.size() * static_cast<std::size_t>(num_microbatches) + 3);
   int passes = 0, blocks = 0;  // in flight
-  follow_passes(
-      walk, own, num_microbatches, std::nullopt,
-      [&](const PipelinePass& pass, const Followed<MemoryTerms>& done) {
-        const ModelChunk& part = own.chunk(pass.chunk).part;
-        if (!pass.backward()) ++passes, blocks += part.blocks;
-        std::vector<MemoryPoint> added = points_of(pass, part, done, walk.account.highest());
-        for (MemoryPoint& point : added) {
-          point.micro_batch = pass.microbatch + 1 == num_microbatches ? all - 1 : pass.microbatch;
-          point.passes_in_flight = passes, point.blocks_in_flight = blocks;
-        }
-        add_points(points, std::move(added));
-        if (makes_gradients(pass.kind)) --passes, blocks -= part.blocks;
-        walk.account.forget_peak();
-      });
+  follow_passes(walk, own, num_microbatches, std::nullopt,
+                [&](const PipelinePass& pass, const Followed<MemoryTerms>& done) {
+                  const ModelChunk& part = own.chunk(pass.chunk).part;
+                  if (!pass.backward()) ++passes, blocks += part.blocks;
+                  set_points(added, pass, part, done, walk.account.highest());
+                  for (MemoryPoint& point : added) {
+                    point.micro_batch =
+                        pass.microbatch + 1 == num_microbatches ? all - 1 : pass.microbatch;
+                    point.passes_in_flight = passes, point.blocks_in_flight = blocks;
+                  }
+                  add_points(points, added);
+                  if (makes_gradients(pass.kind)) --passes, blocks -= part.blocks;
+                  walk.account.forget_peak();
+                });
   walk.account.forget_peak();
   walk.account.pass(MemoryTerms{});
   update(walk.account, own, 0);

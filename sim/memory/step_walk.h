@@ -16,11 +16,24 @@
 // frameworks that free no unit hold a constant number of them.  A stage's first input is received,
 // and its last output sent: a message waits until enough later ones want to go the same way.
 //
-// Micro-batches that repeat earlier ones are left out: a stage of 1F1B has its peak behind it three
-// of them after its warm-up, an interleaved one after 3 p (walked_stage.h).  What a pass of a chunk
-// allocates chunk_passes.h works out, once for each kind.  Source: ours; Megatron-LM
-// core/pipeline_parallel/schedules.py, PyTorch FSDP's hooks and runtime/parallel/data_parallel.h
-// for the order of events.
+// Micro-batches that repeat earlier ones are left out, of tables
+//
+//   1F1B                        warm-up passes + 3: the first backward pass, one that finds
+//                               gradients, and one that repeats it
+//   interleaved, p divides m    3 p, whole rounds of the chunks: the warm-up ends in the second,
+//                               and the third repeats
+//   others                      all m
+//
+// and of a search, where the passes of a chunk are all alike (units that are not counted one by
+// one, gradients that last), all but the first w + 2 r passes, with w warm-up passes and a round of
+// r = 1 or p v forward passes.  What is in flight after f forward and b backward passes depends on
+// f and b alone, and is the same, a round later, after f + r and b + r.  So a forward pass after
+// the first w + r has a like one a round earlier; of a backward pass after the first r there was
+// one a round earlier with no less in flight, since forward passes can only have run out.
+//
+// What a pass of a chunk allocates chunk_passes.h works out, once for each kind.  Source: ours;
+// Megatron-LM core/pipeline_parallel/schedules.py, PyTorch FSDP's hooks and
+// runtime/parallel/data_parallel.h for the order of events.
 #pragma once
 
 #include <optional>
@@ -28,7 +41,7 @@
 
 #include "sim/cost/layer_prices.h"
 #include "sim/memory/memory_account.h"
-#include "sim/memory/stage_contents.h"
+#include "sim/memory/shards.h"
 #include "sim/run.h"
 
 namespace llmsim::sim {

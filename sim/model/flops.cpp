@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdint>
 
-#include "sim/model/layer_weights.h"
 #include "sim/model/parameters.h"
 
 namespace llmsim::sim {

@@ -1,12 +1,159 @@
 #include "sim/model/parameters.h"
 
-#include "sim/model/layer_weights.h"
-
 namespace llmsim::sim {
-
 namespace {
 
 using Count = std::int64_t;
+
+class Table {
+  using enum WeightName;
+
+ public:
+  Table(const Transformer& model, Count kv_heads, LayerWeights& list)
+      : model_(model), h_(model.hidden_size), kv_heads_(kv_heads), list_(list) {}
+
+  void add_layer(LayerKind kind) {
+    norm(AttentionNorm, 1);
+    model_.mla ? mla(*model_.mla) : attention();
+    if (model_.attention_sinks)
+      add({.name = AttentionSinks, .columns = model_.num_heads, .divided = TensorAxis::Columns});
+    row_parallel({.name = AttentionOutput,
+                  .rows = attention_output_width(model_),
+                  .biases = model_.bias.attention_output});
+    norm(PostAttentionNorm, 3);
+    norm(MlpNorm, 2);
+    kind == LayerKind::Moe
+        ? experts(*model_.moe)
+        : mlp(MlpUp, MlpDown, model_.ffn_size, {.part = LayerPart::Mlp, .biases = model_.bias.mlp});
+    norm(PostMlpNorm, 4);
+  }
+
+ private:
+  void add(const LayerWeight& weight) { list_.add(weight); }
+
+  void column_parallel(LayerWeight weight) {
+    weight.divided = TensorAxis::Columns;
+    add(weight);
+  }
+
+  void row_parallel(LayerWeight weight) {
+    weight.divided = TensorAxis::Rows, weight.columns = h_;
+    add(weight);
+  }
+
+  // In layers of at least `norms`.
+  void norm(WeightName name, int norms) {
+    if (model_.norm_weight && model_.norms_per_layer >= norms)
+      add({.name = name, .part = LayerPart::Norms, .columns = h_, .biases = model_.bias.norm});
+  }
+
+  void attention() {
+    const Count a = model_.num_heads, d = model_.head_dim, width = (a + 2 * kv_heads_) * d;
+    column_parallel(
+        {.name = Qkv, .rows = h_, .columns = width, .biases = model_.bias.qkv, .side_by_side = 3});
+    if (model_.qk_norm == QkNorm::None || !model_.norm_weight) return;
+    const Count heads = model_.qk_norm == QkNorm::PerHead ? 2 : a + model_.num_kv_heads;
+    column_parallel({.name = QkNorm, .columns = heads * d, .biases = model_.bias.norm});
+  }
+
+  void mla(const Mla& mla) {
+    const Count heads = model_.num_heads, rank = mla.kv_lora_rank,
+                queries = mla.q_lora_rank.value_or(0);
+    const bool bias = model_.bias.qkv;
+    if (queries > 0) {
+      add({.name = QueryDown, .rows = h_, .columns = queries, .biases = bias});
+      add({.name = QueryNorm, .columns = queries});
+    }
+    add({.name = MlaDown, .rows = h_, .columns = rank + mla.qk_rope_head_dim, .biases = bias});
+    add({.name = MlaNorm, .columns = rank});
+    const Count query_width = heads * query_head_dim(model_);
+    queries > 0
+        ? column_parallel({.name = QueryUp, .rows = queries, .columns = query_width})
+        : column_parallel({.name = QueryUp, .rows = h_, .columns = query_width, .biases = bias});
+    column_parallel(
+        {.name = MlaUp, .rows = rank, .columns = heads * (mla.qk_nope_head_dim + mla.v_head_dim)});
+  }
+
+  // `like` says what both matrices have in common; of shared experts, which are one MLP, each has a
+  // bias below.
+  void mlp(WeightName up, WeightName down, Count width, LayerWeight like, int shared = 1) {
+    const int matrices = model_.gated_mlp ? 2 : 1;
+    like.name = up, like.rows = h_, like.columns = matrices * width, like.side_by_side = matrices;
+    column_parallel(like);
+    like.name = down, like.rows = width, like.side_by_side = 1, like.biases *= shared;
+    row_parallel(like);
+  }
+
+  void experts(const Moe& moe) {
+    const LayerPart mlp_part = LayerPart::Mlp;
+    const int shared = moe.num_shared_experts;
+    const Count shared_width = Count{shared} * moe.shared_expert_ffn_size;
+    const LayerWeight router{.name = Router,
+                             .part = LayerPart::Router,
+                             .rows = h_,
+                             .columns = moe.num_experts,
+                             .partial = true,
+                             .biases = moe.router_bias};
+    add(router);
+    if (shared > 0)
+      mlp(SharedUp, SharedDown, shared_width, {.part = mlp_part, .biases = model_.bias.mlp},
+          shared);
+    if (moe.shared_expert_gate)
+      add({.name = SharedGate, .part = mlp_part, .rows = h_, .columns = 1, .partial = true});
+    const LayerWeight routed{.part = LayerPart::Experts,
+                             .biases = moe.expert_bias,
+                             .count = moe.num_experts,
+                             .visited = moe.top_k};
+    mlp(ExpertUp, ExpertDown, moe.expert_ffn_size, routed);
+  }
+
+  const Transformer& model_;
+  Count h_, kv_heads_;
+  LayerWeights& list_;
+};
+
+}  // namespace
+
+const char* name_of(WeightName name) {
+  static constexpr const char* kNames[] = {"attention_norm",   "qkv",
+                                           "query_down",       "query_norm",
+                                           "mla_down",         "mla_norm",
+                                           "query_up",         "mla_up",
+                                           "qk_norm",          "attention_sinks",
+                                           "attention_output", "post_attention_norm",
+                                           "mlp_norm",         "mlp_up",
+                                           "mlp_down",         "router",
+                                           "shared_up",        "shared_down",
+                                           "shared_gate",      "expert_up",
+                                           "expert_down",      "post_mlp_norm"};
+  return kNames[static_cast<std::size_t>(name)];
+}
+
+std::int64_t LayerWeight::replicated() const {
+  if (divided == TensorAxis::None) return parameters();
+  return divided == TensorAxis::Rows ? bias_parameters() : 0;
+}
+
+LayerWeight LayerWeight::on_rank(int ranks) const {
+  LayerWeight share = *this;
+  if (divided == TensorAxis::Rows) share.rows /= ranks;
+  if (divided == TensorAxis::Columns) share.columns /= ranks;
+  return share;
+}
+
+LayerWeights layer_weights(const Transformer& model, LayerKind kind, int kv_ranks) {
+  LayerWeights list;
+  Table(model, std::max(model.num_kv_heads, kv_ranks), list).add_layer(kind);
+  return list;
+}
+
+int weight_tensors(const Transformer& model, LayerKind kind) {
+  int tensors = 0;
+  for (const LayerWeight& weight : layer_weights(model, kind)) tensors += weight.biases > 0 ? 2 : 1;
+  return tensors;
+}
+
+namespace {
 
 // A linear layer from `in` to `out` features.
 Count linear(Count in, Count out, bool bias) { return in * out + (bias ? out : 0); }

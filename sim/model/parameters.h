@@ -1,11 +1,125 @@
-// Exact parameter counts, by part.
+// The weights of a layer, from which parameters, FLOPs, shards, partial gradients and the shapes of
+// GEMMs are counted; and the exact parameter counts of a model, by part.
+//
+// Notation: h = hidden_size, a, g, d heads, key/value heads and their size, w = 2 with a gated MLP
+// (gate and up), else 1, f, F, q the widths of an MLP, of all S shared experts together and of one
+// of E routed experts, of which a token visits k.  MLA: ranks r and c of the bottlenecks of queries
+// and of keys and values, heads of e = qk_nope + qk_rope, and v for values.
+//
+//   weight                               (rows, columns)  tensor ranks divide  bias of
+//   attention_norm, post_attention_norm  (h)                           -                       norm
+//   qkv                                  (h, (a + 2 g) d)              columns                 qkv
+//   qk_norm                              (2 d) or ((a + g) d)          columns                 norm
+//   query_down, query_norm               (h, r), (r)  -  qkv, none
+//   mla_down, mla_norm                   (h, c + qk_rope), (c)  -  qkv, none
+//   query_up                             (r, a e) or (h, a e)  columns  none or qkv
+//   mla_up                               (c, a (qk_nope + v))          columns                 none
+//   attention_sinks                      (a)                           columns                 none
+//   attention_output                     (a d, h) or (a v, h)  rows  attention_output
+//   mlp_norm, post_mlp_norm              (h)                           -                       norm
+//   mlp_up, mlp_down                     (h, w f), (f, h)              columns, rows           mlp
+//   router, shared_gate                  (h, E), (h, 1)  -, partial gradients  router_bias, none
+//   shared_up, shared_down               (h, w F), (F, h)  columns, rows  mlp; below one of each
+//                                        expert
+//   expert_up, expert_down               E (h, w q), E (q, h)  columns, rows, by etp  expert_bias
+//
+// The GEMM of t tokens is (t, rows) x (rows, columns): 2 t rows columns FLOP.  A bias is divided
+// with the columns.  Under sequence parallelism tensor ranks have parts of the gradients of all
+// that they do not divide: each sees its own tokens.  A qk_norm of d values is the same on all
+// ranks, but counts as divided.
+// Sources: Shoeybi et al., "Megatron-LM", 2019 (columns and rows); DeepSeek-V2 (arXiv 2405.04434),
+// section 2.1 (MLA).
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "sim/model/transformer.h"
 
 namespace llmsim::sim {
+
+enum class WeightName : std::uint8_t {
+  AttentionNorm,
+  Qkv,
+  QueryDown,
+  QueryNorm,
+  MlaDown,
+  MlaNorm,
+  QueryUp,
+  MlaUp,
+  QkNorm,
+  AttentionSinks,
+  AttentionOutput,
+  PostAttentionNorm,
+  MlpNorm,
+  MlpUp,
+  MlpDown,
+  Router,
+  SharedUp,
+  SharedDown,
+  SharedGate,
+  ExpertUp,
+  ExpertDown,
+  PostMlpNorm
+};
+
+inline constexpr std::size_t kWeightNames = static_cast<std::size_t>(WeightName::PostMlpNorm) + 1;
+
+const char* name_of(WeightName name);  // "attention_norm", "qkv", ...
+
+// Shared experts and their gate: Mlp.
+enum class LayerPart : std::uint8_t { Norms, Attention, Mlp, Experts, Router };
+enum class TensorAxis : std::uint8_t { None, Columns, Rows };
+
+// A matrix or a vector, with its bias.
+struct LayerWeight {
+  WeightName name = WeightName::Qkv;
+  LayerPart part = LayerPart::Attention;
+  std::int64_t rows = 0;     // inputs; 0: a vector, which no GEMM multiplies
+  std::int64_t columns = 0;  // outputs
+  TensorAxis divided = TensorAxis::None;
+  bool partial = false;  // each tensor rank has a part of the gradient, whatever its tokens
+  int biases = 0;        // of `columns` values each
+  int side_by_side = 1;  // matrices whose columns these are: q, k and v; gate and up
+  int count = 1;         // routed experts, each with such a weight
+  int visited = 1;       // of which a token multiplies with so many
+
+  std::int64_t bias_parameters() const { return count * biases * columns; }
+  std::int64_t parameters() const {
+    return count * std::max<std::int64_t>(rows, 1) * columns + bias_parameters();
+  }
+  // With one token: a multiply-add each.
+  std::int64_t multiplied() const { return visited * rows * columns; }
+  std::int64_t replicated() const;       // parameters of which every tensor rank has the same
+  LayerWeight on_rank(int ranks) const;  // what one of `ranks` multiplies with
+};
+
+// In the order of execution, but that shared experts stand before routed ones; without allocation.
+class LayerWeights {
+ public:
+  void add(const LayerWeight& weight) { weights_[size_++] = weight; }
+  const LayerWeight* begin() const { return weights_.data(); }
+  const LayerWeight* end() const { return weights_.data() + size_; }
+  // Without rows and columns where the layer has none of the name.
+  LayerWeight operator[](WeightName name) const {
+    const LayerWeight* found = std::find_if(
+        begin(), end(), [&](const LayerWeight& weight) { return weight.name == name; });
+    return found == end() ? LayerWeight{} : *found;
+  }
+
+ private:
+  std::array<LayerWeight, kWeightNames> weights_;
+  std::size_t size_ = 0;
+};
+
+// Of a layer of this kind; one with experts needs model.moe.  `kv_ranks`: tensor ranks that have a
+// key/value head each, if there are more of them than heads (then several have the same).
+LayerWeights layer_weights(const Transformer& model, LayerKind kind, int kv_ranks = 1);
+
+// Parameter tensors of a layer: one for each weight, and one for its biases.
+int weight_tensors(const Transformer& model, LayerKind kind);
 
 // Parameters of one block (one transformer layer).
 struct BlockParameters {
@@ -38,7 +152,7 @@ struct Parameters {
   std::int64_t without_embedding() const { return total() - embedding - positions; }
 };
 
-// Parameters of layer `layer` (from 0): the sums of layer_weights.h.
+// Parameters of layer `layer` (from 0): the sums of layer_weights().
 BlockParameters block_parameters(const Transformer& model, int layer);
 
 // What an encoder has between its last layer and the projection to the vocabulary, and its

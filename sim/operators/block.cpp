@@ -4,7 +4,7 @@
 #include <initializer_list>
 #include <utility>
 
-#include "sim/model/layer_weights.h"
+#include "sim/model/parameters.h"
 #include "sim/operators/attention_core.h"
 #include "sim/operators/block_recompute.h"
 #include "sim/operators/experts.h"

@@ -31,7 +31,7 @@
 // recipes may cast what is gathered before it travels (inputs, output gradients):
 // low_precision_bytes a value; sums travel in 16 bits.
 // Source: Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models",
-// 2022; what a block saves for the backward pass stands in block_dataflow.h.
+// 2022; what a block saves for the backward pass stands in dataflow.h.
 #pragma once
 
 #include "sim/model/transformer.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "sim/operators/block_dataflow.h"
+#include "sim/operators/dataflow.h"
 
 namespace llmsim::sim {
 namespace {

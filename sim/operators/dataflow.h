@@ -1,5 +1,5 @@
 // The tensors of a layer: which operator writes, reads and saves them, and so how much memory a
-// pass over the layer takes.
+// pass over the layer takes.  Of the layers of a model, blocks and ends, dataflow/ builds them.
 //
 // A layer is a list of steps in execution order.  Of its tensors
 //
@@ -26,8 +26,11 @@
 #include <vector>
 
 #include "sim/base/quantity.h"
+#include "sim/model/transformer.h"
 #include "sim/operators/operator.h"
+#include "sim/strategy/framework.h"
 #include "sim/strategy/recompute.h"
+#include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
 
@@ -173,5 +176,68 @@ class Dataflow {
   bool second_half_ = false;
   Tensor input_ = kNone, output_ = kNone;
 };
+
+// Queries that a blockwise attention kernel handles at once: the scores of one block are there at a
+// time.
+inline constexpr int kAttentionBlock = 128;
+
+// Of 0.5 x (1 + tanh(...)) written out, saved beside x itself: 0.5 x, the tangent, and one more
+// than it.
+inline constexpr double kComposedGeluKeeps = 3.0;
+
+// The tensors of one transformer block, for one micro-batch on one rank.
+//
+// Notation and operators are those of block.h.  Beside the activations that the operators read and
+// write, a block saves what the framework's kernels need:
+//
+//   norm         its input, or an fp32 copy of it (norms_in_fp32); an eager RMSNorm under autograd
+//                saves the fp32 copy and the normalised input; mean and deviation, 2 values a row
+//                for LayerNorm, 1 for RMSNorm
+//   linear       its input, as linear_input_bytes has it; nothing where the weight is frozen
+//   attention    q, k, v, the output and a log-sum-exp for each row (flash); or the probabilities,
+//                with dropout their masked copy and the mask (unfused)
+//   activation   its inputs; eager gates silu(gate), a GELU written out its intermediate results
+//   residual     the dropout mask
+//
+// GPT in 16 bits with dropout and fused kernels saves 34 t h + 5 a s t bytes at n = 1.
+// With sequence parallelism column-parallel GEMMs gather their input for as long as they run,
+// forward and backward, and row-parallel ones reduce-scatter what they write.
+// Source: Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models",
+// 2022, section 4.
+//
+// `framework`: as it runs under the strategy (effective_framework).
+Dataflow block_dataflow(const Transformer& model, const Strategy& strategy,
+                        const Framework& framework, LayerKind kind);
+
+// The tensors of what stands before the first block and after the last, for one micro-batch on one
+// rank.
+//
+// Embedding: gives the residual stream; with sequence parallelism each rank sums whole rows and
+// keeps its part.  Tensor ranks have the ids of their own rows of the table, and a flag for each
+// token.
+//
+// Head: the norm, the logits of this rank's columns, and the loss (loss.h).  Of t tokens and V/n
+// columns, e bytes an activation:
+//
+//   plain, fp32 logits   logits t V/n e, and k - 1 fp32 copies from the forward pass, one more in
+//                        the backward pass, whose cast replaces the logits
+//   plain, 16-bit        logits; their gradient is another tensor, or replaces them
+//   Kernel               t V/n (e + 8): the fp32 copy that one of its kernels makes, and what the
+//                        next makes of it
+//   Logits               forward t V/n (e + 8 / c), c chunks of tokens: fp32 copies are of one
+//                        chunk; backward t V/n 2 e, logits and their gradient
+//   Recomputed           t V/n (e + 4 k) / c, and the head's gradient twice: of a chunk and the sum
+//   Gradient             t V/n (2 e + 4) / c, or t V/n e / c in fp32, and the gradients of the head
+//                        (V/n h e) and of its input (t h e), which wait for backward; V/n h e of
+//                        the weights where the framework casts them
+//
+// The head of an encoder (ends.h) works on predicted tokens.  Multi-token prediction repeats the
+// head.
+//
+// `framework`: as it runs under the strategy (effective_framework).
+Dataflow embedding_dataflow(const Transformer& model, const Strategy& strategy,
+                            const Framework& framework);
+Dataflow head_dataflow(const Transformer& model, const Strategy& strategy,
+                       const Framework& framework);
 
 }  // namespace llmsim::sim

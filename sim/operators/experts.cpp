@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sim/model/layer_weights.h"
+#include "sim/model/parameters.h"
 #include "sim/operators/traffic.h"
 
 namespace llmsim::sim {

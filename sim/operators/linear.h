@@ -11,7 +11,7 @@
 
 #include <optional>
 
-#include "sim/model/layer_weights.h"
+#include "sim/model/parameters.h"
 #include "sim/operators/operator.h"
 #include "sim/strategy/framework.h"
 #include "sim/strategy/strategy.h"

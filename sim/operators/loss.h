@@ -2,7 +2,7 @@
 //
 // Logits (t, V/n) of t tokens and a vocabulary of V over n tensor ranks are made in the activation
 // format and upcast to fp32 by most frameworks; what lives while the loss is computed stands in
-// ends_dataflow.h.
+// dataflow.h.
 // Over tensor ranks three values for each token are all-reduced, chunk by chunk.
 // A chunk of Gradient and of Recomputed reads the head's weights for its logits and for the
 // gradient of its input, Recomputed for its logits twice, and reads and writes the whole gradient

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "sim/base/dtype.h"
-#include "sim/model/layer_weights.h"
+#include "sim/model/parameters.h"
 
 namespace llmsim::sim {
 namespace {

@@ -2,7 +2,11 @@
 //
 //   GPipe, 1F1B, interleaved   forward passes until the schedule's warm-up is through, then one
 //                              forward and one backward pass in turn, then the remaining backward
-//                              passes
+//                              passes.  Where a forward pass hides the all-to-alls of the backward
+//                              pass beside it (moe_overlap), the warm-up is one pass longer in
+//                              Megatron-LM; but of the two that then run together one gives back
+//                              what the other takes, layer by layer, so that a stage holds as much
+//                              at most, and its last pass ends when it would: left out
 //
 // The others split backward passes: B makes the gradients of the data, W those of the weights; W
 // fills what would be bubble.  F, B and W are the times of a stage's share of the model for one
@@ -29,9 +33,10 @@
 // Language Model Training on GPU Clusters Using Megatron-LM", arXiv 2104.04473 (1F1B, interleaved);
 // Qi et al., "Zero Bubble Pipeline Parallelism", arXiv 2401.10241, table 2 (ZB-H1) and section 6
 // (ZB-V); Qi et al., "Pipeline Parallelism with Controllable Memory", arXiv 2405.15362; the order
-// of ZB-V as torch.distributed.pipelining's ScheduleZBVZeroBubble has it; DeepSeek-V3 technical
-// report, arXiv 2412.19437, and deepseek-ai/DualPipe (README @89f5de1, dualpipe.py @bb214e8), whose
-// table counts B as B + W.
+// of ZB-V as torch.distributed.pipelining's ScheduleZBVZeroBubble has it; Megatron-LM
+// core/pipeline_parallel/schedules.py, get_pp_rank_microbatches (the longer warm-up); DeepSeek-V3
+// technical report, arXiv 2412.19437, and deepseek-ai/DualPipe (README @89f5de1, dualpipe.py
+// @bb214e8), whose table counts B as B + W.
 #pragma once
 
 #include <algorithm>

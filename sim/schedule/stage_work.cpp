@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "sim/memory/shards.h"
-#include "sim/memory/stage_contents.h"
 #include "sim/memory/step_walk.h"
 #include "sim/operators/block.h"
 #include "sim/operators/ends.h"

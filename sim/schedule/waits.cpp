@@ -172,7 +172,7 @@ void HostTraffic::gradients(double count, Bytes size, bool last) {
   if (copies_.gradients_return) up_ += size / link_;
   if (!last) return;
   down_ += Bytes(count * copies_.last_gradient_bytes) / link_;
-  waited_ += count * copies_.gradient_cast;
+  if (copies_.casts_gradients) waited_ += count * copies_.gradient_cast;
 }
 
 void HostTraffic::checkpoints(Bytes size, bool backward) {

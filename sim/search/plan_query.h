@@ -1,11 +1,15 @@
-// What to plan: a run whose layout is searched for.
+// What to plan, a run whose layout is searched for; which runs that search looks at; and what it
+// has found.
 #pragma once
 
 #include <cstddef>
 #include <functional>
 #include <map>
 #include <optional>
+#include <string>
+#include <vector>
 
+#include "sim/predict.h"
 #include "sim/run.h"
 #include "sim/search/space.h"
 
@@ -45,5 +49,50 @@ const Run& run_under(const PlanQuery& query, Sharding sharding);
 
 // What the search of a query starts from.  Refers to the query.
 SearchBase search_base(const PlanQuery& query);
+
+// The fields in which `run` lies outside of the space of `query`; empty: the search looks at it, so
+// no plan of the query may be slower.  Searched fields are judged one after the other, each among
+// the members that agree in those before it:
+//
+//   tp, pp, cp, micro_batch, ep, etp, sequence_parallel, tp_overlap, moe_dispatch, moe_overlap;
+//   virtual_stages, pipeline_schedule, embeddings_as_layers; sharding, shard_size; recompute
+//
+// All else that a member has not as `run` does is named by its key: of a strategy ("compile"),
+// of the framework's behaviour ("framework.sharded.prefetch_units"), and "model",
+// "collective_algorithm", "adapters" and "optimizer_step".  What says nothing is not compared: the
+// schedule of a single stage, sequence parallelism of one tensor rank, shards of all ranks.
+// Devices are taken to be those of the query.  Assumes a run that keeps the rules (validity.h).
+std::vector<std::string> fields_outside(const PlanQuery& query, const Run& run);
+
+// Of a rule, the strategy that breaks it by least.
+struct NearestMiss {
+  std::string rule;
+  Strategy strategy;
+  Bytes needed;  // for "out of memory" of a device and "out of host memory" of a node
+  Bytes available;
+  double fit_probability = 0.0;  // of a device's memory
+};
+
+// What a search has found, and what it has looked at: evaluated = feasible + pruned + all of
+// `rejected`.
+struct Plan {
+  bool complete = true;       // false: progress ended the search, and what is left was not seen
+  std::size_t evaluated = 0;  // strategies of the space
+  std::size_t feasible = 0;   // looked at one by one: they fit
+  std::size_t priced = 0;  // of these, whose step was simulated; of the others a bound was enough
+  std::size_t pruned = 0;  // neither among the best nor on the front, whether or not they fit
+  std::map<std::string, std::size_t> rejected{};  // rule -> how many
+  // Per rule, the strategy that came closest: among all where nothing fits, else among those that
+  // were looked at one by one.
+  std::vector<NearestMiss> nearest{};
+  // One of each idea, in the order of ranking.h; the first `ties` of them are ties.
+  std::vector<Prediction> plans{};
+  std::size_t ties = 0;
+  // Ideas that are clearly slower than a plan and need no less.
+  std::vector<Prediction> others{};
+  double headroom = 0.0;              // that plans leave; 0 where nothing leaves what was asked for
+  std::optional<Prediction> tight{};  // faster than all plans, with less headroom
+  std::vector<Prediction> pareto{};   // of all that fit no other is both faster and smaller
+};
 
 }  // namespace llmsim::sim

@@ -12,6 +12,87 @@
 namespace llmsim::sim {
 namespace {
 
+// Weights in 8 or 4 bits that are sharded are quantised whenever they are gathered.
+bool requantises(const Run& run, Sharding sharding) {
+  return sharding >= Sharding::Zero3 && is_low_precision(matmul_dtype(run.strategy.precision));
+}
+
+// Whether two runs price layers alike, one under each sharding.
+bool shares_prices(const Run& one, Sharding sharding, const Run& other, Sharding other_sharding) {
+  Strategy same = other.strategy;
+  same.sharding = one.strategy.sharding, same.shard_size = one.strategy.shard_size;
+  return requantises(one, sharding) == requantises(other, other_sharding) &&
+         one.framework == other.framework && one.strategy == same;
+}
+
+ShardedRuns bases_of(const PlanQuery& query) {
+  ShardedRuns bases;
+  for (const Sharding sharding : kAllShardings) {
+    bases.push_back({.run = run_under(query, sharding), .prices = 0});
+    ShardedRun& base = bases.back();
+    base.run.model = query.base.model;
+    while (!shares_prices(bases[base.prices].run, kAllShardings[base.prices], base.run, sharding))
+      ++base.prices;
+  }
+  return bases;
+}
+
+auto group_key(const SearchLayout& layout) {
+  return std::tuple(layout.tp, layout.cp, layout.ep, layout.etp, layout.sequence_parallel,
+                    layout.micro_batch);
+}
+
+auto variant_key(const SearchLayout& layout) {
+  return std::tuple(layout.moe_dispatch, layout.tp_overlap, layout.moe_overlap);
+}
+
+// Whether the stages of a pipeline can be given their layers, whatever surrounds them.
+bool deals_layers(const Transformer& model, Strategy pipeline) {
+  pipeline.etp.reset();  // of tensor ranks that a pipeline alone does not have
+  return !broken_rule_name(model, pipeline, pipeline.num_devices());
+}
+
+void add_pipelines(PlanProblem& problem, int pp) {
+  std::vector<DealtPipeline>& pipelines = problem.pipelines[pp];
+  if (!pipelines.empty()) return;
+  for (const SearchPipeline& choice : problem.space.pipelines(pp)) {
+    DealtPipeline& pipeline = pipelines.emplace_back(DealtPipeline{choice});
+    const Strategy strategy =
+        problem.space.strategy({.pp = pp}, choice, {}, problem.space.recomputes().front());
+    const int layers = problem.base.model.num_layers + (choice.embeddings_as_layers ? 2 : 0);
+    if (stage_layout(strategy).parts() <= layers &&
+        (strategy.stage_layers.empty() || deals_layers(problem.base.model, strategy)))
+      pipeline.counts.emplace(problem.base.model, strategy, problem.space.recomputes());
+  }
+}
+
+void add_groups(PlanProblem& problem) {
+  problem.layouts = problem.space.layouts();
+  std::stable_sort(problem.layouts.begin(), problem.layouts.end(),
+                   [](const SearchLayout& one, const SearchLayout& other) {
+                     return std::pair(group_key(one), variant_key(one)) <
+                            std::pair(group_key(other), variant_key(other));
+                   });
+  for (std::size_t i = 0; i < problem.layouts.size(); ++i) {
+    const SearchLayout &layout = problem.layouts[i], &before = problem.layouts[i > 0 ? i - 1 : 0];
+    add_pipelines(problem, layout.pp);
+    const bool begins = i == 0 || group_key(before) != group_key(layout);
+    if (begins) problem.groups.emplace_back();
+    std::vector<LayoutRange>& variants = problem.groups.back().variants;
+    if (begins || variant_key(before) != variant_key(layout)) variants.push_back({i, i});
+    variants.back().last = i + 1;
+  }
+}
+
+}  // namespace
+
+PlanProblem::PlanProblem(const PlanQuery& of)
+    : query(of), bases(bases_of(of)), base(search_base(of)), space(base, of.restriction) {
+  add_groups(*this);
+}
+
+namespace {
+
 constexpr const char* kOutOfMemory = "out of memory";
 constexpr const char* kOutOfHostMemory = "out of host memory";
 
@@ -81,21 +162,40 @@ Strategy Searcher::strategy(const SearchNode& node, const SearchSharding& shardi
                                  problem_.space.recomputes()[node.recompute]);
 }
 
-std::size_t Searcher::leaves(const SearchLayout& layout) const {
-  return problem_.pipelines.at(layout.pp).size() * problem_.space.shardings(layout).size() *
-         problem_.space.recomputes().size();
+std::vector<std::size_t> Searcher::ways_of(const SearchLayout& layout) const {
+  std::vector<std::size_t> ways;
+  const std::vector<Recompute>& recomputes = problem_.space.recomputes();
+  for (std::size_t way = 0; way < recomputes.size(); ++way) {
+    if (problem_.space.go_together(layout, recomputes[way])) ways.push_back(way);
+  }
+  return ways;
 }
 
-Seconds Searcher::bound(const LayoutGroup& group) {
+std::size_t Searcher::leaves(const SearchLayout& layout) const {
+  const std::vector<DealtPipeline>& all = problem_.pipelines.at(layout.pp);
+  const auto pipelines = std::count_if(all.begin(), all.end(), [&](const DealtPipeline& one) {
+    return problem_.space.go_together(layout, one.choice);
+  });
+  return static_cast<std::size_t>(pipelines) * problem_.space.shardings(layout).size() *
+         ways_of(layout).size();
+}
+
+Searcher::StepBounds Searcher::bounds(const LayoutRange& layouts) {
   const Transformer& model = problem_.base.model;
   std::vector<bool> done(2 * bases_.size());  // without and with pipelines
-  double work = 0.0, steps = 0.0;
-  for (std::size_t i = group.first; i < group.last; ++i) {
+  ExpertDispatch dispatch = problem_.layouts[layouts.first].moe_dispatch;
+  const auto least = [](double& known, double value) {
+    known = known == 0.0 ? value : std::min(known, value);
+  };
+  double compute = 0.0, all = 0.0, steps = 0.0;
+  for (std::size_t i = layouts.first; i < layouts.last; ++i) {
     const SearchLayout& layout = problem_.layouts[i];
     if (broken_layout(problem_, layout)) continue;
+    if (std::exchange(dispatch, layout.moe_dispatch) != layout.moe_dispatch)
+      done.assign(done.size(), false);
     const double batches = static_cast<double>(problem_.base.strategy.global_batch) /
                            (static_cast<double>(layout.dp) * layout.pp * layout.micro_batch);
-    steps = steps == 0.0 ? batches : std::min(steps, batches);
+    least(steps, batches);
     for (const SearchSharding& sharding : problem_.space.shardings(layout)) {
       const std::size_t prices = 2 * bases_[index_of(sharding.sharding)].prices +
                                  (model.tied_embeddings && layout.pp > 1 ? 1 : 0);
@@ -103,16 +203,24 @@ Seconds Searcher::bound(const LayoutGroup& group) {
       done[prices] = true;
       const Run& run =
           run_of(problem_.space.strategy(layout, {}, sharding, {.kind = RecomputeKind::None}));
-      const LayerBounds layers = layer_bounds(run, layer_prices(run));
+      const LayerBounds layers = layer_bounds(run, layer_times(run));
       const double layers_moe = count_moe_layers(model, 0, model.num_layers),
                    layers_dense = model.num_layers - layers_moe;
-      const LayerSums all{.dense = layers_dense, .moe = layers_moe, .embedding = 1.0, .head = 1.0};
-      const double time =
-          all.times(layers.forward) + all.times(layers.backward) - all.times(layers.all_to_all);
-      work = work == 0.0 ? time : std::min(work, time);
+      const LayerSums once{.dense = layers_dense, .moe = layers_moe, .embedding = 1.0, .head = 1.0};
+      least(compute, once.times(layers.compute));
+      least(all, once.times(layers.forward) + once.times(layers.backward) -
+                     once.times(layers.all_to_all));
     }
   }
-  return Seconds((1.0 - kBoundRounding) * steps * work);
+  const double whole = (1.0 - kBoundRounding) * steps;
+  return {.compute = Seconds(whole * compute), .all = Seconds(whole * all)};
+}
+
+void Searcher::bound(LayoutGroup& group) {
+  const StepBounds bounds =
+      this->bounds({group.variants.front().first, group.variants.back().last});
+  group.bound = group.variants.size() > 1 ? bounds.compute : bounds.all;
+  group.expected = bounds.all;
 }
 
 void Searcher::search(const LayoutGroup& group) {
@@ -120,9 +228,18 @@ void Searcher::search(const LayoutGroup& group) {
     const std::lock_guard lock(problem_.telling);
     ranking_ = found_.ranking;
   }
+  for (const LayoutRange& variant : group.variants) {
+    const bool is_known =
+        group.variants.size() == 1 || !ranking_.may_matter(group.bound, Bytes(0.0));
+    search_variant(variant, is_known ? group.bound : bounds(variant).all);
+  }
+  tell();
+}
+
+void Searcher::search_variant(const LayoutRange& layouts, Seconds least) {
   prices_.assign(bases_.size() * kVariants * problem_.space.recomputes().size(), Prices{});
   bool ranked = false;
-  for (std::size_t i = group.first; i < group.last; ++i) {
+  for (std::size_t i = layouts.first; i < layouts.last; ++i) {
     const SearchLayout& layout = problem_.layouts[i];
     const std::size_t count = leaves(layout);
     plan_.evaluated += count;
@@ -134,7 +251,7 @@ void Searcher::search(const LayoutGroup& group) {
       reject(plan_, {.rule = rule, .strategy = strategy, .needed = {}, .available = {}}, count);
       continue;
     }
-    if (!ranking_.may_matter(group.bound, Bytes(0.0))) {
+    if (!ranking_.may_matter(least, Bytes(0.0))) {
       plan_.pruned += count;
       continue;
     }
@@ -144,7 +261,6 @@ void Searcher::search(const LayoutGroup& group) {
     }
     search(layout);
   }
-  tell();
 }
 
 void Searcher::tell() {
@@ -165,9 +281,11 @@ ShardingSearch Searcher::sharding_search(const SearchLayout& layout, const Searc
 
 void Searcher::search(const SearchLayout& layout) {
   SearchNode node{layout};
+  node.ways = ways_of(layout);
   for (const SearchSharding& sharding : problem_.space.shardings(layout))
     node.shardings.push_back(sharding_search(layout, sharding));
   for (const DealtPipeline& pipeline : problem_.pipelines.at(layout.pp)) {
+    if (!problem_.space.go_together(layout, pipeline.choice)) continue;
     node.pipeline = &pipeline;
     search_pipeline(node);
   }
@@ -180,22 +298,48 @@ void Searcher::reject_rule(const char* rule, const SearchNode& node, const Searc
 }
 
 void Searcher::search_pipeline(SearchNode& node) {
-  const std::size_t ways = problem_.space.recomputes().size();
-  node.recompute = 0;
+  node.recompute = node.ways.front();
   const Strategy plain = strategy(node, {});
   if (const char* rule = broken_rule_name(problem_.base.model, plain, problem_.base.num_devices)) {
-    reject_rule(rule, node, node.shardings.front().choice, node.shardings.size() * ways);
+    reject_rule(rule, node, node.shardings.front().choice,
+                node.shardings.size() * node.ways.size());
     return;
   }
   for (const ShardingSearch& sharding : node.shardings) {
-    if (sharding.rule) reject_rule(sharding.rule, node, sharding.choice, ways);
+    if (sharding.rule) reject_rule(sharding.rule, node, sharding.choice, node.ways.size());
   }
   node.shape = pipeline_shape(plain);
   node.idea = idea_of(plain);
   parameters_ = stage_parameters(rank_, *node.pipeline->counts);
   passes_ = passes_in_flight(node.shape, *node.pipeline->counts);
   costs_.assign(node.shardings.size(), std::nullopt);
-  for (; node.recompute < ways; ++node.recompute) search_shardings(node);
+  if (!leave_out_slow_shardings(node)) return;
+  for (const std::size_t way : node.ways) {
+    node.recompute = way;
+    search_shardings(node);
+  }
+}
+
+// Those that take too long whatever is recomputed.  False: all.
+bool Searcher::leave_out_slow_shardings(const SearchNode& node) {
+  left_out_.assign(node.shardings.size(), false);
+  const Prices* prices = nullptr;
+  const StepShape* shape = nullptr;
+  Seconds passes;
+  bool some = false;
+  for (std::size_t i = 0; i < node.shardings.size(); ++i) {
+    const ShardingSearch& sharding = node.shardings[i];
+    if (sharding.rule) continue;
+    const Prices& own = prices_of(node, sharding);
+    if (&own != prices || !(*shape == sharding.shape))
+      passes = step_bound(sharding.shape, *node.pipeline->counts, node.recompute,
+                          without_recomputation(own.bounds), nullptr);
+    prices = &own, shape = &sharding.shape;
+    left_out_[i] = !ranking_.may_matter(passes, Bytes(0.0));
+    if (left_out_[i]) plan_.pruned += node.ways.size();
+    some = some || !left_out_[i];
+  }
+  return some;
 }
 
 void Searcher::search_shardings(const SearchNode& node) {
@@ -205,7 +349,7 @@ void Searcher::search_shardings(const SearchNode& node) {
   Seconds passes;
   for (std::size_t i = 0; i < node.shardings.size(); ++i) {
     const ShardingSearch& sharding = node.shardings[i];
-    if (sharding.rule) continue;
+    if (sharding.rule || left_out_[i]) continue;
     const Prices& own = prices_of(node, sharding);
     if (&own != timed || !(*shape == sharding.shape))
       passes = step_bound(sharding.shape, counts, node.recompute, own.bounds, nullptr);
@@ -258,7 +402,8 @@ void Searcher::reject_unseen(const SearchNode& node, const SearchSharding& shard
   reject(plan_, {.rule = kOutOfMemory,
                  .strategy = too_large,
                  .needed = memory.needed(),
-                 .available = memory.capacity});
+                 .available = memory.capacity,
+                 .fit_probability = memory.fit_probability()});
 }
 
 void Searcher::evaluate(const Strategy& strategy, const Prices& prices) {
@@ -268,7 +413,8 @@ void Searcher::evaluate(const Strategy& strategy, const Prices& prices) {
     reject(plan_, {.rule = kOutOfMemory,
                    .strategy = strategy,
                    .needed = memory.needed(),
-                   .available = memory.capacity});
+                   .available = memory.capacity,
+                   .fit_probability = memory.fit_probability()});
     return;
   }
   if (!memory.host.fits()) {

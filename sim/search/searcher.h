@@ -1,17 +1,64 @@
-// The search of groups of layouts, on one thread: what is left out by a bound, what is simulated.
+// A search, and its part on one thread: it goes through groups of layouts that share the prices of
+// layers, and the pipelines that the layers of the model allow; some are left out by a bound, the
+// others are simulated.
 #pragma once
 
 #include <cstddef>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "sim/cost/layer_prices.h"
-#include "sim/search/bounds.h"
-#include "sim/search/plan_outcome.h"
-#include "sim/search/plan_problem.h"
+#include "sim/search/memory_bounds.h"
+#include "sim/search/plan_query.h"
 #include "sim/search/ranking.h"
+#include "sim/search/step_bounds.h"
 
 namespace llmsim::sim {
+
+// The run under one sharding, and the first sharding whose layer prices it shares.
+struct ShardedRun {
+  Run run;
+  std::size_t prices;
+};
+
+using ShardedRuns = std::vector<ShardedRun>;  // by Sharding
+
+// A pipeline that the layers of the model allow.
+struct DealtPipeline {
+  SearchPipeline choice;
+  std::optional<StageCounts> counts{};  // none: more parts than layers
+};
+
+// Layouts one after the other.
+struct LayoutRange {
+  std::size_t first = 0, last = 0;
+};
+
+// Layouts that differ in the order of their stages and data ranks and in switches, and what their
+// step takes at least.  Those with the same switches share the prices of layers.
+struct LayoutGroup {
+  std::vector<LayoutRange> variants{};  // each with its switches, one after the other
+  Seconds bound{};
+  Seconds expected{};  // the first of them are searched first
+};
+
+// What is searched, the same for all threads.
+struct PlanProblem {
+  const PlanQuery& query;
+  ShardedRuns bases;
+  SearchBase base;
+  SearchSpace space;
+  std::vector<SearchLayout> layouts{};
+  std::vector<LayoutGroup> groups{};
+  std::map<int, std::vector<DealtPipeline>> pipelines{};  // by pp
+  mutable std::mutex telling{};                           // of what is found
+
+  // `of` must outlive it.
+  explicit PlanProblem(const PlanQuery& of);
+  PlanProblem(const PlanProblem&) = delete;
+};
 
 // What all threads have found.
 struct PlanFindings {
@@ -34,7 +81,8 @@ struct SearchNode {
   std::vector<ShardingSearch> shardings{};
   const DealtPipeline* pipeline = nullptr;
   PipelineShape shape{};
-  Idea idea{};  // but for the sharding
+  Idea idea{};                      // but for the sharding
+  std::vector<std::size_t> ways{};  // to recompute that go with the layout
   std::size_t recompute = 0;
 };
 
@@ -44,8 +92,9 @@ class Searcher {
   Searcher(const PlanProblem& problem, PlanFindings& found)
       : problem_(problem), found_(found), bases_(problem.bases) {}
 
-  // What the passes of a micro-batch through the whole model take at least, as a step.
-  Seconds bound(const LayoutGroup& group);
+  // What the passes of a micro-batch through the whole model take at least, as a step; of several
+  // variants their compute alone, which switches of communication do not change.
+  void bound(LayoutGroup& group);
   void search(const LayoutGroup& group);
   void tell();
 
@@ -66,10 +115,20 @@ class Searcher {
     LayerBounds bounds{};
   };
 
+  // Of the first variant of each way to dispatch tokens, as if every pass of the model took as long
+  // as those of one micro-batch.
+  struct StepBounds {
+    Seconds compute{}, all{};
+  };
+
   Run& run_of(const Strategy& strategy);
+  StepBounds bounds(const LayoutRange& layouts);
+  void search_variant(const LayoutRange& layouts, Seconds least);
   std::size_t leaves(const SearchLayout& layout) const;
+  std::vector<std::size_t> ways_of(const SearchLayout& layout) const;
   void search(const SearchLayout& layout);
   void search_pipeline(SearchNode& node);
+  bool leave_out_slow_shardings(const SearchNode& node);
   void search_shardings(const SearchNode& node);
   Strategy strategy(const SearchNode& node, const SearchSharding& sharding) const;
   const Prices& prices_of(const SearchNode& node, const ShardingSearch& sharding);
@@ -87,11 +146,12 @@ class Searcher {
   Ranking ranking_{RankingRules{}};  // that of all threads, with what this group has found
   Plan plan_{};
   RankParameters rank_{};
-  std::vector<Prices> prices_;               // of the group
+  std::vector<Prices> prices_;               // of the variant
   std::vector<StageParameters> parameters_;  // of the pipeline
   std::vector<PassesInFlight> passes_;
   std::vector<StageActivations> activations_;
   std::vector<std::optional<ShardingCosts>> costs_;
+  std::vector<bool> left_out_;  // shardings
 };
 
 }  // namespace llmsim::sim

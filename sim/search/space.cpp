@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "sim/base/error.h"
-#include "sim/strategy/strategy_fields.h"
+#include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
 namespace {
@@ -32,8 +32,10 @@ std::vector<Value> asked(const Restriction& restriction, const char* key) {
   const auto found = restriction.find(key);
   if (found == restriction.end()) return values;
   for (const FieldValue& given : found->second) {
-    if (!FieldType<Value>::put(values.emplace_back(), given))
+    Value value{};
+    if (!FieldType<Value>::put(value, given))
       throw Error(std::string(key) + " = " + text_of(given) + ": a search cannot try it");
+    values.push_back(value);
   }
   return values;
 }
@@ -98,7 +100,10 @@ SearchSpace::SearchSpace(const SearchBase& base, const Restriction& restriction)
             .micro_batch = counts("micro_batch"),
             .virtual_stages = counts("virtual_stages"),
             .pipeline_schedule = asked<PipelineSchedule>(restriction, "pipeline_schedule"),
-            .sharding = asked<Sharding>(restriction, "sharding")};
+            .sharding = asked<Sharding>(restriction, "sharding"),
+            .tp_overlap = asked<bool>(restriction, "tp_overlap"),
+            .moe_overlap = asked<bool>(restriction, "moe_overlap"),
+            .moe_dispatch = asked<ExpertDispatch>(restriction, "moe_dispatch")};
   for (const std::string_view key : kDerivedFields) {
     const auto found = restriction.find(std::string(key));
     if (found != restriction.end()) derived_.insert(*found);
@@ -186,15 +191,68 @@ void SearchSpace::add_expert_ranks(std::vector<SearchLayout>& list, SearchLayout
 // unless it is asked for.
 void SearchSpace::add_sequence_parallelism(std::vector<SearchLayout>& list,
                                            SearchLayout layout) const {
-  constexpr std::array<std::string_view, 8> kKeys{"tp", "pp",          "cp",  "dp",
-                                                  "ep", "micro_batch", "etp", "sequence_parallel"};
   const bool possible = layout.tp > 1;
   const bool needed = base_.strategy.sequence_parallel || expert_tensor_ranks(layout) != layout.tp;
   for (const bool parallel : {true, false}) {
     if (parallel ? !possible : possible && needed) continue;
     layout.sequence_parallel = parallel;
+    add_tensor_overlap(list, layout);
+  }
+}
+
+// Where it is offered it can still lose: GEMMs in pieces are slower.
+void SearchSpace::add_tensor_overlap(std::vector<SearchLayout>& list, SearchLayout layout) const {
+  if (layout.tp == 1) return add_dispatch(list, layout);
+  const bool usual = base_.strategy.tp_overlap;
+  std::vector<bool> sensible{usual};
+  if (base_.offers.tp_overlap && layout.tp <= base_.fabric_devices &&
+      (usual || layout.sequence_parallel))
+    sensible = {false, true};
+  for (const bool overlap : choose(asked_.tp_overlap, sensible)) {
+    layout.tp_overlap = overlap;
+    add_dispatch(list, layout);
+  }
+}
+
+void SearchSpace::add_dispatch(std::vector<SearchLayout>& list, SearchLayout layout) const {
+  const ExpertDispatch usual = base_.strategy.moe_dispatch;
+  std::vector<ExpertDispatch> sensible{usual};
+  const bool exchanges = layout.ep * expert_tensor_ranks(layout) > 1;
+  if (base_.model.moe && base_.offers.deduplicated_dispatch && exchanges &&
+      usual != ExpertDispatch::Deduplicated)
+    sensible.push_back(ExpertDispatch::Deduplicated);
+  for (const ExpertDispatch dispatch : choose(asked_.moe_dispatch, sensible)) {
+    layout.moe_dispatch = dispatch;
+    add_expert_overlap(list, layout);
+  }
+}
+
+// Beside another micro-batch, where there is one.
+void SearchSpace::add_expert_overlap(std::vector<SearchLayout>& list, SearchLayout layout) const {
+  constexpr std::array<std::string_view, 11> kKeys{
+      "tp",         "pp",           "cp",         "dp",
+      "ep",         "micro_batch",  "etp",        "sequence_parallel",
+      "tp_overlap", "moe_dispatch", "moe_overlap"};
+  std::vector<bool> sensible{base_.strategy.moe_overlap};
+  if (base_.model.moe && base_.offers.moe_overlap && layout.ep > 1 &&
+      strategy(layout, {}, {}, {}).num_microbatches() > 1)
+    sensible = {false, true};
+  for (const bool overlap : choose(asked_.moe_overlap, sensible)) {
+    layout.moe_overlap = overlap;
     if (is_allowed(strategy(layout, {}, {}, {}), kKeys)) list.push_back(layout);
   }
+}
+
+bool SearchSpace::go_together(const SearchLayout& layout, const SearchPipeline& pipeline) const {
+  return !layout.moe_overlap || !asked_.moe_overlap.empty() || base_.strategy.moe_overlap ||
+         layout.pp == 1 || pipeline.schedule == PipelineSchedule::Interleaved;
+}
+
+bool SearchSpace::go_together(const SearchLayout& layout, const Recompute& recompute) const {
+  const bool whole_blocks =
+      recompute.kind == RecomputeKind::Full || recompute.kind == RecomputeKind::EveryN;
+  return !layout.moe_overlap || !asked_.moe_overlap.empty() || base_.strategy.moe_overlap ||
+         !whole_blocks;
 }
 
 // One layer more on all parts but the last, which has what is left.  None where that is how layers
@@ -300,7 +358,9 @@ Strategy SearchSpace::strategy(const SearchLayout& layout, const SearchPipeline&
   s.dp = layout.dp, s.tp = layout.tp, s.pp = layout.pp, s.cp = layout.cp, s.ep = layout.ep;
   s.etp = layout.etp > 0 ? std::optional(layout.etp) : base_.strategy.etp;
   s.sequence_parallel = layout.sequence_parallel;
-  s.tp_overlap = s.tp_overlap && layout.tp > 1;
+  s.tp_overlap = layout.tp_overlap;
+  s.moe_dispatch = layout.moe_dispatch;
+  s.moe_overlap = layout.moe_overlap;
   s.micro_batch = layout.micro_batch;
   s.global_batch = base_.strategy.global_batch;
   s.virtual_stages = pipeline.virtual_stages;
@@ -322,9 +382,12 @@ void for_each_strategy(const SearchBase& base, const Restriction& restriction,
   const SearchSpace space(base, restriction);
   for (const SearchLayout& layout : space.layouts()) {
     for (const SearchPipeline& pipeline : space.pipelines(layout.pp)) {
+      if (!space.go_together(layout, pipeline)) continue;
       for (const SearchSharding& sharding : space.shardings(layout)) {
-        for (const Recompute& recompute : space.recomputes())
-          visit(space.strategy(layout, pipeline, sharding, recompute));
+        for (const Recompute& recompute : space.recomputes()) {
+          if (space.go_together(layout, recompute))
+            visit(space.strategy(layout, pipeline, sharding, recompute));
+        }
       }
     }
   }

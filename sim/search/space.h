@@ -5,7 +5,10 @@
 //                rank kContextTokens of a sequence); micro-batches of up to kMaxMicroBatch
 //                sequences, of short ones kMaxMicroBatchTokens, that divide the batch; expert ranks
 //                over all divisors of the experts that the ranks can share out, experts divided as
-//                the rest of the model or whole; with tensor ranks sequence parallelism or not
+//                the rest of the model or whole; with tensor ranks sequence parallelism or not;
+//                where the framework can, their collectives beside GEMMs or not (of ranks that one
+//                fabric joins), tokens sent to experts once to each rank and node or row by row,
+//                beside the other pass of another micro-batch or not
 //   pipeline     1F1B, and interleaved with every number of virtual stages; layers are dealt
 //                evenly, or the embedding and the head count as one each, or the last part has so
 //                few that it may be the head's: with p v parts of L layers each other one has
@@ -22,12 +25,13 @@
 //
 // Left out: GPipe, which takes as long as 1F1B and holds more; zero-bubble schedules and DualPipe
 // unless they are asked for, because few frameworks have them; layers dealt by hand; offload,
-// overlap (of tensor ranks where there are some) and precision, which are those of the base.
+// overlap of data ranks and precision, which are those of the base.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <span>
@@ -43,9 +47,19 @@
 namespace llmsim::sim {
 
 // The fields that a search chooses; recompute is one as a whole.
-inline constexpr std::array<std::string_view, 10> kSearchedFields{
-    "tp",       "pp",       "dp", "cp", "ep", "micro_batch", "virtual_stages", "pipeline_schedule",
-    "sharding", "recompute"};
+inline constexpr std::array<std::string_view, 13> kSearchedFields{"tp",
+                                                                  "pp",
+                                                                  "dp",
+                                                                  "cp",
+                                                                  "ep",
+                                                                  "micro_batch",
+                                                                  "virtual_stages",
+                                                                  "pipeline_schedule",
+                                                                  "sharding",
+                                                                  "recompute",
+                                                                  "tp_overlap",
+                                                                  "moe_dispatch",
+                                                                  "moe_overlap"};
 
 // Fields that follow from the way of a search: they can be restricted, and are not asked for by
 // lists of their own.
@@ -70,6 +84,8 @@ struct SearchBase {
   std::array<Strategy, kAllShardings.size()> under;
   FrameworkOffers offers{};
   Restriction excluded{};  // values that no strategy of the search has, also of etp
+  // Devices that one fabric joins: buffers that GEMMs share reach no further.
+  int fabric_devices = std::numeric_limits<int>::max();
 };
 
 // Everything that decides which ranks talk to which, and the prices of layers.
@@ -79,6 +95,9 @@ struct SearchLayout {
   int ep = 1;
   int etp = 0;  // 0: not stated, as many as tp
   bool sequence_parallel = false;
+  bool tp_overlap = false;
+  ExpertDispatch moe_dispatch = ExpertDispatch::AllToAll;
+  bool moe_overlap = false;
 };
 
 struct SearchPipeline {
@@ -104,6 +123,10 @@ class SearchSpace {
   std::vector<SearchPipeline> pipelines(int pp) const;
   std::vector<SearchSharding> shardings(const SearchLayout& layout) const;
   const std::vector<Recompute>& recomputes() const { return recomputes_; }
+  // Whether the framework can have both: passes of experts' tokens that overlap take whole passes
+  // of several micro-batches in turn (FrameworkOffers::moe_overlap).
+  bool go_together(const SearchLayout& layout, const SearchPipeline& pipeline) const;
+  bool go_together(const SearchLayout& layout, const Recompute& recompute) const;
 
   Strategy strategy(const SearchLayout& layout, const SearchPipeline& pipeline,
                     const SearchSharding& sharding, const Recompute& recompute) const;
@@ -114,12 +137,17 @@ class SearchSpace {
     std::vector<int> tp, pp, cp, ep, dp, micro_batch, virtual_stages;
     std::vector<PipelineSchedule> pipeline_schedule;
     std::vector<Sharding> sharding;
+    std::vector<bool> tp_overlap, moe_overlap;
+    std::vector<ExpertDispatch> moe_dispatch;
   };
 
   void add_meshes(std::vector<SearchLayout>& list, SearchLayout layout) const;
   void add_experts(std::vector<SearchLayout>& list, SearchLayout layout) const;
   void add_expert_ranks(std::vector<SearchLayout>& list, SearchLayout layout) const;
   void add_sequence_parallelism(std::vector<SearchLayout>& list, SearchLayout layout) const;
+  void add_tensor_overlap(std::vector<SearchLayout>& list, SearchLayout layout) const;
+  void add_dispatch(std::vector<SearchLayout>& list, SearchLayout layout) const;
+  void add_expert_overlap(std::vector<SearchLayout>& list, SearchLayout layout) const;
   int expert_tensor_ranks(const SearchLayout& layout) const;
   // Whether the fields named in `keys` have values that are neither excluded nor, of derived ones,
   // others than those asked for.

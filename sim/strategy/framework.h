@@ -43,7 +43,9 @@ struct HostCopies {
   // Sums of earlier micro-batches are read back and added to on the device.
   bool gradients_return = false;
   double last_gradient_bytes = 0.0;  // per gradient, sent once more in fp32 when the step ends
-  // Per gradient, cast to fp32 by the host when the step ends, the device waiting.
+  // The host casts gradients to fp32 when the step ends, the device waiting: one of them takes so
+  // long.
+  bool casts_gradients = false;
   Seconds gradient_cast{0.0};
   // Of the host's optimizer relative to one that streams every value once.
   double update_slowdown = 1.0;
@@ -226,7 +228,7 @@ struct PredictionErrors {
   double faster = 1.645;
   double slower = 1.645;
   // Scale of ln(measured / predicted peak memory) of a run of a study that is not known: Student's
-  // t with four degrees of freedom (sim/base/student.h).
+  // t with four degrees of freedom (sim/base/uncertainty.h).
   double memory = 0.10;
   // The same of what a run needs of its device, gaps and context included.
   double needed_memory = 0.10;
@@ -241,6 +243,10 @@ struct FrameworkOffers {
   bool zero2_in_pipelines = true;
   bool module_recompute = true;     // of single modules, beside whole blocks
   bool operator_recompute = false;  // of all operators but some GEMMs
+  bool tp_overlap = false;          // beside sequence parallelism
+  bool deduplicated_dispatch = false;
+  // Of whole passes: without pipelines or with interleaved ones, and no block recomputed whole.
+  bool moe_overlap = false;
   bool operator==(const FrameworkOffers&) const = default;
 };
 

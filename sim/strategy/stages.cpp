@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "sim/model/layer_weights.h"
+#include "sim/model/parameters.h"
 
 namespace llmsim::sim {
 

@@ -90,7 +90,7 @@ struct ModelChunk {
 // each part as many; multi-token-prediction layers come on top of those of the last part.
 std::vector<ModelChunk> model_parts(const Transformer& model, const Strategy& strategy);
 
-// Parameter tensors of a part: those of its blocks (model/layer_weights.h), of the embedding, and
+// Parameter tensors of a part: those of its blocks (model/parameters.h), of the embedding, and
 // of the last norm and an untied head.
 double parameter_tensors(const Transformer& model, const ModelChunk& part);
 

@@ -70,6 +70,32 @@ TEST(CollectiveFit, RecoversAHostsCollectives) {
   EXPECT_LT(fit.median_abs_error, 0.1);
 }
 
+// All-to-alls over 2 to 32 nodes of a network that takes 200 us at once and 5 us for each rank of
+// another node.
+TEST(CollectiveFit, RecoversWhatAllToAllsTakeForEachPeer) {
+  sim::Cluster nodes = node();
+  nodes.network.node_bandwidth = 400.0 * sim::GBps;
+  sim::Cluster truth = nodes;
+  truth.network.all_to_all_latency = 200.0 * sim::us;
+  truth.network.peer_latency = 5.0 * sim::us;
+  std::mt19937 generator(5);
+  std::normal_distribution<double> noise(0.0, 0.05);
+  std::vector<CollectiveSample> samples;
+  for (int ranks = 16; ranks <= 256; ranks *= 2) {
+    for (double bytes = 1 << 25; bytes <= 2147483648.0; bytes *= 4.0) {
+      CollectiveSample sample{sim::CollectiveKind::AllToAll, sim::Bytes(bytes), {}, ranks, 1.0};
+      sample.time = predicted(sample, truth) * std::exp(noise(generator));
+      samples.push_back(sample);
+    }
+  }
+  const CollectiveFit fit = fit_all_to_all(nodes, samples);
+  ASSERT_EQ(fit.values.size(), 2U);
+  EXPECT_NEAR(fit.values[0].value, 200e-6, 3.0 * fit.values[0].standard_error);
+  EXPECT_NEAR(fit.values[1].value, 5e-6, 3.0 * fit.values[1].standard_error);
+  EXPECT_LT(fit.values[1].standard_error, 1e-6);
+  EXPECT_LT(fit.median_abs_error, 0.05);
+}
+
 TEST(CollectiveFit, DescribesAClusterAsItIs) {
   // Twice the predicted time everywhere: an error of ln 2.
   CollectiveSample sample{sim::CollectiveKind::AllGather, 1.0 * sim::GiB, {}, 8, 1.0};

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/base/student.h"
+#include "sim/base/uncertainty.h"
 
 namespace llmsim::calibrate {
 namespace {

@@ -29,6 +29,10 @@ constexpr const char* kMeasuredRun =
   "num_devices": 8}, "training": {"framework": "ddp", "global_batch": 64, "micro_batch": 8},
  "measured": {"step_time_s": 0.1}})";
 
+constexpr const char* kLaunchFile =
+    "torchrun pretrain_gpt.py --num-layers 12 --hidden-size 768 --num-attention-heads 12 "
+    "--seq-length 1024 --max-position-embeddings 1024 --micro-batch-size 1 --bf16\n";
+
 // Of a search that is asked for nothing else a part is enough.
 std::string narrow_search(const std::string& example) {
   std::string narrow;
@@ -42,22 +46,26 @@ std::string narrow_search(const std::string& example) {
 // An option's example with what else its command must be told.
 std::string completed(const std::string& command, const std::string& example) {
   if (!command.starts_with("predict") && !command.starts_with("plan") &&
-      !command.starts_with("trace"))
+      !command.starts_with("trace") && command != "report")
     return command + " " + example;
   std::string line = command + " " + example;
+  if (has(example, "--run") || has(example, "--validation")) return line;
   if (!has(example, "--model"))
     line += has(example, "--ep") || example.starts_with("--moe") ? " --model mixtral-8x7b"
                                                                  : " --model gpt2";
   if (!has(example, "--gpus")) line += " --gpus 8";
-  if (command == "plan") line += narrow_search(example);
+  if (command == "plan" && has(example, "--to")) line += " --export launch";
+  if (command == "plan" || command == "report") line += narrow_search(example);
   return line;
 }
 
-// With the site that examples name.
+// With the site and the run that examples name.
 class HelpExamples : public Program {
  protected:
   HelpExamples() {
     write("monday.json", kMeasuredRun);
+    write("run.json", kMeasuredRun);
+    write("train.sh", kLaunchFile);
     expect_answer("calibrate site our-cluster monday.json");
   }
 
@@ -69,7 +77,7 @@ class HelpExamples : public Program {
 };
 
 TEST_F(HelpExamples, OfOptionsRun) {
-  for (const std::string command : {"predict", "plan", "trace", "validate", "models list",
+  for (const std::string command : {"predict", "plan", "trace", "report", "validate", "models list",
                                     "models show gpt2", "hardware list"}) {
     const Outcome help = run(command + " --help", "COLUMNS=10000");
     ASSERT_EQ(help.status, 0) << command;
@@ -83,8 +91,8 @@ TEST_F(HelpExamples, OfOptionsRun) {
 
 TEST_F(HelpExamples, OfCommandsRun) {
   int count = 0;
-  for (const std::string command : {"", "predict", "plan", "trace", "validate", "models",
-                                    "models show", "hardware", "hardware show"}) {
+  for (const std::string command : {"", "predict", "plan", "trace", "report", "export", "validate",
+                                    "models", "models show", "hardware", "hardware show"}) {
     const Outcome help = run(command + " --help");
     for (const char* mark : {"Example: llmsim ", "\n  llmsim "}) {
       for (const std::string& example : after(mark, help.out)) {

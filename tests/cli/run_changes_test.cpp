@@ -6,7 +6,7 @@
 
 #include "cli/run_request.h"
 #include "reports/prediction.h"
-#include "sim/hardware/hardware_change.h"
+#include "sim/hardware/cluster.h"
 #include "tests/cli/program.h"
 
 namespace llmsim::cli {

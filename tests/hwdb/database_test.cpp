@@ -48,7 +48,7 @@ TEST(Database, HoldsAllShippedFacts) {
   const Database database(":memory:");
   // 50 of the reference and Leonardo's custom A100.
   EXPECT_EQ(database.count("accelerators", Origin::Shipped), 51);
-  EXPECT_EQ(database.count("systems", Origin::Shipped), 37);
+  EXPECT_EQ(database.count("systems", Origin::Shipped), 38);
   EXPECT_EQ(database.count("networks", Origin::Shipped), 8);
   EXPECT_EQ(database.count("accelerators", Origin::User), 0);
 }
@@ -268,7 +268,7 @@ TEST_F(DatabaseFile, WhereNothingCanBeWrittenReadersOfTheDefaultGetTheShippedFac
   const Database database;
   const std::string warning = testing::internal::GetCapturedStderr();
   EXPECT_EQ(database.path(), ":memory:");
-  EXPECT_EQ(database.count("systems", Origin::Shipped), 37);
+  EXPECT_EQ(database.count("systems", Origin::Shipped), 38);
   EXPECT_NE(warning.find(folder_ / "file/llmsim/llmsim.db"), std::string::npos);
   EXPECT_EQ(std::count(warning.begin(), warning.end(), '\n'), 1);
 }

@@ -363,5 +363,33 @@ TEST(Frameworks, GemmsOnMi300xAreThoseThatTheLibraryPicksUnlessTheRunTunesThem) 
   EXPECT_EQ(Frameworks::shipped().choose(asked("fsdp2")).framework.gemm_efficiency, 1.0);
 }
 
+// What a fit finds stands in coefficients.json, over priors that come from elsewhere.
+TEST(Frameworks, NoShippedValueIsFitted) {
+  const Frameworks frameworks = Frameworks::shipped();
+  for (const std::string& id : frameworks.ids()) {
+    for (const char* sharding : {"none", "zero2", "zero3"}) {
+      FrameworkQuery query = asked(id, "2024-06-01", "bf16");
+      query.sharding = sharding;
+      for (const sim::Fact& found : frameworks.choose(query).facts)
+        EXPECT_NE(found.evidence, sim::Evidence::Fitted) << found.key;
+    }
+  }
+}
+
+// deepspeedai/DeepSpeed issue 899, pull request 6962.
+TEST(Frameworks, DeepSpeedCastsGradientsOnTheHostUntil2025) {
+  FrameworkQuery query = asked("deepspeed");
+  query.sharding = "zero3";
+  const auto casts = [&](const char* date) {
+    query.date = date;
+    return Frameworks::shipped().choose(query).framework.host_copies.casts_gradients;
+  };
+  EXPECT_FALSE(casts("2021-03-01"));
+  EXPECT_TRUE(casts("2024-05-07"));
+  EXPECT_FALSE(casts("2025-02-01"));
+  query.sharding = "none";
+  EXPECT_FALSE(casts("2024-05-07"));
+}
+
 }  // namespace
 }  // namespace llmsim::hwdb

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "hwdb/hardware.h"
-#include "sim/job/job.h"
+#include "sim/job.h"
 
 namespace llmsim::hwdb {
 namespace {

@@ -288,6 +288,7 @@ struct GroupText {
   double r = 1.0;
   bool switched = false;
   double a = 3e-6, A = 12e-6, f = 300e9, w = 90e9;
+  double L = 0.0, l = 0.0;
 
   double p() const { return n / D; }
   double b() const { return D == 1 ? f : p() == 1 ? r * w : std::min(f, r * w); }
@@ -315,7 +316,8 @@ struct GroupText {
   double direct(double S) const {
     const double inside = (p() - 1) / n * S / (few(1.6) * f),
                  across = D == 1 ? 0.0 : p() * (n - p()) / n * S / w;
-    return 8.4e-6 + std::max(a, D == 1 ? 0.0 : A) + std::max(inside, across);
+    return 8.4e-6 + std::max(a, D == 1 ? 0.0 : A) + (D == 1 ? 0.0 : L + (n - p()) * l) +
+           std::max(inside, across);
   }
   double pair(double S) const { return 8.4e-6 + (D == 1 ? a + S / f : A + S / w); }
 
@@ -326,6 +328,7 @@ struct GroupText {
                    .domains = static_cast<int>(D)};
     links.fabric = BytesPerSecond(f), links.network = BytesPerSecond(w), links.ring_share = r;
     links.fabric_hop = Seconds(a), links.network_hop = Seconds(A);
+    links.all_to_all = Seconds(L), links.peer = Seconds(l);
     links.switched = switched, links.algorithm = algorithm;
     return links;
   }
@@ -336,14 +339,16 @@ struct GroupText {
 };
 
 // Of one domain, with and without a switch, of two and of many, of one rank each, with a slow
-// fabric and with a decaying ring.
+// fabric, with a decaying ring, and where all-to-alls wait for each peer.
 const std::vector<GroupText> kGroupTexts{{.n = 8, .D = 1},
                                          {.n = 2, .D = 1, .switched = true},
                                          {.n = 8, .D = 1, .switched = true},
                                          {.n = 16, .D = 2, .switched = true},
                                          {.n = 64, .D = 8, .r = 0.6},
                                          {.n = 16, .D = 16, .r = 0.5},
-                                         {.n = 32, .D = 4, .f = 20e9}};
+                                         {.n = 32, .D = 4, .f = 20e9},
+                                         {.n = 8, .D = 1, .L = 2e-4, .l = 5e-6},
+                                         {.n = 32, .D = 4, .L = 2e-4, .l = 5e-6}};
 const std::vector<double> kMessages{1.0, 4e3, 3e5, 2e7, 1e9, 3e10};
 
 template <typename Time>

@@ -7,7 +7,7 @@
 #include "sim/memory/shards.h"
 #include "sim/model/flops.h"
 #include "sim/operators/block.h"
-#include "sim/operators/ends_dataflow.h"
+#include "sim/operators/dataflow.h"
 #include "tests/sim/operator_lists.h"
 #include "tests/sim/sample_run.h"
 

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/operators/block.h"
-#include "sim/operators/moe_dataflow.h"
+#include "sim/operators/dataflow/layer.h"
 #include "tests/sim/operator_lists.h"
 
 namespace llmsim::sim {

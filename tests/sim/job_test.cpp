@@ -1,4 +1,4 @@
-#include "sim/job/job.h"
+#include "sim/job.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "sim/model/layer_weights.h"
+#include "sim/model/parameters.h"
 
 #include <algorithm>
 #include <cctype>
@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include "sim/model/catalogue.h"
-#include "sim/model/parameters.h"
 #include "sim/operators/block.h"
 
 namespace llmsim::sim {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "sim/operators/ends_dataflow.h"
+#include "sim/operators/dataflow.h"
 #include "sim/predict.h"
 #include "tests/sim/operator_lists.h"
 #include "tests/sim/sample_run.h"

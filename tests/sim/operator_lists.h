@@ -5,8 +5,8 @@
 #include <optional>
 #include <string_view>
 
-#include "sim/operators/block_dataflow.h"
 #include "sim/operators/block_recompute.h"
+#include "sim/operators/dataflow.h"
 #include "sim/operators/operator.h"
 
 namespace llmsim::sim {

@@ -278,7 +278,10 @@ PlanQuery random_query(unsigned seed) {
                                  .zero3 = choose.below(4) > 0,
                                  .hsdp = choose.below(4) > 0,
                                  .zero2_in_pipelines = choose.yes(),
-                                 .module_recompute = choose.yes()};
+                                 .module_recompute = choose.yes(),
+                                 .tp_overlap = choose.yes(),
+                                 .deduplicated_dispatch = choose.yes(),
+                                 .moe_overlap = choose.yes()};
   return query;
 }
 

@@ -4,8 +4,8 @@
 
 #include "sim/memory/chunk_layers.h"
 #include "sim/memory/footprint.h"
-#include "sim/operators/block_dataflow.h"
 #include "sim/operators/block_recompute.h"
+#include "sim/operators/dataflow.h"
 #include "sim/predict.h"
 #include "tests/sim/sample_run.h"
 

@@ -1,9 +1,9 @@
-#include "sim/search/bounds.h"
-
 #include <gtest/gtest.h>
 
 #include "sim/memory/footprint.h"
 #include "sim/schedule/step.h"
+#include "sim/search/memory_bounds.h"
+#include "sim/search/step_bounds.h"
 #include "tests/sim/random_run.h"
 
 namespace llmsim::sim {

@@ -1,4 +1,4 @@
-#include "sim/search/membership.h"
+#include "sim/search/plan_query.h"
 
 #include <gtest/gtest.h>
 

@@ -185,6 +185,85 @@ TEST(SearchSpace, HasWhatTheFrameworkOffers) {
   });
 }
 
+using Switches = std::set<std::pair<bool, bool>>;
+
+// With 2 tensor ranks of 4, where buffers reach 2: not without sequence parallelism.
+TEST(SearchSpace, OverlapsTensorRanksOfOneFabricWhereTheFrameworkCan) {
+  TrainingRun run = small_run(4);
+  SearchBase base{run.model, 4, run.strategy, {}};
+  base.under.fill(run.strategy);
+  const auto found = [&](int tp) {
+    Switches switches;  // sequence parallelism and overlap
+    for_each_strategy(base, {{"tp", {std::int64_t{tp}}}}, [&](const Strategy& s) {
+      switches.emplace(s.sequence_parallel, s.tp_overlap);
+    });
+    return switches;
+  };
+  EXPECT_EQ(found(2), (Switches{{false, false}, {true, false}}));
+  base.offers.tp_overlap = true, base.fabric_devices = 2;
+  EXPECT_EQ(found(1), (Switches{{false, false}}));
+  EXPECT_EQ(found(2), (Switches{{false, false}, {true, false}, {true, true}}));
+  EXPECT_EQ(found(4), (Switches{{false, false}, {true, false}}));
+  base.strategy.tp_overlap = true;  // as the framework usually does
+  EXPECT_EQ(found(2), (Switches{{false, false}, {false, true}, {true, false}, {true, true}}));
+}
+
+// All that the switches of expert ranks are told by.
+struct ExpertSwitches {
+  int ep;
+  ExpertDispatch dispatch;
+  bool overlap;
+  auto operator<=>(const ExpertSwitches&) const = default;
+};
+
+std::set<ExpertSwitches> expert_switches(const SearchBase& base, const Restriction& restriction) {
+  std::set<ExpertSwitches> found;
+  for_each_strategy(base, restriction, [&](const Strategy& s) {
+    found.insert({s.ep, s.moe_dispatch, s.moe_overlap});
+  });
+  return found;
+}
+
+// One expert rank exchanges nothing; passes overlap without pipelines or where a stage has several
+// chunks, from two micro-batches on, and where no whole block is recomputed.
+TEST(SearchSpace, SendsTokensToExpertsInEveryWayOfTheFramework) {
+  TrainingRun run = small_run(2);
+  run.model.moe = Moe{.num_experts = 4, .top_k = 2, .expert_ffn_size = 1024};
+  SearchBase base{run.model, 2, run.strategy, {}};
+  base.under.fill(run.strategy);
+  base.offers.deduplicated_dispatch = base.offers.moe_overlap = true;
+  const FieldValue one = std::int64_t{1}, none = std::string("none"), full = std::string("full");
+  const Restriction plain{{"tp", {one}}, {"pp", {one}}, {"micro_batch", {one}}};
+  const auto with = [](Restriction restriction, const char* key, const FieldValue& value) {
+    restriction[key] = {value};
+    return restriction;
+  };
+  constexpr ExpertDispatch kRows = ExpertDispatch::AllToAll, kOnce = ExpertDispatch::Deduplicated;
+  const std::set<ExpertSwitches> alone{{1, kRows, false}},
+      exposed{{1, kRows, false}, {2, kRows, false}, {2, kOnce, false}},
+      all{{1, kRows, false},
+          {2, kRows, false},
+          {2, kOnce, false},
+          {2, kRows, true},
+          {2, kOnce, true}};
+  EXPECT_EQ(expert_switches(base, with(plain, "recompute", none)), all);
+  EXPECT_EQ(expert_switches(base, with(plain, "recompute", full)), exposed);
+  EXPECT_EQ(expert_switches(base, with(plain, "micro_batch", std::int64_t{8})), exposed);
+  EXPECT_EQ(expert_switches(base, with(plain, "pp", std::int64_t{2})), alone);
+  // Tensor ranks have whole experts, each its own.
+  const Restriction staged =
+      with(with(with(plain, "recompute", none), "pp", std::int64_t{2}), "tp", std::int64_t{2});
+  base.num_devices = 4;
+  EXPECT_EQ(expert_switches(base, with(staged, "virtual_stages", one)).count({2, kOnce, true}), 0u);
+  EXPECT_EQ(expert_switches(base, with(staged, "virtual_stages", std::int64_t{2}))
+                .count({2, kOnce, true}),
+            1u);
+  // What is asked for is tried whatever is offered.
+  base.offers = {}, base.num_devices = 2;
+  EXPECT_EQ(expert_switches(base, with(plain, "moe_dispatch", std::string("deepep"))),
+            (std::set<ExpertSwitches>{{1, kOnce, false}, {2, kOnce, false}}));
+}
+
 TEST(SearchSpace, AValueThatAFieldCannotHaveIsAnError) {
   EXPECT_EQ(error_of([] {
               tried(1, {{"tp", {std::string("two")}}});

@@ -1,8 +1,7 @@
-#include "sim/memory/stage_contents.h"
+#include "sim/memory/shards.h"
 
 #include <gtest/gtest.h>
 
-#include "sim/memory/shards.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {

@@ -151,7 +151,8 @@ TEST(MemoryCurve, BlocksBetweenTwoCheckpointsAreWrittenAgainTogether) {
 
 MemoryPeak peak_of(const TrainingRun& run) {
   const LayerPrices prices = layer_prices(run);
-  return memory_peak(run, prices, memory_footprint(run, prices));
+  Memory memory = memory_footprint(run, prices);
+  return explain_peaks(memory, run, prices);
 }
 
 // Four stages of two layers, eight micro-batches, gradients that stay.

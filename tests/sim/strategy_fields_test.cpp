@@ -1,4 +1,4 @@
-#include "sim/strategy/strategy_fields.h"
+#include "sim/strategy/strategy.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,9 @@
-#include "sim/switches.h"
+#include "sim/predict.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "sim/predict.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {

@@ -1,4 +1,4 @@
-#include "sim/model/transformer_fields.h"
+#include "sim/model/transformer.h"
 
 #include <gtest/gtest.h>
 

@@ -367,9 +367,13 @@ TEST(HostTraffic, GradientsCrossTheLinkForEveryMicroBatch) {
 TEST(HostTraffic, TheHostCastsGradientsOnceAStep) {
   TrainingRun run = small_run();
   run.framework.host_copies.gradient_cast = Seconds(5e-9);
-  HostTraffic other(run), last(run);
+  const TrainingRun cast_by_device = run;
+  run.framework.host_copies.casts_gradients = true;
+  HostTraffic by_device(cast_by_device), other(run), last(run);
+  by_device.gradients(1e9, Bytes(0.0), true);
   other.gradients(1e9, Bytes(0.0), false);
   last.gradients(1e9, Bytes(0.0), true);
+  EXPECT_EQ(by_device.exposed(Seconds(100.0)), Seconds(0.0));
   EXPECT_EQ(other.exposed(Seconds(100.0)), Seconds(0.0));
   EXPECT_DOUBLE_EQ(last.exposed(Seconds(100.0)).value(), 5.0);
 }

@@ -49,7 +49,7 @@ const std::vector<Names> sim_floors{
     {"job"},
     {"predict", "explain"},
     {"search"},
-    {"plan", "switches"},
+    {"plan"},
 };
 
 const SourceTree& sources() {

@@ -100,6 +100,37 @@ TEST(PlannerCases, DeepSeekV3On2048FitsAsItWasTrained) {
   }));
 }
 
+// As Megatron-Bridge runs it on H100: few tensor ranks, stages of several chunks, experts over eight
+// nodes, DeepEP, all-to-alls beside the passes of other micro-batches, cheap modules recomputed.
+TEST(PlannerCases, DeepSeekV3On2048ExchangesTokensAsExpertsDo) {
+  RunOptions options{.model = "deepseek-v3"};
+  options.gpus = "2048", options.hardware = "h800", options.global_batch = "15360";
+  options.strategy = {{"precision", "fp8"}};
+  const sim::Plan plan = sim::plan(query(options));
+  ASSERT_FALSE(plan.plans.empty());
+  const sim::Strategy& best = plan.plans.front().run.strategy;
+  EXPECT_LE(best.tp, 2);
+  EXPECT_GE(best.pp, 8);
+  EXPECT_EQ(best.ep, 64);
+  EXPECT_EQ(best.moe_dispatch, sim::ExpertDispatch::Deduplicated);
+  EXPECT_TRUE(best.moe_overlap);
+  EXPECT_EQ(best.recompute.kind, sim::RecomputeKind::Selective);
+  EXPECT_TRUE(best.recompute.modules.mla_up);
+}
+
+// A vocabulary of 201,088 is as much work as four of the 36 layers.
+TEST(PlannerCases, TheHeadOfGptOssTakesThePlaceOfLayers) {
+  RunOptions options{.model = "gpt-oss-120b"};
+  options.gpus = "64";
+  options.strategy = {{"pp", "4"}, {"virtual_stages", "1"}};
+  const sim::Plan plan = sim::plan(query(options));
+  ASSERT_FALSE(plan.plans.empty());
+  const sim::Run& best = plan.plans.front().run;
+  const std::vector<sim::ModelChunk> parts = sim::model_parts(best.model, best.strategy);
+  EXPECT_EQ(parts.back().blocks, 6);
+  EXPECT_EQ(parts.front().blocks, 10);
+}
+
 // 94 layers on four stages: with the embedding and the head as layers 23 + 24 + 24 + 23.
 TEST(PlannerCases, TheHeadOfQwen3TakesThePlaceOfALayer) {
   RunOptions options{.model = "qwen3-235b-a22b"};

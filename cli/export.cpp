@@ -1,0 +1,94 @@
+#include "cli/export.h"
+
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "cli/run_request.h"
+#include "hwdb/launch/launch_file.h"
+#include "sim/base/error.h"
+#include "sim/predict.h"
+
+namespace llmsim::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ExportOptions {
+  RunOptions run;
+  std::optional<std::string> target, folder;
+  std::string database;
+};
+
+void make_folder(const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) throw Error(folder + ": cannot be made: " + error.message());
+}
+
+int run_export(ExportOptions options) {
+  const std::string framework = hwdb::framework_of_target(*options.target);
+  if (options.run.run_file.empty() && !options.run.framework) options.run.framework = framework;
+  const hwdb::Database database = open_database(options.database);
+  const sim::Run run = request_of(options.run, database).run;
+  for (const std::string& warning : run.warnings) std::cerr << "warning: " << warning << "\n";
+  if (const auto no = sim::predict(run).infeasible) {
+    say_why_not(no->message);
+    return 3;
+  }
+  export_run(run, options.target, options.folder, options.run, database);
+  return 0;
+}
+
+}  // namespace
+
+void export_run(const sim::Run& run, const std::optional<std::string>& target,
+                const std::optional<std::string>& folder, const RunOptions& options,
+                const hwdb::Database& database) {
+  const auto name = target ? target : hwdb::target_of_framework(run.framework.id);
+  if (!name)
+    throw Error("--to: no target runs " + run.framework.id + "; " +
+                sim::alternatives(hwdb::launch_targets()) + " is expected");
+  hwdb::RunResolver resolver = resolver_of(options, database);
+  const std::vector<hwdb::LaunchFile> files = hwdb::launch_files(run, *name, resolver);
+  if (folder) make_folder(*folder);
+  for (const hwdb::LaunchFile& file : files) {
+    if (!folder) write_result(file.text, {});
+    if (folder) write_file(file.text, (fs::path(*folder) / file.name).string());
+  }
+}
+
+void add_target_option(CLI::App& c, std::optional<std::string>& target) {
+  c.add_option("--to", target,
+               "training program whose launch file is written: " +
+                   sim::alternatives(hwdb::launch_targets()) +
+                   "; default that of the framework; example: --to megatron")
+      ->type_name("NAME");
+}
+
+void add_export(CLI::App& program, int& status) {
+  CLI::App* command =
+      program.add_subcommand("export", "the files with which a training program carries out a run");
+  const auto options = std::make_shared<ExportOptions>();
+  add_run_or_file(*command, options->run);
+  add_from_option(*command, options->run);
+  add_target_option(*command, options->target);
+  command
+      ->add_option("-o,--output", options->folder,
+                   "folder to write into; default standard output; example: -o launch")
+      ->type_name("DIR");
+  add_database_option(*command, options->database);
+  command->footer(
+      "Exit status: 0 written, 1 error, 2 usage, 3 the run cannot be carried out.\n"
+      "What the program cannot express is an error that names it.\n"
+      "Example: llmsim export --model llama-70b --gpus 256 --tp 8 --pp 4 --to megatron");
+  command->callback([options, &status] {
+    require_run(options->run);
+    if (!options->target) throw CLI::RequiredError("--to");
+    status = run_export(*options);
+  });
+}
+
+}  // namespace llmsim::cli

@@ -1,0 +1,20 @@
+# What `cmake --install` installs: the program, and the libraries sim, hwdb, calibrate and reports with their headers,
+# for find_package(llmsim).  hwdb/llmsim.h is the header to begin with.
+include(CMakePackageConfigHelpers)
+
+set(exported llmsim_sim llmsim_hwdb llmsim_calibrate llmsim_reports)
+install(TARGETS llmsim RUNTIME)
+install(TARGETS ${exported} llmsim_warnings llmsim_sanitizers llmsim_false_alarms EXPORT llmsim ARCHIVE)
+foreach(folder IN ITEMS sim hwdb calibrate reports)
+  set_target_properties(llmsim_${folder} PROPERTIES EXPORT_NAME ${folder})
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder} DESTINATION include/llmsim FILES_MATCHING PATTERN "*.h")
+endforeach()
+install(EXPORT llmsim NAMESPACE llmsim:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/llmsim)
+
+configure_package_config_file(
+  ${CMAKE_CURRENT_LIST_DIR}/llmsimConfig.cmake.in ${PROJECT_BINARY_DIR}/llmsimConfig.cmake
+  INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/llmsim
+)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/llmsimConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/llmsimConfig.cmake ${PROJECT_BINARY_DIR}/llmsimConfigVersion.cmake
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/llmsim)

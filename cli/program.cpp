@@ -1,0 +1,96 @@
+#include "cli/program.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <exception>
+#include <iostream>
+#include <memory>
+#include <sstream>
+
+#include "cli/commands.h"
+#include "cli/help_format.h"
+#include "cli/misspelling.h"
+#include "cli/output.h"
+#include "cli/shell_texts.h"
+
+namespace llmsim::cli {
+namespace {
+
+constexpr int kError = 1;
+constexpr int kUsage = 2;
+
+int report_error(std::string message) {
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  std::cerr << "llmsim: " << message << "\n";
+  return kError;
+}
+
+// Help and the version go to standard output, complaints to standard error.
+int report_usage(const CLI::App& program, const CLI::ParseError& error) {
+  if (const auto* const key = dynamic_cast<const CLI::ConfigError*>(&error)) {
+    report_error("--question: " + std::string(key->what()) +
+                 ": no option of a command has that name");
+    return kUsage;
+  }
+  std::ostringstream answer;
+  const int status = program.exit(error, answer, std::cerr);
+  write_result(answer.str(), {});
+  return status == 0 ? 0 : kUsage;
+}
+
+int run(std::vector<std::string> arguments, const std::string& version) {
+  CLI::App program{
+      "llmsim: how fast, in how much memory and with which parallelism will this model train here?",
+      "llmsim"};
+  int status = 0;
+  program.formatter(std::make_shared<HelpFormatter>());
+  program.set_version_flag("--version", "llmsim " + version);
+  program.require_subcommand(1);
+  program.footer(
+      "Examples:\n"
+      "  llmsim plan --model llama-70b --gpus 256\n"
+      "  llmsim predict --model llama3-8b --gpus 64 --hardware a100 --sharding zero3 --format "
+      "json\n"
+      "llmsim COMMAND --help explains each option.");
+  program
+      .set_config(
+          "--question", "",
+          "options of the command that follows, in a TOML file with a section for each command; "
+          "default none; example: llmsim --question question.toml plan")
+      ->type_name("FILE");
+  program.allow_config_extras(CLI::config_extras_mode::error);
+  add_plan(program, status);
+  add_predict(program, status);
+  add_sweep(program, status);
+  add_trace(program, status);
+  add_export(program, status);
+  add_report(program, status);
+  add_validate(program, status);
+  add_calibrate(program, status);
+  add_hardware(program, status);
+  add_models(program, status);
+  add_shell_texts(program, version, status);
+  if (const auto complaint = misspelling(program, arguments)) {
+    report_error(*complaint);
+    return kUsage;
+  }
+  try {
+    std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
+    program.parse(arguments);
+  } catch (const CLI::ParseError& error) {
+    return report_usage(program, error);
+  }
+  return status;
+}
+
+}  // namespace
+
+int run_program(const std::vector<std::string>& arguments, const std::string& version) {
+  try {
+    return run(arguments, version);
+  } catch (const std::exception& error) {
+    return report_error(error.what());
+  }
+}
+
+}  // namespace llmsim::cli

@@ -1,0 +1,252 @@
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <sstream>
+
+#include "calibrate/in_parallel.h"
+#include "cli/commands.h"
+#include "cli/help_format.h"
+#include "cli/interruption.h"
+#include "cli/number_list.h"
+#include "cli/predict_command.h"
+#include "cli/progress.h"
+#include "cli/run_options.h"
+#include "cli/run_request.h"
+#include "cli/sweep_grid.h"
+#include "reports/prediction.h"
+#include "sim/base/error.h"
+#include "sim/predict.h"
+
+namespace llmsim::cli {
+namespace {
+
+constexpr std::size_t kAtOnce = 512;  // points, between two looks at Ctrl-C and writes to the file
+
+struct SweepOptions {
+  RunOptions run;
+  std::string part = "1/1", jobs = "1";
+  std::optional<std::string> slurm;
+  bool resume = false;
+  OutputOptions output{.format = "csv", .file = {}};
+  std::string database;
+};
+
+// A point of the grid, or why it cannot be asked.
+struct SweepRow {
+  std::vector<std::string> values;  // of the axes
+  sim::Prediction prediction;
+  std::string error;
+};
+
+// Columns for the axes that a summary does not have already under their names.
+std::vector<reports::Column> axis_columns(const SweepGrid& grid,
+                                          const std::vector<reports::Column>& summary) {
+  std::vector<reports::Column> columns;
+  for (const SweepAxis& axis : grid.axes) {
+    const bool is_there = axis.key == "gpus" || std::any_of(summary.begin(), summary.end(),
+                                                            [&](const reports::Column& column) {
+                                                              return column.key == axis.key;
+                                                            });
+    columns.push_back({is_there ? "" : axis.key, axis.key, reports::Kind::Text});
+  }
+  return columns;
+}
+
+reports::Table table_of(const SweepGrid& grid, const std::vector<SweepRow>& rows) {
+  std::vector<sim::Prediction> predictions;
+  for (const SweepRow& row : rows) predictions.push_back(row.prediction);
+  const reports::Table summary = reports::summary_table("", predictions);
+  const std::vector<reports::Column> axes = axis_columns(grid, summary.columns());
+  std::vector<reports::Column> columns;
+  for (const reports::Column& axis : axes) {
+    if (!axis.key.empty()) columns.push_back(axis);
+  }
+  columns.insert(columns.end(), summary.columns().begin(), summary.columns().end());
+  reports::Table table("Sweep", columns);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    std::vector<reports::Cell> cells;
+    for (std::size_t a = 0; a < axes.size(); ++a) {
+      if (!axes[a].key.empty()) cells.emplace_back(rows[i].values[a]);
+    }
+    std::vector<reports::Cell> own = summary.rows()[i];
+    for (std::size_t c = 0; !rows[i].error.empty() && c < own.size(); ++c)
+      own[c] =
+          summary.columns()[c].key == "feasible" ? reports::Cell(rows[i].error) : reports::Cell();
+    cells.insert(cells.end(), own.begin(), own.end());
+    table.add_row(std::move(cells));
+  }
+  return table;
+}
+
+std::string header_of(const std::string& csv) { return csv.substr(0, csv.find('\n') + 1); }
+std::string rows_of(const std::string& csv) { return csv.substr(csv.find('\n') + 1); }
+
+// Predicts points one after the other; each is resolved on one thread, which reads the database.
+class Sweep {
+ public:
+  Sweep(const SweepOptions& options, const SweepGrid& grid, const hwdb::Database& database)
+      : grid_(grid),
+        database_(database),
+        threads_(
+            static_cast<unsigned>(number_in("--jobs", options.jobs, {.least = 0, .most = 1024}))) {}
+
+  std::vector<SweepRow> rows(SweepPart part) const {
+    std::vector<SweepRow> rows(part.last - part.first);
+    std::vector<sim::Run> runs(rows.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      rows[i].values = grid_.values(part.first + i);
+      try {
+        runs[i] = run_of(grid_.run(part.first + i), database_);
+      } catch (const std::exception& error) {
+        rows[i].error = error.what();
+      }
+    }
+    calibrate::in_parallel(rows.size(), threads_, [&](std::size_t i) {
+      if (rows[i].error.empty()) predict(runs[i], rows[i]);
+    });
+    return rows;
+  }
+
+  std::string csv(SweepPart part) const {
+    return render(table_of(grid_, rows(part)), reports::Format::Csv);
+  }
+
+ private:
+  static void predict(const sim::Run& run, SweepRow& row) {
+    try {
+      row.prediction = sim::predict(run);
+    } catch (const std::exception& error) {
+      row.error = error.what();
+    }
+  }
+
+  const SweepGrid& grid_;
+  const hwdb::Database& database_;
+  unsigned threads_;
+};
+
+// How many of the rows that a sweep of `part` writes stand in the file already; what follows its
+// last whole line is cut.  Throws Error where the file has other rows.
+std::size_t rows_there(const Sweep& sweep, SweepPart part, const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) return 0;
+  std::stringstream text;
+  text << stream.rdbuf();
+  std::string there = text.str();
+  there.resize(there.rfind('\n') + 1);
+  const auto lines = static_cast<std::size_t>(std::count(there.begin(), there.end(), '\n'));
+  if (lines == 0) return 0;
+  const std::size_t rows = lines - 1;
+  const std::string one = sweep.csv(
+      {part.first + (rows > 0 ? rows - 1 : 0), part.first + std::max<std::size_t>(1, rows)});
+  const bool same = rows <= part.last - part.first && header_of(there) == header_of(one) &&
+                    (rows == 0 || there.ends_with("\n" + rows_of(one)));
+  if (!same) throw Error(file + ": has rows of another sweep; without --resume it is replaced");
+  std::filesystem::resize_file(file, there.size());
+  return rows;
+}
+
+// Row after row, so that what is there can be resumed.  False: interrupted.
+bool write_rows(const SweepOptions& options, const Sweep& sweep, SweepPart part) {
+  const std::string& file = options.output.file;
+  const std::size_t there = options.resume ? rows_there(sweep, part, file) : 0;
+  std::ofstream stream(file, std::ios::binary | (there > 0 ? std::ios::app : std::ios::trunc));
+  ProgressLine progress("sweeping");
+  const Interruption interruption;
+  const std::size_t all = part.last - part.first;
+  for (std::size_t done = there; done < all && !interruption.came();) {
+    const std::size_t next = std::min(all, done + kAtOnce);
+    const std::string csv = sweep.csv({part.first + done, part.first + next});
+    stream << (done == 0 ? csv : rows_of(csv)) << std::flush;
+    if (!stream) throw Error(file + ": cannot be written");
+    done = next;
+    progress.tell(done, all);
+  }
+  return !interruption.came();
+}
+
+std::string joined_file(const std::string& file) { return file.empty() ? "sweep.csv" : file; }
+
+// "sweep.csv" -> "sweep.PART.csv".
+std::string part_file(const std::string& file, const std::string& part) {
+  const std::filesystem::path path = joined_file(file);
+  return (path.parent_path() / path.stem()).string() + "." + part + path.extension().string();
+}
+
+// A job array of Slurm, each task one part, and the line that joins their files.
+std::string slurm_script(const SweepOptions& options) {
+  const std::string parts =
+      std::to_string(number_in("--slurm", *options.slurm, {.least = 1, .most = 100000}));
+  const std::string jobs = options.jobs == "0" ? "8" : options.jobs;
+  const std::string file = options.output.file;
+  return "#!/bin/bash\n#SBATCH --job-name=llmsim-sweep\n#SBATCH --array=1-" + parts +
+         "\n#SBATCH --ntasks=1\n#SBATCH --cpus-per-task=" + jobs + "\n\nllmsim sweep" +
+         options_text(options.run) + " --jobs " + jobs + " --part \"$SLURM_ARRAY_TASK_ID/" + parts +
+         "\" --resume -o \"" + part_file(file, "$SLURM_ARRAY_TASK_ID") +
+         "\"\n\n# When all have ended:\n# awk 'NR == 1 || FNR > 1' $(seq -f '" +
+         part_file(file, "%.0f") + "' 1 " + parts + ") > " + joined_file(file) + "\n";
+}
+
+int run_sweep(const SweepOptions& options) {
+  const reports::Format format = format_of(options.output);
+  const SweepGrid grid = grid_of(options.run);
+  if (options.slurm) {
+    write_result(slurm_script(options), {});
+    return 0;
+  }
+  const SweepPart part = part_of(options.part, grid.size());
+  const hwdb::Database database = open_database(options.database);
+  const Sweep sweep(options, grid, database);
+  // What is wrong with all points is wrong with the question.
+  if (const std::vector<SweepRow> first = sweep.rows({0, 1});
+      grid.axes.empty() && !first[0].error.empty())
+    throw Error(first[0].error);
+  const bool in_rows = format == reports::Format::Csv && !options.output.file.empty();
+  if (options.resume && !in_rows) throw Error("--resume: -o FILE is missing, which holds the rows");
+  if (!in_rows) {
+    write_result(render(table_of(grid, sweep.rows(part)), format, style_of(options.output)),
+                 options.output);
+    return 0;
+  }
+  if (write_rows(options, sweep, part)) return 0;
+  throw Error("interrupted: " + options.output.file + " has what was done; --resume goes on");
+}
+
+}  // namespace
+
+void add_sweep(CLI::App& program, int& status) {
+  CLI::App* command = program.add_subcommand(
+      "sweep", "predictions over a grid: every combination of lists of values, a row each");
+  const auto options = std::make_shared<SweepOptions>();
+  add_run_options(*command, options->run);
+  command
+      ->add_option("--part", options->part,
+                   "one of several equal parts of the grid; default 1/1; example: --part 3/16")
+      ->type_name("K/N");
+  command
+      ->add_option("--slurm", options->slurm,
+                   "print a Slurm job array of so many parts, and the line that joins their files, "
+                   "instead; default none; example: --slurm 64")
+      ->type_name("N");
+  command
+      ->add_option("--jobs", options->jobs,
+                   "threads, 0 to 1024; default 1; 0: one for each core; example: --jobs 8")
+      ->type_name("N");
+  command->add_flag("--resume", options->resume,
+                    "go on after the rows that the file of -o has; default: it is replaced; "
+                    "example: --resume -o sweep.csv");
+  set_group(*command, "Sweep", {"--part", "--slurm", "--jobs", "--resume"});
+  add_output_options(*command, options->output);
+  add_database_option(*command, options->database);
+  command->footer(
+      "Exit status: 0 done, 1 error, 2 usage.\n"
+      "Lists and ranges: 1,2,4 or 1-4 (1 2 3 4) or 1-16*2 (1 2 4 8 16) or 8-32+8 (8 16 24 32).\n"
+      "A combination that breaks a rule is a row that names it.\n"
+      "Example: llmsim sweep --model llama-70b --gpus 64-256*2 --tp 4,8 --micro-batch 1,2 -o "
+      "sweep.csv");
+  command->callback([options, &status] { status = run_sweep(*options); });
+}
+
+}  // namespace llmsim::cli

@@ -1,0 +1,131 @@
+#include "cli/sweep_grid.h"
+
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+
+#include "cli/listed_options.h"
+#include "cli/number_list.h"
+#include "sim/base/error.h"
+#include "sim/search/space.h"
+#include "sim/strategy/strategy.h"
+
+namespace llmsim::cli {
+namespace {
+
+constexpr const char* kRecompute = "recompute";
+
+const ListedOption* listed(const std::string& key) {
+  for (const ListedOption& option : listed_options()) {
+    if (option.key == key) return &option;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> names_in(const std::string& option, const std::string& text) {
+  std::vector<std::string> names;
+  std::stringstream stream(text);
+  for (std::string name; std::getline(stream, name, ',');) {
+    if (name.empty()) throw Error(option + " = " + text + ": an empty name in the list");
+    names.push_back(name);
+  }
+  return names;
+}
+
+std::vector<std::string> values_of_field(const sim::StrategyField& field, const std::string& text) {
+  if (field.kind == sim::FieldKind::Count) {
+    std::vector<std::string> values;
+    const NumberRange range{static_cast<std::int64_t>(field.least),
+                            static_cast<std::int64_t>(field.most)};
+    for (const int number : numbers_in(option_name(field), text, range))
+      values.push_back(std::to_string(number));
+    return values;
+  }
+  // The layers of each stage are a list themselves.
+  const bool is_one = field.kind == sim::FieldKind::Counts || field.kind == sim::FieldKind::Names;
+  return is_one ? std::vector{text} : names_in(option_name(field), text);
+}
+
+std::size_t points_of(const std::vector<SweepAxis>& axes) {
+  std::size_t points = 1;
+  for (const SweepAxis& axis : axes) {
+    points *= axis.values.size();
+    if (points > kMostSweepPoints)
+      throw Error("the lists have more than " + std::to_string(kMostSweepPoints) +
+                  " combinations; fewer values are expected");
+  }
+  return points;
+}
+
+void set(RunOptions& run, const std::string& key, const std::string& value) {
+  if (const ListedOption* const option = listed(key))
+    *option->text(run) = value;
+  else if (key == kRecompute)
+    run.recompute = value;
+  else
+    run.strategy[key] = value;
+}
+
+std::optional<std::size_t> number_of(std::string_view text) {
+  std::size_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+}  // namespace
+
+std::size_t SweepGrid::size() const { return points_of(axes); }
+
+std::vector<std::string> SweepGrid::values(std::size_t point) const {
+  std::vector<std::string> values(axes.size());
+  for (std::size_t i = axes.size(); i-- > 0;) {
+    values[i] = axes[i].values[point % axes[i].values.size()];
+    point /= axes[i].values.size();
+  }
+  return values;
+}
+
+RunOptions SweepGrid::run(std::size_t point) const {
+  RunOptions run = base;
+  const std::vector<std::string> chosen = values(point);
+  for (std::size_t i = 0; i < axes.size(); ++i) set(run, axes[i].key, chosen[i]);
+  return run;
+}
+
+SweepGrid grid_of(const RunOptions& options) {
+  SweepGrid grid{.base = options, .axes = {}};
+  const auto add = [&](const std::string& key, std::vector<std::string> values) {
+    set(grid.base, key, values.front());
+    if (values.size() > 1) grid.axes.push_back({key, std::move(values)});
+  };
+  for (const ListedOption& option : listed_options()) {
+    if (const std::string* const text = option.text(grid.base))
+      add(option.key, values_of(option, *text));
+  }
+  std::map<std::string, std::string> left = options.strategy;
+  const auto add_field = [&](const sim::StrategyField& field) {
+    const auto given = left.find(field.key);
+    if (given == left.end() || listed(field.key)) return;
+    add(field.key, values_of_field(field, given->second));
+    left.erase(given);
+  };
+  for (const std::string_view key : sim::kSearchedFields) {
+    if (const auto* const field = sim::find_strategy_field(std::string(key))) add_field(*field);
+  }
+  for (const sim::StrategyField& field : sim::strategy_fields()) add_field(field);
+  if (options.recompute) add(kRecompute, names_in("--recompute", *options.recompute));
+  points_of(grid.axes);
+  return grid;
+}
+
+SweepPart part_of(const std::string& text, std::size_t points) {
+  const std::size_t slash = std::min(text.find('/'), text.size());
+  const auto part = number_of(std::string_view(text).substr(0, slash)),
+             parts = number_of(std::string_view(text).substr(std::min(slash + 1, text.size())));
+  if (!part || !parts || *part < 1 || *part > *parts)
+    throw Error("--part = " + text + ": K/N with K from 1 to N is expected, such as 3/16");
+  return {.first = points * (*part - 1) / *parts, .last = points * *part / *parts};
+}
+
+}  // namespace llmsim::cli

@@ -1,0 +1,42 @@
+// A grid of runs: every combination of the values of options that have lists.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "cli/run_options.h"
+
+namespace llmsim::cli {
+
+struct SweepAxis {
+  std::string key;  // as in run files: "micro_batch"; "recompute"
+  std::vector<std::string> values;
+};
+
+// Points are numbered with the last axis fastest.
+struct SweepGrid {
+  RunOptions base;
+  std::vector<SweepAxis> axes;  // of two values and more
+
+  std::size_t size() const;
+  // The value of each axis there.
+  std::vector<std::string> values(std::size_t point) const;
+  RunOptions run(std::size_t point) const;
+};
+
+// In this order: the options of listed_options.h, fields of the strategy, those of a search
+// before the others (sim/search/space.h), recompute.  Throws Error for a list that is none, naming its option, and for more points than
+// kMostSweepPoints.
+inline constexpr std::size_t kMostSweepPoints = 100'000'000;
+SweepGrid grid_of(const RunOptions& options);
+
+// One of several equal parts of a grid, "3/16": its points one after the other.
+struct SweepPart {
+  std::size_t first = 0, last = 0;
+};
+
+// Throws Error for another form and for a part beyond the last.
+SweepPart part_of(const std::string& text, std::size_t points);
+
+}  // namespace llmsim::cli

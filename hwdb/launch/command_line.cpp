@@ -1,0 +1,93 @@
+#include "hwdb/launch/command_line.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+
+#include "hwdb/launch/shell_script.h"
+#include "sim/base/error.h"
+
+namespace llmsim::hwdb {
+namespace {
+
+using Command = std::vector<std::string>;
+
+std::size_t place_of_program(const Command& command) {
+  const auto program = std::find_if(command.begin(), command.end(), [](const std::string& word) {
+    return word.ends_with(".py") && word.find("pretrain") != std::string::npos;
+  });
+  return static_cast<std::size_t>(program - command.begin());
+}
+
+bool is_option(const std::string& word) { return word.size() > 2 && word.starts_with("--"); }
+
+// Of the commands that start a program the last one with options.
+Command training_command(const std::vector<Command>& commands) {
+  Command found, all;
+  for (const Command& command : commands) {
+    const bool has_options = std::any_of(command.begin(), command.end(), is_option);
+    if (has_options && place_of_program(command) < command.size()) found = command;
+    all.insert(all.end(), command.begin(), command.end());
+  }
+  return found.empty() ? all : found;
+}
+
+LaunchValues options_in(Command::const_iterator from, Command::const_iterator to) {
+  LaunchValues values;
+  std::string key;
+  for (auto word = from; word != to; ++word) {
+    if (is_option(*word)) {
+      const std::size_t equals = word->find('=');
+      key = word->substr(0, equals);
+      values[key] = equals == std::string::npos ? "" : word->substr(equals + 1);
+    } else if (!key.empty()) {
+      std::string& value = values[key];
+      value += (value.empty() ? "" : " ") + *word;
+    }
+  }
+  for (auto& [name, value] : values) {
+    if (value.empty()) value = "true";
+  }
+  return values;
+}
+
+int number_of_option(const LaunchValues& options, const std::string& name) {
+  std::string dashed = name;
+  std::replace(dashed.begin(), dashed.end(), '_', '-');
+  for (const std::string& key : {"--" + name, "--" + dashed}) {
+    const auto found = options.find(key);
+    if (found != options.end()) return std::atoi(found->second.c_str());
+  }
+  return 0;
+}
+
+}  // namespace
+
+LaunchText parsed_command_line(const std::string& text, const std::string& path) {
+  std::vector<Command> commands;
+  try {
+    commands = commands_of_script(text);
+  } catch (const Error& error) {
+    throw Error(path + ": " + error.what());
+  }
+  const Command command = training_command(commands);
+  const std::size_t at = place_of_program(command);
+  const bool has_program = at < command.size();
+  const auto program = command.begin() + static_cast<std::ptrdiff_t>(has_program ? at : 0);
+  LaunchText read{.values = options_in(program, command.end())};
+  const LaunchValues launcher = options_in(command.begin(), program);
+  const int devices =
+      number_of_option(launcher, "nnodes") * number_of_option(launcher, "nproc_per_node");
+  if (devices > 0) read.num_devices = devices;
+  return read;
+}
+
+std::string shell_quoted(const std::string& value) {
+  const bool plain = !value.empty() && std::all_of(value.begin(), value.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 ||
+           std::string("-_./=+,: ").find(static_cast<char>(c)) != std::string::npos;
+  });
+  return plain ? value : "'" + value + "'";
+}
+
+}  // namespace llmsim::hwdb

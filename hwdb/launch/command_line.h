@@ -1,0 +1,20 @@
+// Arguments of a training program in a shell script.
+//
+// Private to hwdb.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "hwdb/launch/targets.h"
+
+namespace llmsim::hwdb {
+
+// The arguments behind the pretraining script (*.py) of a shell script, or all words of a file that
+// has none.  A key without a value is "true"; several values are joined by blanks.
+LaunchText parsed_command_line(const std::string& text, const std::string& path);
+
+// How a shell takes a value.
+std::string shell_quoted(const std::string& value);
+
+}  // namespace llmsim::hwdb

@@ -1,0 +1,169 @@
+#include "hwdb/launch/config_text.h"
+
+#define TOML_EXCEPTIONS 1
+#define TOML_HEADER_ONLY 1
+#include <toml++/toml.h>
+#include <yaml-cpp/yaml.h>
+#include <algorithm>
+#include <cstdlib>
+#include <sstream>
+#include <utility>
+
+#include "hwdb/json_reader.h"
+#include "sim/base/error.h"
+#include "sim/base/field.h"
+
+namespace llmsim::hwdb {
+namespace {
+
+std::string toml_value(const toml::node& node) {
+  if (const auto text = node.value_exact<std::string>()) return *text;
+  if (const auto on = node.value_exact<bool>()) return *on ? "true" : "false";
+  if (const auto count = node.value_exact<std::int64_t>()) return std::to_string(*count);
+  if (const auto number = node.value_exact<double>()) return sim::text_of(sim::FieldValue(*number));
+  std::string list;
+  if (const toml::array* const array = node.as_array()) {
+    for (const toml::node& item : *array) list += (list.empty() ? "" : ",") + toml_value(item);
+  }
+  return list;
+}
+
+void flatten(const toml::table& table, const std::string& prefix, LaunchValues& values) {
+  for (const auto& [key, node] : table) {
+    const std::string name = prefix + std::string(key.str());
+    if (const toml::table* const inner = node.as_table())
+      flatten(*inner, name + ".", values);
+    else
+      values[name] = toml_value(node);
+  }
+}
+
+// As TOML writes it: numbers and switches bare, lists as they are.
+std::string toml_spelled(const LaunchEntry& entry) {
+  const std::string& value = entry.value;
+  char* end = nullptr;
+  std::strtod(value.c_str(), &end);
+  const bool bare = !value.empty() &&
+                    (*end == '\0' || value == "true" || value == "false" || value.front() == '[');
+  return bare && !entry.is_text ? value : "\"" + value + "\"";
+}
+
+std::string json_value(const nlohmann::json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_array())
+    return value.is_number_float() ? sim::text_of(sim::FieldValue(value.get<double>()))
+                                   : value.dump();
+  std::string list;
+  for (const nlohmann::json& item : value) list += (list.empty() ? "" : ",") + json_value(item);
+  return list;
+}
+
+void flatten(const nlohmann::json& object, const std::string& prefix, LaunchValues& values) {
+  for (const auto& [key, value] : object.items()) {
+    if (value.is_object())
+      flatten(value, prefix + key + ".", values);
+    else if (!value.is_null())
+      values[prefix + key] = json_value(value);
+  }
+}
+
+std::string yaml_value(const YAML::Node& node) {
+  if (!node.IsSequence()) return node.as<std::string>();
+  std::string list;
+  for (const YAML::Node& item : node) list += (list.empty() ? "" : ",") + yaml_value(item);
+  return list;
+}
+
+void flatten(const YAML::Node& map, const std::string& prefix, LaunchValues& values) {
+  for (const auto& entry : map) {
+    const std::string key = prefix + entry.first.as<std::string>();
+    if (entry.second.IsMap())
+      flatten(entry.second, key + ".", values);
+    else if (!entry.second.IsNull())
+      values[key] = yaml_value(entry.second);
+  }
+}
+
+// Numbers and switches as JSON has them, anything else a text.
+nlohmann::ordered_json json_spelled(const LaunchEntry& entry) {
+  const auto value = nlohmann::ordered_json::parse(entry.value, nullptr, false);
+  return entry.is_text || value.is_discarded() ? nlohmann::ordered_json(entry.value) : value;
+}
+
+}  // namespace
+
+LaunchText parsed_json(const std::string& text, const std::string& path) {
+  LaunchText read;
+  const nlohmann::json document = parse_json(text, path);
+  if (!document.is_object()) throw Error(path + ": an object is expected");
+  flatten(document, "", read.values);
+  return read;
+}
+
+LaunchText parsed_yaml(const std::string& text, const std::string& path) {
+  try {
+    LaunchText read;
+    const YAML::Node document = YAML::Load(text);
+    if (!document.IsMap()) throw Error(path + ": keys with values are expected");
+    flatten(document, "", read.values);
+    return read;
+  } catch (const YAML::Exception& error) {
+    throw Error(path + ": line " + std::to_string(error.mark.line + 1) + ": " + error.msg);
+  }
+}
+
+std::string json_text(const std::vector<LaunchEntry>& entries) {
+  nlohmann::ordered_json document = nlohmann::ordered_json::object();
+  for (const LaunchEntry& entry : entries) {
+    nlohmann::ordered_json* place = &document;
+    std::istringstream path(entry.key);
+    for (std::string part; std::getline(path, part, '.');) place = &(*place)[part];
+    *place = json_spelled(entry);
+  }
+  return document.dump(2) + "\n";
+}
+
+std::string yaml_text(const std::vector<LaunchEntry>& entries,
+                      const std::vector<std::string>& heading) {
+  std::string text, section;
+  for (const std::string& line : heading) text += "# " + line + "\n";
+  for (const LaunchEntry& entry : entries) {
+    const std::size_t dot = entry.key.find('.');
+    const bool inside = dot != std::string::npos;
+    if (inside && entry.key.substr(0, dot) != section)
+      text += (section = entry.key.substr(0, dot)) + ":\n";
+    const std::string value = entry.is_text ? "'" + entry.value + "'" : entry.value;
+    text += (inside ? "  " + entry.key.substr(dot + 1) : entry.key) + ": " + value + "\n";
+  }
+  return text;
+}
+
+LaunchText parsed_toml(const std::string& text, const std::string& path) {
+  try {
+    LaunchText read;
+    flatten(toml::parse(text), "", read.values);
+    return read;
+  } catch (const toml::parse_error& error) {
+    throw Error(path + ": line " + std::to_string(error.source().begin.line) + ": " +
+                std::string(error.description()));
+  }
+}
+
+std::string toml_text(const std::vector<LaunchEntry>& entries,
+                      const std::vector<std::string>& heading) {
+  std::string text;
+  for (const std::string& line : heading) text += "# " + line + "\n";
+  std::vector<std::pair<std::string, std::string>> sections;
+  for (const LaunchEntry& entry : entries) {
+    const std::size_t dot = entry.key.rfind('.');
+    const std::string section = entry.key.substr(0, dot);
+    auto place = std::find_if(sections.begin(), sections.end(),
+                              [&](const auto& known) { return known.first == section; });
+    if (place == sections.end()) place = sections.insert(sections.end(), {section, ""});
+    place->second += entry.key.substr(dot + 1) + " = " + toml_spelled(entry) + "\n";
+  }
+  for (const auto& [section, lines] : sections) text += "\n[" + section + "]\n" + lines;
+  return text;
+}
+
+}  // namespace llmsim::hwdb

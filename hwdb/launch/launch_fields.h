@@ -1,0 +1,41 @@
+// A run as flat values, by the keys of run files: "tp", "recompute.kind", "model.num_layers",
+// settings by their own keys; and what targets count that follows from these.
+//
+//   model.catalogue     name of the catalogue's model with the same fields but seq_len
+//   model.moe.shared_width      num_shared_experts * shared_expert_ffn_size
+//   model.moe.layers    Megatron's pattern of layers with experts: "1", "2", "([0]*3+[1]*58)"
+//   num_microbatches    global_batch / (dp * micro_batch)
+//   replica_batch       global_batch / dp
+//   dp_shard            data ranks that share one copy, without context ranks
+//   replicate_size      dp * cp / shard_size
+//   devices_per_node, num_devices, framework
+//   regathers           whether sharded weights are gathered again in the backward pass
+//   layers_per_chunk    num_layers / (pp * virtual_stages)
+//   weighted_layers_per_chunk   the same rounded up, with the embedding and the head where they count
+//   remainder           "first": the first parts take the layers that the parts do not divide
+//   stage_layout        Megatron's pipeline layout, where layers are not dealt evenly
+//
+// Private to hwdb.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "hwdb/launch/launch_table.h"
+#include "hwdb/run_record.h"
+#include "sim/run.h"
+
+namespace llmsim::hwdb {
+
+// What a run has a value of.
+LaunchValues fields_of(const sim::Run& run);
+
+// The record of what was read.  Throws Error "FIELD = VALUE: RIGHT is expected".
+RunRecord record_of(LaunchValues fields);
+
+// The first field in which two runs differ, as "training.tp = 8": model, strategy, behaviour of the
+// framework.  Fields that say the same in other words are equal: experts that all tokens visit as
+// one or several, layers dealt to stages by hand or evenly, Adam and AdamW.
+std::optional<std::string> first_difference(const sim::Run& run, const sim::Run& other);
+
+}  // namespace llmsim::hwdb

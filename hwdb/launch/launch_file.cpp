@@ -1,0 +1,203 @@
+#include "hwdb/launch/launch_file.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "hwdb/input_file.h"
+#include "hwdb/launch/launch_fields.h"
+#include "hwdb/launch/targets.h"
+#include "hwdb/spelling.h"
+#include "sim/base/error.h"
+
+namespace llmsim::hwdb {
+namespace {
+
+const LaunchTarget& target_named(const std::string& name) {
+  for (const LaunchTarget& target : all_launch_targets()) {
+    if (name == target.name) return target;
+  }
+  throw Error("target " + name + ": one of " + sim::joined(launch_targets(), ", ") +
+              " is expected");
+}
+
+bool is_one_of(const std::string& key, const std::vector<std::string>& patterns) {
+  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
+    return pattern.ends_with('*') ? key.starts_with(pattern.substr(0, pattern.size() - 1))
+                                  : key == pattern;
+  });
+}
+
+// --- reading ---
+
+// Keys that do not belong to a row: listed where they cannot matter, else refused.
+void check_others(const LaunchTarget& target, const LaunchValues& values, ReadLaunch& read) {
+  const std::vector<std::string> known = keys_of(target.rows());
+  for (const auto& [key, value] : values) {
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    const auto matters = std::find_if(target.unmodelled.begin(), target.unmodelled.end(),
+                                      [&](const Term& term) { return term.key == key; });
+    if (matters != target.unmodelled.end()) {
+      if (same_value(matters->value, value)) continue;
+      throw Error(key + " = " + value + ": matters and is not modelled");
+    }
+    if (!is_one_of(key, target.harmless))
+      throw Error(key + ": not known of " + target.name + did_you_mean(key, known));
+    read.not_needed.push_back(key);
+  }
+}
+
+void note_defaults(const LaunchTarget& target, const LaunchValues& fields, ReadLaunch& read) {
+  for (const auto& [key, value] : fields) {
+    const std::string full = key.starts_with("model.") ? key : "training." + key;
+    read.defaults.push_back({"assumed." + full, value, sim::Evidence::Assumed,
+                             std::string("default of ") + target.name});
+  }
+}
+
+LaunchValues read_rows(const LaunchTarget& target, const LaunchText& text, ReadLaunch& read) {
+  LaunchValues fields;
+  for (const Row& row : target.rows()) {
+    RowReading reading;
+    try {
+      reading = read_row(row, text.values, fields);
+    } catch (const Error& error) {
+      throw Error(std::string(error.what()) + ": no such combination of " + target.name +
+                  " is modelled");
+    }
+    if (reading.by_default) note_defaults(target, reading.fields, read);
+    for (const auto& [key, value] : reading.fields) fields[key] = value;
+  }
+  if (text.num_devices) fields.emplace("num_devices", std::to_string(*text.num_devices));
+  return fields;
+}
+
+ReadLaunch read_text(const LaunchTarget& target, const LaunchText& text, const std::string& path) {
+  ReadLaunch read{.record = {}, .target = target.name, .defaults = {}, .not_needed = {}};
+  try {
+    check_others(target, text.values, read);
+    read.record = record_of(read_rows(target, text, read));
+  } catch (const Error& error) {
+    throw Error(path + ": " + error.what());
+  }
+  read.record.file = path;
+  read.record.id = target.name;
+  if (!read.record.training.framework) read.record.training.framework = target.frameworks.front();
+  return read;
+}
+
+// The first target by one of whose keys the file is recognised.
+const LaunchTarget& target_of_text(const std::string& text, const std::string& path) {
+  for (const LaunchTarget& target : all_launch_targets()) {
+    if (!target.parsed) continue;
+    try {
+      const LaunchValues values = target.parsed(text, path).values;
+      for (const std::string& key : target.beginnings) {
+        if (values.contains(key)) return target;
+      }
+    } catch (const Error&) {
+      continue;  // of another format
+    }
+  }
+  throw Error(path + ": no file of " + sim::joined(read_targets(), ", "));
+}
+
+// --- writing ---
+
+std::vector<LaunchEntry> entries_of(const LaunchTarget& target, const sim::Run& run) {
+  const LaunchValues fields = fields_of(run);
+  std::vector<LaunchEntry> entries;
+  for (const Row& row : target.rows()) {
+    try {
+      for (LaunchEntry& entry : written_row(row, fields)) entries.push_back(std::move(entry));
+    } catch (const Error& error) {
+      throw Error(std::string(target.name) + " cannot express " + error.what());
+    }
+  }
+  return entries;
+}
+
+// The hardware on which a run is resolved again.
+RecordedHardware hardware_of_run(const sim::Run& run) {
+  RecordedHardware hardware;
+  hardware.accelerator = run.cluster.device.id;
+  hardware.num_devices = run.cluster.num_devices;
+  hardware.collective_algorithm = name_of(run.cluster.algorithm);
+  return hardware;
+}
+
+void check_written(const LaunchTarget& target, const LaunchFile& file, const sim::Run& run,
+                   RunResolver& resolver) {
+  ReadLaunch read = read_text(target, target.parsed(file.text, file.name), file.name);
+  RunRecord& record = read.record;
+  if (!target.names_model) record.model = recorded(run.model);
+  for (const std::string& key : target.left_to_program) {
+    const auto value = sim::find_strategy_field(key)->get(run.strategy);
+    if (value) record.training.strategy.emplace(key, *value);
+  }
+  // The file says more than the run where it has to (grouped GEMMs of experts: on or off).
+  std::erase_if(record.training.settings,
+                [&](const auto& setting) { return !run.settings.contains(setting.first); });
+  record.hardware = hardware_of_run(run);
+  record.training.framework = run.framework.id;
+  if (!run.date.empty()) record.date = run.date;
+  if (!run.framework_version.empty()) record.training.framework_version = run.framework_version;
+  const auto difference = first_difference(run, resolver.resolve(record));
+  if (difference) throw Error(std::string(target.name) + " cannot express " + *difference);
+}
+
+}  // namespace
+
+const std::vector<LaunchTarget>& all_launch_targets() {
+  static const std::vector<LaunchTarget> all{megatron_target(), torchtitan_target(),
+                                             deepspeed_target(), accelerate_target()};
+  return all;
+}
+
+std::vector<std::string> launch_targets() {
+  std::vector<std::string> names;
+  for (const LaunchTarget& target : all_launch_targets()) names.emplace_back(target.name);
+  return names;
+}
+
+std::vector<std::string> read_targets() {
+  std::vector<std::string> names;
+  for (const LaunchTarget& target : all_launch_targets()) {
+    if (target.parsed) names.emplace_back(target.name);
+  }
+  return names;
+}
+
+std::string framework_of_target(const std::string& target) {
+  return target_named(target).frameworks.front();
+}
+
+std::optional<std::string> target_of_framework(const std::string& framework) {
+  for (const LaunchTarget& target : all_launch_targets()) {
+    if (is_one_of(framework, target.frameworks)) return target.name;
+  }
+  return std::nullopt;
+}
+
+std::vector<LaunchFile> launch_files(const sim::Run& run, const std::string& name,
+                                     RunResolver& resolver) {
+  const LaunchTarget& target = target_named(name);
+  if (!is_one_of(run.framework.id, target.frameworks))
+    throw Error(name + " cannot express training.framework = " + run.framework.id + ": " +
+                sim::alternatives(target.frameworks) + " is expected");
+  const LaunchFile file{target.file_name, target.written(run, entries_of(target, run))};
+  if (target.parsed) check_written(target, file, run, resolver);
+  return {file};
+}
+
+ReadLaunch parse_launch(const std::string& text, const std::string& path,
+                        const std::optional<std::string>& target) {
+  const LaunchTarget& known = target ? target_named(*target) : target_of_text(text, path);
+  if (!known.parsed) throw Error(path + ": files of " + known.name + " are written and not read");
+  return read_text(known, known.parsed(text, path), path);
+}
+
+ReadLaunch read_launch(const std::string& path) {
+  return parse_launch(content_of_file(path), path);
+}
+
+}  // namespace llmsim::hwdb

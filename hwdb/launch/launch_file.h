@@ -1,0 +1,63 @@
+// Files with which training programs are started: written of a run, and read as a record of one.
+//
+//   megatron      arguments of Megatron-LM's pretrain_gpt.py in a shell script
+//   torchtitan    its job configuration, TOML
+//   deepspeed     its configuration, JSON; the model and what is recomputed are another program's
+//   accelerate    a configuration of Hugging Face Accelerate with FSDP or DDP, YAML; the model and
+//                 the batch are another program's
+//
+// Each target has one table for both directions (launch_table.h).  What is written is read again
+// and must resolve to the same run, so that what a target cannot express is found by the field in
+// which the two differ.  A setting that the run leaves to its framework may be said by the file.
+//
+// A file of a target is read for what it says of a run.  Keys that no table knows are an error, and
+// so are those that matter and are not modelled; those that cannot matter (data, logging, learning
+// rates, checkpoints) are listed.  A key that is absent has the program's own default, which becomes
+// a fact "assumed.training.KEY".
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hwdb/run_record.h"
+#include "hwdb/run_resolver.h"
+#include "sim/run.h"
+
+namespace llmsim::hwdb {
+
+struct LaunchFile {
+  std::string name;
+  std::string text;
+};
+
+// Names of all targets, and of those that are read.
+std::vector<std::string> launch_targets();
+std::vector<std::string> read_targets();
+
+// The framework that a target runs where nothing else is said.  Throws Error for an unknown target.
+std::string framework_of_target(const std::string& target);
+
+// The target of a framework's runs; none where there is none.
+std::optional<std::string> target_of_framework(const std::string& framework);
+
+// The files with which `target` trains the run.  `resolver`: of the same database and site.  Throws
+// Error "TARGET cannot express FIELD = VALUE".
+std::vector<LaunchFile> launch_files(const sim::Run& run, const std::string& target,
+                                     RunResolver& resolver);
+
+struct ReadLaunch {
+  RunRecord record;
+  std::string target;
+  std::vector<sim::Fact> defaults;      // of the program, for what the file does not say
+  std::vector<std::string> not_needed;  // keys that cannot matter
+};
+
+// A file as a record.  Its target follows from its content.  Throws Error naming file, key, value.
+ReadLaunch read_launch(const std::string& path);
+
+// The same for the text of a file, and for a target that is known.
+ReadLaunch parse_launch(const std::string& text, const std::string& path,
+                        const std::optional<std::string>& target = std::nullopt);
+
+}  // namespace llmsim::hwdb

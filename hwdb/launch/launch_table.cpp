@@ -1,0 +1,194 @@
+#include "hwdb/launch/launch_table.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "sim/base/error.h"
+
+namespace llmsim::hwdb {
+namespace {
+
+bool is_variable(const std::string& value) { return !value.empty() && value.front() == '$'; }
+
+std::optional<double> number_in_text(const std::string& text) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end != '\0') return std::nullopt;
+  return number;
+}
+
+std::optional<std::string> value_in(const LaunchValues& values, const std::string& key) {
+  const auto found = values.find(key);
+  if (found == values.end()) return std::nullopt;
+  return found->second;
+}
+
+// Puts a variable's value, or compares it with the one it has.
+bool binds(const Term& term, const std::string& value, LaunchValues& variables) {
+  const auto [place, is_new] = variables.emplace(term.value, value);
+  return is_new || same_value(place->second, value);
+}
+
+bool holds(const Term& term, const std::optional<std::string>& value, LaunchValues& variables) {
+  if (term.value == kAnything) return true;
+  if (term.value == kAbsent) return !value;
+  if (!value) return false;
+  if (term.value == kPresent) return true;
+  return is_variable(term.value) ? binds(term, *value, variables) : same_value(term.value, *value);
+}
+
+bool all_hold(const std::vector<Term>& terms, const LaunchValues& values, LaunchValues& variables) {
+  return std::all_of(terms.begin(), terms.end(), [&](const Term& term) {
+    return holds(term, value_in(values, term.key), variables);
+  });
+}
+
+bool names(const std::vector<Term>& terms, const std::string& key) {
+  return std::any_of(terms.begin(), terms.end(), [&](const Term& term) { return term.key == key; });
+}
+
+void add_keys(const std::vector<Term>& terms, std::vector<std::string>& keys) {
+  for (const Term& term : terms) {
+    if (std::find(keys.begin(), keys.end(), term.key) == keys.end()) keys.push_back(term.key);
+  }
+}
+
+std::vector<std::string> file_keys(const Row& row) {
+  std::vector<std::string> keys;
+  for (const Case& one : row.cases) add_keys(one.file, keys);
+  return keys;
+}
+
+// The keys of the row as the target takes them.
+LaunchValues with_defaults(const Row& row, const LaunchValues& file) {
+  LaunchValues values;
+  for (const std::string& key : file_keys(row)) {
+    if (const auto value = value_in(file, key)) values[key] = *value;
+  }
+  for (const Term& term : row.defaults) values.emplace(term.key, term.value);
+  return values;
+}
+
+bool is_default(const Row& row, const std::string& key, const std::string& value) {
+  return std::any_of(row.defaults.begin(), row.defaults.end(), [&](const Term& term) {
+    return term.key == key && same_value(term.value, value);
+  });
+}
+
+// Whether all keys that the case does not name are as if absent.
+bool leaves_nothing(const Row& row, const Case& one, const LaunchValues& values) {
+  return std::all_of(values.begin(), values.end(), [&](const auto& entry) {
+    return names(one.file, entry.first) || is_default(row, entry.first, entry.second);
+  });
+}
+
+std::string text_of_terms(const std::vector<std::string>& keys, const LaunchValues& values) {
+  std::string text;
+  for (const std::string& key : keys) {
+    const auto value = value_in(values, key);
+    if (value) text += (text.empty() ? "" : ", ") + key + " = " + *value;
+  }
+  return text;
+}
+
+bool writes(const Case& one, const LaunchValues& run, LaunchValues& variables) {
+  variables.clear();
+  return one.direction != Direction::Read && all_hold(one.run, run, variables) &&
+         all_hold(one.when, run, variables);
+}
+
+std::string spelled_value(const Row& row, const Term& term, const LaunchValues& variables) {
+  if (!is_variable(term.value)) return term.value;
+  const std::string& value = variables.at(term.value);
+  return row.spelled ? row.spelled(value) : value;
+}
+
+}  // namespace
+
+bool same_value(const std::string& a, const std::string& b) {
+  if (a == b) return true;
+  const auto first = number_in_text(a), second = number_in_text(b);
+  return first && second && *first == *second;
+}
+
+Row copied(const std::string& key, const std::string& field, const std::string& fallback) {
+  Row row{.cases = {{.file = {{key, "$"}}, .run = {{field, "$"}}}}};
+  if (!fallback.empty()) row.defaults = {{key, fallback}};
+  return row;
+}
+
+Row worded(const std::string& key, const std::string& field,
+           const std::vector<std::pair<std::string, std::string>>& words,
+           const std::string& fallback) {
+  Row row;
+  for (const auto& [word, value] : words)
+    row.cases.push_back({.file = {{key, word}}, .run = {{field, value}}});
+  if (!fallback.empty()) row.defaults = {{key, fallback}};
+  return row;
+}
+
+Row flagged(const std::string& key, const std::string& field) {
+  return {.cases = {{.file = {{key, "true"}}, .run = {{field, "true"}}},
+                    {.file = {}, .run = {{field, "false"}}}},
+          .defaults = {{key, "false"}}};
+}
+
+Row stated_flag(const std::string& key, const std::string& field, const std::string& value) {
+  return {.cases = {{.file = {{key, "true"}}, .run = {{field, value}}},
+                    {.file = {}, .run = {{field, kAbsent}}}},
+          .defaults = {{key, "false"}}};
+}
+
+RowReading read_row(const Row& row, const LaunchValues& file, const LaunchValues& run) {
+  const LaunchValues values = with_defaults(row, file);
+  const std::vector<std::string> keys = file_keys(row);
+  const bool silent =
+      std::none_of(keys.begin(), keys.end(), [&](const auto& key) { return file.contains(key); });
+  for (const Case& one : row.cases) {
+    LaunchValues variables, others;
+    if (one.direction == Direction::Write || !all_hold(one.file, values, variables) ||
+        !leaves_nothing(row, one, values) || !all_hold(one.when, run, others))
+      continue;
+    RowReading reading{.fields = {}, .by_default = silent};
+    for (const Term& term : one.run) {
+      if (term.value.starts_with('<')) continue;
+      std::string value = is_variable(term.value) ? variables.at(term.value) : term.value;
+      if (is_variable(term.value) && row.meant) value = row.meant(value);
+      reading.fields[term.key] = std::move(value);
+    }
+    return reading;
+  }
+  if (silent) return {};
+  throw Error(text_of_terms(keys, file));
+}
+
+std::vector<LaunchEntry> written_row(const Row& row, const LaunchValues& run) {
+  LaunchValues variables;
+  for (const Case& one : row.cases) {
+    if (!writes(one, run, variables)) continue;
+    std::vector<LaunchEntry> entries;
+    for (const Term& term : one.file) {
+      if (term.value.starts_with('<')) continue;
+      entries.push_back({term.key, spelled_value(row, term, variables), row.is_text});
+    }
+    return entries;
+  }
+  std::vector<std::string> fields;
+  for (const Case& one : row.cases) {
+    if (one.direction != Direction::Read) add_keys(one.run, fields);
+  }
+  const std::string text = text_of_terms(fields, run);
+  if (text.empty()) return {};
+  throw Error(text);
+}
+
+std::vector<std::string> keys_of(const std::vector<Row>& rows) {
+  std::vector<std::string> keys;
+  for (const Row& row : rows) {
+    for (const std::string& key : file_keys(row)) keys.push_back(key);
+  }
+  return keys;
+}
+
+}  // namespace llmsim::hwdb

@@ -1,0 +1,160 @@
+#include "hwdb/launch/layer_pattern.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <sstream>
+
+#include "sim/base/error.h"
+#include "sim/strategy/stages.h"
+
+namespace llmsim::hwdb {
+namespace {
+
+constexpr int kMostLayers = 1 << 16;
+
+std::string without_marks(std::string text, const char* marks) {
+  const std::string all = marks;
+  std::erase_if(text, [&](char c) { return all.find(c) != std::string::npos; });
+  return text;
+}
+
+// The factor behind "*" at `at`, which moves past it; 1 where there is none.
+int repetitions(const std::string& text, std::size_t& at) {
+  if (at >= text.size() || text[at] != '*') return 1;
+  char* end = nullptr;
+  const long factor = std::strtol(text.c_str() + at + 1, &end, 10);
+  if (end == text.c_str() + at + 1 || factor < 0 || factor > kMostLayers)
+    throw Error("pattern " + text + ": a number is expected after *");
+  at = static_cast<std::size_t>(end - text.c_str());
+  return static_cast<int>(factor);
+}
+
+std::string repeated(const std::string& text, int times) {
+  std::string all;
+  for (int i = 0; i < times && all.size() < kMostLayers; ++i) all += text;
+  return all;
+}
+
+// A layout without repetitions.
+std::string expanded(const std::string& layout) {
+  std::string plain;
+  for (std::size_t at = 0; at < layout.size();) {
+    std::size_t next = at + 1;
+    std::string item(1, layout[at]);
+    if (layout[at] == '(') {
+      const std::size_t close = layout.find(')', at);
+      if (close == std::string::npos) throw Error("pipeline layout " + layout + ": ) is missing");
+      item = expanded(layout.substr(at + 1, close - at - 1));
+      next = close + 1;
+    }
+    plain += repeated(item, repetitions(layout, next));
+    at = next;
+  }
+  return plain;
+}
+
+// "[0]*3+[1]*58" as 0 and 1 for each layer.
+std::string layer_bits(const std::string& pattern) {
+  const std::string text = without_marks(pattern, " ()'\",+");
+  std::string bits;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t close = text.find(']', at);
+    if (text[at] != '[' || close == std::string::npos)
+      throw Error("moe.layers = " + pattern + ": a pattern such as ([0]*3+[1]*58) is expected");
+    std::size_t next = close + 1;
+    const std::string item = text.substr(at + 1, close - at - 1);
+    bits += repeated(item, repetitions(text, next));
+    at = next;
+  }
+  return bits;
+}
+
+std::string bits_of(int num_layers, const ExpertLayers& layers) {
+  std::string bits;
+  for (int l = 0; l < num_layers; ++l)
+    bits += l >= layers.dense && (l - layers.dense) % layers.interval == 0 ? '1' : '0';
+  return bits;
+}
+
+}  // namespace
+
+std::string layer_pattern(int num_layers, int dense, int interval) {
+  if (dense == 0) return std::to_string(interval);
+  if (interval == 1)
+    return "([0]*" + std::to_string(dense) + "+[1]*" + std::to_string(num_layers - dense) + ")";
+  std::string list;
+  for (const char bit : bits_of(num_layers, {dense, interval}))
+    list += std::string(list.empty() ? "" : ",") + bit;
+  return "[" + list + "]";
+}
+
+ExpertLayers expert_layers(const std::string& pattern, int num_layers) {
+  if (!pattern.empty() && std::all_of(pattern.begin(), pattern.end(),
+                                      [](unsigned char c) { return std::isdigit(c) != 0; }))
+    return {.dense = 0, .interval = std::max(1, std::atoi(pattern.c_str()))};
+  const std::string bits = layer_bits(pattern);
+  const std::size_t first = bits.find('1');
+  ExpertLayers layers;
+  if (first != std::string::npos) {
+    const std::size_t second = bits.find('1', first + 1);
+    layers = {.dense = static_cast<int>(first),
+              .interval = second == std::string::npos ? 1 : static_cast<int>(second - first)};
+  }
+  if (bits != bits_of(num_layers, layers))
+    throw Error("moe.layers = " + pattern + ": not modelled, dense layers first and then one of " +
+                "every few with experts, " + std::to_string(num_layers) + " in all, are expected");
+  return layers;
+}
+
+std::string stage_layout_text(const sim::Transformer& model, const sim::Strategy& strategy) {
+  std::string layout;
+  for (const sim::ModelChunk& part : model_parts(model, strategy)) {
+    const int predicted = part.head ? model.mtp_layers : 0;
+    if (part.first_layer > 0 || !layout.empty()) layout += "|";
+    if (part.embedding) layout += "E";
+    if (part.blocks > predicted) layout += "t*" + std::to_string(part.blocks - predicted);
+    if (predicted > 0) layout += "m*" + std::to_string(predicted);
+    if (part.head) layout += "L";
+  }
+  return layout;
+}
+
+std::vector<int> chunk_layers(const std::string& layout) {
+  const std::string plain = expanded(without_marks(layout, " ,\\'\""));
+  if (plain.find_first_not_of("EtmL|") != std::string::npos)
+    throw Error("pipeline layout " + layout + ": E, t, m, L and | are expected");
+  std::vector<int> counts{0};
+  for (const char item : plain) {
+    if (item == '|') counts.push_back(0);
+    if (item == 't') ++counts.back();
+  }
+  return counts;
+}
+
+std::vector<int> stages_between(int num_layers, int stages, std::optional<int> first,
+                                std::optional<int> last) {
+  const int others = stages - (first ? 1 : 0) - (last ? 1 : 0);
+  const int rest = num_layers - first.value_or(0) - last.value_or(0);
+  if (others < 1 || rest < others || rest % others != 0)
+    throw Error(std::to_string(rest) + " layers between the first and the last stage: a multiple " +
+                "of the stages there, " + std::to_string(others) + ", is expected");
+  std::vector<int> layers(static_cast<std::size_t>(stages), rest / others);
+  if (first) layers.front() = *first;
+  if (last) layers.back() = *last;
+  return layers;
+}
+
+std::vector<int> counts_in(const std::string& text) {
+  std::vector<int> counts;
+  std::stringstream stream(text);
+  for (std::string part; std::getline(stream, part, ',');) {
+    char* end = nullptr;
+    const long count = std::strtol(part.c_str(), &end, 10);
+    if (part.empty() || *end != '\0') return {};
+    counts.push_back(static_cast<int>(count));
+  }
+  return counts;
+}
+
+}  // namespace llmsim::hwdb

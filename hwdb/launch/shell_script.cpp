@@ -1,0 +1,164 @@
+#include "hwdb/launch/shell_script.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <optional>
+#include <utility>
+
+#include "hwdb/launch/shell_words.h"
+
+namespace llmsim::hwdb {
+namespace {
+
+struct Branch {
+  bool holds = true;  // this part of it is executed
+  bool taken = true;  // one part has been
+};
+
+struct Script {
+  ShellVariables variables{};
+  std::vector<Branch> branches{};
+  std::vector<ShellWords> commands{};
+
+  bool runs() const {
+    return std::all_of(branches.begin(), branches.end(), [](const Branch& b) { return b.holds; });
+  }
+};
+
+ShellWords expanded_words(const std::vector<ShellToken>& tokens, const ShellVariables& variables) {
+  ShellWords words;
+  for (const ShellToken& token : tokens) {
+    if (token.is_operator) continue;
+    for (std::string& word : expanded_word(token.text, variables)) words.push_back(std::move(word));
+  }
+  return words;
+}
+
+bool test_holds(const ShellWords& words) {
+  const auto number = [](const std::string& text) { return std::atof(text.c_str()); };
+  if (words.size() == 2 && words[0] == "-n") return !words[1].starts_with("$") && !words[1].empty();
+  if (words.size() == 2 && words[0] == "-z") return words[1].starts_with("$") || words[1].empty();
+  if (words.size() != 3) return false;
+  const std::string& op = words[1];
+  if (op == "==" || op == "=") return words[0] == words[2];
+  if (op == "!=") return words[0] != words[2];
+  if (op == "-eq") return number(words[0]) == number(words[2]);
+  if (op == "-ne") return number(words[0]) != number(words[2]);
+  if (op == "-gt") return number(words[0]) > number(words[2]);
+  if (op == "-ge") return number(words[0]) >= number(words[2]);
+  if (op == "-lt") return number(words[0]) < number(words[2]);
+  if (op == "-le") return number(words[0]) <= number(words[2]);
+  return false;
+}
+
+// "[[ a == b ]] || [ c -gt d ]", from left to right.
+bool condition_holds(const std::vector<ShellToken>& tokens, const ShellVariables& variables) {
+  bool holds = false, is_or = true;
+  ShellWords test;
+  for (std::size_t i = 0; i <= tokens.size(); ++i) {
+    const bool ends = i == tokens.size() || tokens[i].text == "&&" || tokens[i].text == "||";
+    if (!ends) {
+      const std::string& text = tokens[i].text;
+      if (text == "[" || text == "[[" || text == "]" || text == "]]" || tokens[i].is_operator)
+        continue;
+      test.push_back(joined_words(expanded_word(text, variables)));
+      continue;
+    }
+    holds = is_or ? holds || test_holds(test) : holds && test_holds(test);
+    is_or = i < tokens.size() && tokens[i].text == "||";
+    test.clear();
+  }
+  return holds;
+}
+
+// The name of "NAME=..." or "NAME+=...".
+std::optional<std::string> assigned_name(const std::string& word) {
+  std::size_t end = 0;
+  while (end < word.size() && is_name_character(static_cast<unsigned char>(word[end]))) ++end;
+  const std::string rest = word.substr(end, 2);
+  if (end == 0 || !(rest.starts_with("=") || rest == "+=")) return std::nullopt;
+  return word.substr(0, end);
+}
+
+void assign(const std::vector<ShellToken>& statement, std::size_t at, Script& script) {
+  const std::string& word = statement[at].text;
+  const std::string name = *assigned_name(word);
+  const bool adds = word[name.size()] == '+';
+  const std::string raw = word.substr(name.size() + (adds ? 2 : 1));
+  const std::vector<ShellToken> list(statement.begin() + static_cast<std::ptrdiff_t>(at) + 1,
+                                     statement.end());
+  const bool is_list = !list.empty() && list.front().text == "(" && raw.empty();
+  ShellWords value = is_list ? expanded_words(list, script.variables)
+                             : ShellWords{joined_words(expanded_word(raw, script.variables))};
+  if (adds && !is_list && script.variables.contains(name))
+    value = {joined_words(script.variables[name]) + value.front()};
+  if (adds && is_list) {
+    ShellWords all = script.variables[name];
+    all.insert(all.end(), value.begin(), value.end());
+    value = all;
+  }
+  if (!is_list) script.commands.push_back(split_words(value.front()));
+  script.variables[name] = std::move(value);
+}
+
+void execute(const std::vector<ShellToken>& statement, Script& script) {
+  std::size_t at = 0;
+  while (at < statement.size() &&
+         (statement[at].text == "export" || statement[at].text == "local" ||
+          statement[at].text == "declare" || statement[at].text == "then" ||
+          statement[at].text == "do" || statement[at].text == "else"))
+    ++at;
+  if (at == statement.size()) return;
+  if (assigned_name(statement[at].text)) return assign(statement, at, script);
+  ShellWords words;
+  for (const std::string& word : expanded_words(statement, script.variables)) {
+    for (std::string& part : split_words(word)) words.push_back(std::move(part));
+  }
+  script.commands.push_back(std::move(words));
+}
+
+// "if", "elif", "else" and "fi"; false for any other statement.
+bool branches(const std::vector<ShellToken>& statement, Script& script) {
+  const std::string& word = statement.front().text;
+  const std::vector<ShellToken> rest(statement.begin() + 1, statement.end());
+  if (word == "if") {
+    const bool holds = condition_holds(rest, script.variables);
+    script.branches.push_back({holds, holds});
+    return true;
+  }
+  if (script.branches.empty()) return false;
+  Branch& branch = script.branches.back();
+  if (word == "elif") branch.holds = !branch.taken && condition_holds(rest, script.variables);
+  if (word == "else") branch.holds = !branch.taken;
+  if (word == "elif" || word == "else") branch.taken = branch.taken || branch.holds;
+  if (word == "fi") script.branches.pop_back();
+  return word == "elif" || word == "fi" || (word == "else" && rest.empty());
+}
+
+}  // namespace
+
+std::vector<std::vector<std::string>> commands_of_script(const std::string& text) {
+  Script script;
+  std::vector<ShellToken> statement;
+  int depth = 0;
+  for (const ShellToken& token : tokens_of(text + "\n")) {
+    if (token.is_operator && token.text == "(") ++depth;
+    if (token.is_operator && token.text == ")") depth = std::max(0, depth - 1);
+    const bool tests = !statement.empty() &&
+                       (statement.front().text == "if" || statement.front().text == "elif") &&
+                       (token.text == "&&" || token.text == "||");
+    const bool ends = token.is_operator && depth == 0 && !tests && token.text != "(" &&
+                      token.text != ")" && token.text != "<" && token.text != ">";
+    if (!ends) {
+      if (token.text != "\n") statement.push_back(token);
+      if (token.is_operator || token.text != "else") continue;
+    }
+    if (!statement.empty() && !branches(statement, script) && script.runs())
+      execute(statement, script);
+    statement.clear();
+  }
+  return script.commands;
+}
+
+}  // namespace llmsim::hwdb

@@ -1,0 +1,263 @@
+#include "hwdb/launch/shell_words.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <optional>
+#include <sstream>
+
+#include "sim/base/error.h"
+
+namespace llmsim::hwdb {
+namespace {
+
+// --- tokens: words with their quotes, and operators ---
+
+bool opens_bracket(const std::string& text, std::size_t at) {
+  return at < text.size() && (text[at] == '(' || text[at] == '{');
+}
+
+// The end of what begins with a bracket or a quote at `at`, one behind it.
+std::size_t end_of_group(const std::string& text, std::size_t at) {
+  const char open = text[at];
+  const char close = open == '(' ? ')' : open == '{' ? '}' : open;
+  const bool is_bracket = open != close;
+  for (std::size_t i = at + 1; i < text.size();) {
+    const char c = text[i];
+    if (c == '\\' && open != '\'')
+      i += 2;
+    else if (c == close)
+      return i + 1;
+    else if (open != '\'' && c == '$' && opens_bracket(text, i + 1))
+      i = end_of_group(text, i + 1);
+    else if (is_bracket && (c == '\'' || c == '"' || c == open))
+      i = end_of_group(text, i);
+    else
+      ++i;
+  }
+  throw Error(std::string("a line has ") + open + " and not its end");
+}
+
+std::size_t end_of_word(const std::string& text, std::size_t at) {
+  while (at < text.size()) {
+    const char c = text[at];
+    if (c == '\\')
+      at += 2;
+    else if (c == '\'' || c == '"')
+      at = end_of_group(text, at);
+    else if (c == '$' && opens_bracket(text, at + 1))
+      at = end_of_group(text, at + 1);
+    else if (std::isspace(static_cast<unsigned char>(c)) ||
+             std::string(";|&()<>").find(c) != std::string::npos)
+      return at;
+    else
+      ++at;
+  }
+  return std::min(at, text.size());
+}
+
+// --- expansion ---
+
+// The value of "$(( ... ))": numbers, names, + - * /; none where something is unknown.
+class Arithmetic {
+ public:
+  Arithmetic(const std::string& text, const ShellVariables& variables)
+      : text_(text), variables_(variables) {}
+
+  std::optional<long> value() {
+    const auto sum = sum_of();
+    return at_ == text_.size() ? sum : std::nullopt;
+  }
+
+ private:
+  char next() {
+    while (at_ < text_.size() && (std::isspace(static_cast<unsigned char>(text_[at_])) ||
+                                  std::string("${}").find(text_[at_]) != std::string::npos))
+      ++at_;
+    return at_ < text_.size() ? text_[at_] : '\0';
+  }
+
+  std::optional<long> sum_of() {
+    auto left = product_of();
+    for (char c = next(); left && (c == '+' || c == '-'); c = next()) {
+      ++at_;
+      const auto right = product_of();
+      left = right ? std::optional(c == '+' ? *left + *right : *left - *right) : std::nullopt;
+    }
+    return left;
+  }
+
+  std::optional<long> product_of() {
+    auto left = atom();
+    for (char c = next(); left && (c == '*' || c == '/'); c = next()) {
+      ++at_;
+      const auto right = atom();
+      if (!right || (c == '/' && *right == 0)) return std::nullopt;
+      left = c == '*' ? *left * *right : *left / *right;
+    }
+    return left;
+  }
+
+  std::optional<long> atom() {
+    if (next() == '(') {
+      ++at_;
+      const auto inner = sum_of();
+      if (next() != ')') return std::nullopt;
+      ++at_;
+      next();
+      return inner;
+    }
+    std::string word;
+    while (at_ < text_.size() && is_name_character(static_cast<unsigned char>(text_[at_])))
+      word += text_[at_++];
+    next();
+    const auto known = variables_.find(word);
+    if (known != variables_.end()) word = joined_words(known->second);
+    char* end = nullptr;
+    const long number = std::strtol(word.c_str(), &end, 10);
+    return word.empty() || *end != '\0' ? std::nullopt : std::optional(number);
+  }
+
+  const std::string& text_;
+  const ShellVariables& variables_;
+  std::size_t at_ = 0;
+};
+
+// "NAME", "NAME:-default", "NAME[@]" of braces.
+ShellWords braced(const std::string& inner, const ShellVariables& variables) {
+  std::size_t end = 0;
+  while (end < inner.size() && is_name_character(static_cast<unsigned char>(inner[end]))) ++end;
+  const std::string name = inner.substr(0, end), rest = inner.substr(end);
+  const auto known = variables.find(name);
+  if (known != variables.end() && !known->second.empty()) return known->second;
+  const std::size_t dash = rest.find_first_of("-=");
+  if (dash <= 1) return {joined_words(expanded_word(rest.substr(dash + 1), variables))};
+  if (known != variables.end()) return known->second;
+  return {"$" + name};
+}
+
+// What "$" at `at` stands for; moves behind it.
+ShellWords substituted(const std::string& raw, std::size_t& at, const ShellVariables& variables) {
+  const char open = at + 1 < raw.size() ? raw[at + 1] : ' ';
+  if (open == '{' || open == '(') {
+    const std::size_t end = end_of_group(raw, at + 1);
+    const std::string inner = raw.substr(at + 2, end - at - 3);
+    const std::string whole = raw.substr(at, end - at);
+    at = end;
+    if (open == '{') return braced(inner, variables);
+    if (!inner.starts_with('(')) return {whole};
+    const std::string sum = inner.substr(1, inner.size() - 2);
+    const auto value = Arithmetic(sum, variables).value();
+    return {value ? std::to_string(*value) : whole};
+  }
+  std::size_t end = at + 1;
+  while (end < raw.size() && is_name_character(static_cast<unsigned char>(raw[end]))) ++end;
+  if (end == at + 1 && end < raw.size()) ++end;  // "$@"
+  const std::string name = raw.substr(at + 1, end - at - 1);
+  at = end;
+  const auto known = variables.find(name);
+  if (name == "@" || name == "*") return {};
+  return known == variables.end() ? ShellWords{"$" + name} : known->second;
+}
+
+// Words while a raw one is read.
+struct Expansion {
+  ShellWords words;
+  std::string word;
+  bool has_word = false;
+
+  void add(const std::string& text) { word += text, has_word = true; }
+  void end_word() {
+    if (has_word) words.push_back(word);
+    word.clear(), has_word = false;
+  }
+  // Words of a variable; the first and the last stand beside what is around them.
+  void add_words(const ShellWords& parts) {
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      if (i > 0) end_word();
+      add(parts[i]);
+    }
+  }
+};
+
+void expand_quoted(const std::string& inner, const ShellVariables& variables, Expansion& out) {
+  if (inner.empty()) out.add("");
+  for (std::size_t at = 0; at < inner.size();) {
+    if (inner[at] == '$') {
+      out.add_words(substituted(inner, at, variables));
+    } else if (inner[at] == '\\' && at + 1 < inner.size()) {
+      if (inner[at + 1] != '\n') out.add(std::string(1, inner[at + 1]));
+      at += 2;
+    } else {
+      out.add(std::string(1, inner[at++]));
+    }
+  }
+}
+
+}  // namespace
+
+bool is_name_character(unsigned char c) { return std::isalnum(c) != 0 || c == '_'; }
+
+std::vector<ShellToken> tokens_of(const std::string& text) {
+  std::vector<ShellToken> tokens;
+  for (std::size_t at = 0; at < text.size();) {
+    const char c = text[at];
+    if (c == '#') {
+      at = std::min(text.find('\n', at), text.size());
+    } else if (c == '\\' && at + 1 < text.size() && text[at + 1] == '\n') {
+      at += 2;
+    } else if (c == '\n' || std::string(";|&()<>").find(c) != std::string::npos) {
+      const bool is_double = at + 1 < text.size() && text[at + 1] == c && (c == '|' || c == '&');
+      tokens.push_back({is_double ? std::string(2, c) : std::string(1, c), true});
+      at += is_double ? 2 : 1;
+    } else if (std::isspace(static_cast<unsigned char>(c))) {
+      ++at;
+    } else {
+      const std::size_t end = std::max(end_of_word(text, at), at + 1);
+      tokens.push_back({text.substr(at, end - at)});
+      at = end;
+    }
+  }
+  return tokens;
+}
+
+std::string joined_words(const ShellWords& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
+ShellWords split_words(const std::string& text) {
+  ShellWords words;
+  std::istringstream stream(text);
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+ShellWords expanded_word(const std::string& raw, const ShellVariables& variables) {
+  Expansion out;
+  for (std::size_t at = 0; at < raw.size();) {
+    const char c = raw[at];
+    if (c == '\'' || c == '"') {
+      const std::size_t end = end_of_group(raw, at);
+      const std::string inner = raw.substr(at + 1, end - at - 2);
+      if (c == '"')
+        expand_quoted(inner, variables, out);
+      else
+        out.add(inner);
+      at = end;
+    } else if (c == '$') {
+      out.add_words(split_words(joined_words(substituted(raw, at, variables))));
+    } else if (c == '\\' && at + 1 < raw.size()) {
+      out.add(std::string(1, raw[at + 1]));
+      at += 2;
+    } else {
+      out.add(std::string(1, c));
+      ++at;
+    }
+  }
+  out.end_word();
+  return out.words;
+}
+
+}  // namespace llmsim::hwdb

@@ -1,0 +1,32 @@
+// Words of a shell script: how they are told apart, and what they stand for.
+//
+// Private to hwdb.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace llmsim::hwdb {
+
+using ShellWords = std::vector<std::string>;
+using ShellVariables = std::map<std::string, ShellWords>;
+
+// A word with its quotes, or an operator: a newline, ; | & || && ( ) < >.
+struct ShellToken {
+  std::string text;
+  bool is_operator = false;
+};
+
+bool is_name_character(unsigned char c);
+
+// Throws Error for quotes and brackets without an end.
+std::vector<ShellToken> tokens_of(const std::string& text);
+
+std::string joined_words(const ShellWords& words);
+ShellWords split_words(const std::string& text);  // at blanks
+
+// What a word stands for: none, one or several words.  A variable that is not set stays "$NAME".
+ShellWords expanded_word(const std::string& raw, const ShellVariables& variables);
+
+}  // namespace llmsim::hwdb

@@ -1,0 +1,45 @@
+// What a launch file can be for: a training program, its file and its table.
+//
+// Private to hwdb.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "hwdb/launch/launch_file.h"
+#include "hwdb/launch/launch_table.h"
+
+namespace llmsim::hwdb {
+
+// What stands in a file, whatever its format.
+struct LaunchText {
+  LaunchValues values;
+  std::optional<int> num_devices{};  // of the launcher's own options
+};
+
+struct LaunchTarget {
+  const char* name;
+  // Of facts/frameworks.json; the first is that of a file that is read.
+  std::vector<std::string> frameworks;
+  const char* file_name;
+  const std::vector<Row>& (*rows)();
+  // Keys that cannot matter to time or memory: as they are, or beginnings that end with '*'.
+  std::vector<std::string> harmless;
+  // Keys that matter and are not modelled, with the only value that does not.
+  std::vector<Term> unmodelled;
+  LaunchText (*parsed)(const std::string& text, const std::string& path);  // null: write only
+  std::string (*written)(const sim::Run& run, std::vector<LaunchEntry> entries);
+  std::vector<std::string> beginnings;  // by which a file is recognised: keys
+  bool names_model = true;              // false: the file says nothing of the model
+  // Fields of the strategy that the program which is configured says, not the file.
+  std::vector<std::string> left_to_program{};
+};
+
+const std::vector<LaunchTarget>& all_launch_targets();
+
+LaunchTarget megatron_target();
+LaunchTarget torchtitan_target();
+LaunchTarget deepspeed_target();
+LaunchTarget accelerate_target();
+
+}  // namespace llmsim::hwdb

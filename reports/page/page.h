@@ -1,0 +1,26 @@
+// An answer as one page: a self-contained HTML document, light and dark, on a screen or printed.
+//
+// The page holds the JSON of the answer (README.md) once, and draws it with its own script and
+// style: page.html is the frame with its placeholders, style.css the style, and the script is
+// figures.js (numbers and units), drawing.js (SVG), tables.js, sections.js, a file for each group of
+// the page's parts, and main.js at the end.  It asks the network for nothing.
+#pragma once
+
+#include <string>
+
+#include "calibrate/backtest.h"
+#include "reports/plan.h"
+#include "reports/plan_comparison.h"
+#include "reports/prediction.h"
+
+namespace llmsim::reports {
+
+// The JSON in it is that of `--format json`.
+std::string page(const PlanAnswer& answer);
+std::string page(const PlanComparison& comparison);  // opens with the best answer
+// Predicted against measured: the JSON of `validate`.
+std::string page(const calibrate::Backtest& backtest);
+std::string page(const sim::Prediction& prediction, const Provenance& provenance,
+                 const PredictionExtras& extras);
+
+}  // namespace llmsim::reports

@@ -1,0 +1,13 @@
+// The files that a page is made of, as they stand in this folder: part of the program, written by
+// embed_page.cmake.
+#pragma once
+
+#include <string_view>
+
+namespace llmsim::reports {
+
+std::string_view page_frame();   // page.html
+std::string_view page_style();   // style.css
+std::string_view page_script();  // all of the script
+
+}  // namespace llmsim::reports

@@ -1,0 +1,200 @@
+#include "sim/search/memory_bounds.h"
+
+#include <algorithm>
+
+#include "sim/memory/chunk_layers.h"
+#include "sim/operators/update.h"
+
+namespace llmsim::sim {
+namespace {
+
+// Bytes of a parameter at least, each kind of state divided by the ranks that share it.
+struct StateBytes {
+  double weights = 0.0, gradients = 0.0, owned = 0.0, main_gradients = 0.0, temporaries = 0.0;
+
+  double lasting(const StateShards& shards, bool gradients_persist) const {
+    return weights / shards.weights + owned / shards.optimizer +
+           (gradients_persist ? gradients / shards.gradients : 0.0);
+  }
+  double update(const StateShards& shards) const {
+    return lasting(shards, true) + (main_gradients + temporaries) / shards.optimizer;
+  }
+};
+
+// A recipe that stores quantised weights has no others.
+double weight_bytes(const Run& run, const ParameterStorage& storage) {
+  const LowPrecisionRecipe& recipe = run.framework.low_precision;
+  const Precision precision = run.strategy.precision;
+  if (!recipe.stores_weights || !is_low_precision(matmul_dtype(precision)))
+    return storage.weight_bytes;
+  return std::min(storage.weight_bytes, low_precision_copies(recipe, precision) *
+                                            low_precision_bytes(recipe, precision, true));
+}
+
+StateBytes state_bytes(const Run& run) {
+  const Strategy& strategy = run.strategy;
+  const UpdateBehaviour& update = run.framework.update;
+  const ParameterStorage storage = storage_of(strategy, run.framework);
+  StateBytes bytes;
+  if (!strategy.offload.parameters) bytes.weights = weight_bytes(run, storage);
+  if (strategy.adapters || strategy.offload.optimizer) return bytes;
+  bytes.owned = storage.master_bytes + state_bytes_per_parameter(strategy.optimizer, storage);
+  bytes.main_gradients = storage.main_gradient_bytes;
+  if (update.in_backward) return bytes;
+  bytes.gradients = storage.gradient_bytes;
+  if (!update.unit_by_unit)
+    bytes.temporaries =
+        update.temporary_bytes + update_temporary_bytes(strategy.optimizer, storage, update.fused);
+  return bytes;
+}
+
+// Whole weights of sharded units at hand, where they are not counted one by one: of each parameter
+// where they stay, else of so many blocks and the larger end.
+struct GatheredWeights {
+  double each = 0.0, fixed = 0.0;  // bytes
+};
+
+GatheredWeights gathered_weights(const Run& run, const RankParameters& rank) {
+  const ShardedWeights& sharded = run.framework.sharded;
+  const bool gathers = state_shards(run.strategy).weights > 1.0 || run.strategy.offload.parameters;
+  if (!gathers || unit_rules(run.strategy, run.framework).counted()) return {};
+  const double element = size_of(activation_dtype(run.strategy.precision)).value();
+  if (!sharded.regathers_in_backward && run.strategy.sharding != Sharding::None)
+    return {.each = element};
+  const double unit = sharded.unit_blocks > 0.0 ? std::max(1.0, sharded.unit_blocks)
+                                                : run.model.num_layers,
+               blocks = std::min<double>(sharded.gathered_blocks * unit, run.model.num_layers) *
+                        rank.largest_block(),
+               end = std::max(rank.embedding, rank.head);
+  return {.fixed =
+              element * (sharded.live_parameters > 0.0 ? std::max(blocks, end) : blocks + end)};
+}
+
+// Whole gradients that micro-batches add to, where ranks divide what one reduction leaves.
+double unreduced_bytes(const Run& run, const StateBytes& bytes) {
+  const bool adds_up = run.strategy.sharding == Sharding::Zero2 && !run.strategy.adapters &&
+                       !run.framework.gradients.reduced_every_microbatch &&
+                       !unit_rules(run.strategy, run.framework).counted();
+  return adds_up ? bytes.gradients : 0.0;
+}
+
+}  // namespace
+
+StateBounds state_bounds(const Run& run, const RankParameters& rank) {
+  const StateBytes bytes = state_bytes(run);
+  const StateShards shards = state_shards(run.strategy),
+                    experts = expert_state_shards(run.strategy);
+  const bool persist = run.framework.gradients.persist;
+  const GatheredWeights gathered = gathered_weights(run, rank);
+  const double unreduced = unreduced_bytes(run, bytes);
+  const auto of_passes = [&](const StateShards& of, bool gradients) {
+    return bytes.lasting(of, gradients) + gathered.each;
+  };
+  StateBounds bounds{
+      .lasting = {of_passes(shards, persist), of_passes(experts, persist)},
+      .update = {bytes.update(shards), bytes.update(experts)},
+      .steady = {of_passes(shards, true) + unreduced, of_passes(experts, true) + unreduced}};
+  const MemoryReserve& reserve = run.framework.reserve;
+  bounds.fixed =
+      gathered.fixed + (reserve.matmul_workspaces *
+                        reserve.matmul_workspace.value_or(run.cluster.device.matmul_workspace))
+                           .value();
+  if (run.strategy.dp > 1 || run.strategy.sharding != Sharding::None)
+    bounds.fixed += reserve.framework.value();
+  bounds.fixed_update = bounds.fixed - gathered.fixed;
+  return bounds;
+}
+
+namespace {
+
+// The first so many forward passes of a stage, by chunk: a group of micro-batches through chunk
+// after chunk.
+std::vector<int> passes_of_chunks(const PipelineShape& shape, int passes, int chunks) {
+  std::vector<int> count(static_cast<std::size_t>(chunks), 0);
+  const int group = chunks == 1 ? shape.num_microbatches : microbatch_group(shape);
+  for (int first = 0; passes > 0 && first < shape.num_microbatches; first += group) {
+    const int size = std::min(group, shape.num_microbatches - first);
+    for (int& of_chunk : count) {
+      const int taken = std::min(size, passes);
+      of_chunk += taken, passes -= taken;
+    }
+  }
+  return count;
+}
+
+// Of a part with both kinds of block it is not known which are recomputed: those that leave least.
+double left_by(const ModelChunk& part, LayerSums sums, const LayerBounds& layers) {
+  if (part.moe_blocks > 0 && part.dense_blocks() > 0) {
+    const bool moe = layers.left.recomputed_moe < layers.left.recomputed_dense;
+    const double all = sums.recomputed_dense + sums.recomputed_moe;
+    sums.recomputed_dense = moe ? 0.0 : all, sums.recomputed_moe = moe ? all : 0.0;
+  }
+  const double received = part.embedding ? 0.0 : layers.residual,
+               sent = part.head || layers.sent_outputs_stay ? 0.0 : layers.residual;
+  return sums.times(layers.left) + received - sent;
+}
+
+// Of the layer at which a backward pass begins.
+double rise_at(const ModelChunk& part, const LayerBounds& layers) {
+  if (part.head) return layers.rise.head;
+  if (part.blocks == 0) return 0.0;
+  const double block = part.moe_blocks == 0 ? layers.rise.dense
+                       : part.moe_blocks == part.blocks
+                           ? layers.rise.moe
+                           : std::min(layers.rise.dense, layers.rise.moe);
+  return layers.residual + block;
+}
+
+}  // namespace
+
+std::vector<PassesInFlight> passes_in_flight(const PipelineShape& shape,
+                                             const StageCounts& counts) {
+  std::vector<PassesInFlight> list;
+  if (!has_whole_backward_passes(shape.schedule)) return list;
+  for (const StageCounts::Kind& stage : counts.kinds()) {
+    const int all = peak_in_flight(shape, stage.first);
+    list.push_back({all, passes_of_chunks(shape, all, counts.layout().chunks())});
+  }
+  return list;
+}
+
+void activation_bounds(const PipelineShape& shape, const std::vector<PassesInFlight>& passes,
+                       const StageCounts& counts, std::size_t recompute, const LayerBounds& layers,
+                       std::vector<StageActivations>& bounds) {
+  bounds.assign(counts.kinds().size(), {});
+  if (passes.empty() || layers.activations_leave) return;
+  const int chunks = counts.layout().chunks();
+  for (std::size_t kind = 0; kind < bounds.size(); ++kind) {
+    const StageCounts::Kind& stage = counts.kinds()[kind];
+    double left = 0.0;
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      const auto at = static_cast<std::size_t>(chunk);
+      left += passes[kind].of_chunk[at] *
+              left_by(stage.parts[at], counts.part(kind, chunk, recompute), layers);
+    }
+    const double rise = rise_at(stage.parts.back(), layers);
+    const bool again = chunks == 1 && shape.num_microbatches > passes[kind].all;
+    const LayerSums& own = counts.own(kind, recompute);
+    bounds[kind] = {.first = std::max(0.0, left + std::max(0.0, rise)),
+                    .steady = again ? std::max(0.0, left) : 0.0,
+                    .goes_on = shape.num_microbatches > 1 && own.dense + own.moe > 0.0};
+  }
+}
+
+Bytes peak_bound(const StateBounds& states, const std::vector<StageParameters>& parameters,
+                 const std::vector<StageActivations>& activations) {
+  const auto bytes = [](const StageParameters& each, const StageParameters& all) {
+    return each.shared * all.shared + each.experts * all.experts;
+  };
+  double most = 0.0;
+  for (std::size_t kind = 0; kind < parameters.size(); ++kind) {
+    const StageParameters& all = parameters[kind];
+    most = std::max({most, bytes(states.lasting, all) + activations[kind].first + states.fixed,
+                     bytes(states.update, all) + states.fixed_update});
+    if (activations[kind].goes_on)
+      most = std::max(most, bytes(states.steady, all) + activations[kind].steady + states.fixed);
+  }
+  return Bytes((1.0 - kBoundRounding) * most);
+}
+
+}  // namespace llmsim::sim

@@ -1,0 +1,63 @@
+// How much memory a rank needs at least, without following a step: a bound with which a search
+// leaves out strategies that do not fit, or that can be neither among the best nor on the Pareto
+// front.
+//
+// It is a true lower bound of Memory::peak, whatever the strategy, lowered as that of the step time
+// is (step_bounds.h).
+//
+// After its warm-up a stage holds what lasts (states, gradients that persist), and what each
+// forward pass that has no backward pass yet has left; then the last chunk's backward pass begins
+// and its last layer rises.  Where gradients come and go, the update finds all of them, and has its
+// temporaries.
+//
+// Source: ours.
+#pragma once
+
+#include <vector>
+
+#include "sim/memory/shards.h"
+#include "sim/pipeline/stage_order.h"
+#include "sim/run.h"
+#include "sim/search/step_bounds.h"
+
+namespace llmsim::sim {
+
+// Bytes of states of a parameter.
+struct StateBounds {
+  StageParameters lasting;  // of each kind of parameter, from step to step
+  StageParameters update;   // and while the optimizer runs
+  // And while micro-batches add to gradients that come and go.
+  StageParameters steady;
+  // Bytes, whatever the parameters: during passes, and at the update.
+  double fixed = 0.0, fixed_update = 0.0;
+};
+
+StateBounds state_bounds(const Run& run, const RankParameters& rank);
+
+// What passes in flight hold on a stage: at the peak of the first backward pass, and again when a
+// later forward pass has run.
+struct StageActivations {
+  double first = 0.0, steady = 0.0;  // bytes
+  // There is a second micro-batch, after blocks whose gradients the first has left.
+  bool goes_on = false;
+};
+
+// Forward passes of a stage before its first backward pass, by chunk.
+struct PassesInFlight {
+  int all = 0;
+  std::vector<int> of_chunk;
+};
+
+// Of the stages of each kind; none of schedules that split or join passes.
+std::vector<PassesInFlight> passes_in_flight(const PipelineShape& shape, const StageCounts& counts);
+
+// Of the stages of each kind.
+void activation_bounds(const PipelineShape& shape, const std::vector<PassesInFlight>& passes,
+                       const StageCounts& counts, std::size_t recompute, const LayerBounds& layers,
+                       std::vector<StageActivations>& bounds);
+
+// The most of all kinds of stages.
+Bytes peak_bound(const StateBounds& states, const std::vector<StageParameters>& parameters,
+                 const std::vector<StageActivations>& activations);
+
+}  // namespace llmsim::sim

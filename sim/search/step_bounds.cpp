@@ -1,0 +1,433 @@
+#include "sim/search/step_bounds.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "sim/schedule/communication.h"
+#include "sim/schedule/data_parallel_collectives.h"
+#include "sim/schedule/step.h"
+#include "sim/schedule/waits.h"
+
+namespace llmsim::sim {
+
+LayerSums& LayerSums::operator+=(const LayerSums& other) {
+  dense += other.dense, moe += other.moe, embedding += other.embedding, head += other.head;
+  recomputed_dense += other.recomputed_dense, recomputed_moe += other.recomputed_moe;
+  return *this;
+}
+
+double LayerSums::times(const LayerSums& each) const {
+  return dense * each.dense + moe * each.moe + embedding * each.embedding + head * each.head +
+         recomputed_dense * each.recomputed_dense + recomputed_moe * each.recomputed_moe;
+}
+
+namespace {
+
+LayerSums sums_of(const ModelChunk& part, const Recompute& recompute) {
+  const double recomputed = recompute.blocks_of(part.blocks),
+               share = part.blocks > 0 ? static_cast<double>(part.moe_blocks) / part.blocks : 0.0;
+  return {.dense = static_cast<double>(part.dense_blocks()),
+          .moe = static_cast<double>(part.moe_blocks),
+          .embedding = part.embedding ? 1.0 : 0.0,
+          .head = part.head ? 1.0 : 0.0,
+          .recomputed_dense = (1.0 - share) * recomputed,
+          .recomputed_moe = share * recomputed};
+}
+
+}  // namespace
+
+StageCounts::StageCounts(const Transformer& model, const Strategy& strategy,
+                         const std::vector<Recompute>& recomputes)
+    : layout_(stage_layout(strategy)) {
+  const std::vector<ModelChunk> all = model_parts(model, strategy);
+  const auto part_of = [&](int stage, int chunk) -> const ModelChunk& {
+    return all[static_cast<std::size_t>(layout_.part(stage, chunk))];
+  };
+  for (int stage = 0; stage < strategy.pp; ++stage) {
+    Kind kind{.first = stage, .last = stage, .parts = {}};
+    for (int chunk = 0; chunk < layout_.chunks(); ++chunk)
+      kind.parts.push_back(part_of(stage, chunk));
+    const auto same = std::find_if(kinds_.begin(), kinds_.end(),
+                                   [&](const Kind& known) { return known.parts == kind.parts; });
+    if (same == kinds_.end()) {
+      kinds_.push_back(std::move(kind));
+    } else {
+      same->last = stage;
+    }
+  }
+  for (const Recompute& recompute : recomputes) {
+    for (const Kind& kind : kinds_) {
+      LayerSums own, before;
+      for (const ModelChunk& part : kind.parts)
+        own += parts_.emplace_back(sums_of(part, recompute));
+      for (int stage = 0; stage < kind.last; ++stage)
+        before += sums_of(part_of(stage, 0), recompute);
+      own_.push_back(own), before_.push_back(before);
+    }
+  }
+}
+
+// Layers.
+
+namespace {
+
+// The smaller of a block in the recipe's format and in 16 bits, where a recipe leaves some in
+// these.
+template <class Value>
+double least(const LayerPrices& prices, BlockPrice BlockPrices::*kind, const Value& value) {
+  const double own = value(prices.*kind);
+  return prices.wide ? std::min(own, value(*prices.wide.*kind)) : own;
+}
+
+// A value of both kinds of block.
+template <class Value>
+void set_blocks(LayerSums& sums, const LayerPrices& prices, const Value& value) {
+  sums.dense = least(prices, &BlockPrices::block, value);
+  sums.moe = least(prices, &BlockPrices::moe_block, value);
+}
+
+template <class Value>
+void set_recomputed(LayerSums& sums, const LayerPrices& prices, const Value& value) {
+  sums.recomputed_dense = least(prices, &BlockPrices::block, value);
+  sums.recomputed_moe = least(prices, &BlockPrices::moe_block, value);
+}
+
+void set_times(LayerBounds& bounds, const LayerPrices& prices) {
+  const EndPrice &embedding = prices.embedding, &head = prices.head;
+  set_blocks(bounds.forward, prices, [](const BlockPrice& b) { return b.forward.total().value(); });
+  bounds.forward.embedding = embedding.forward.total().value();
+  bounds.forward.head = head.forward.total().value();
+  set_blocks(bounds.backward, prices,
+             [](const BlockPrice& b) { return b.backward.total().value(); });
+  set_recomputed(bounds.backward, prices,
+                 [](const BlockPrice& b) { return b.recompute.total().value(); });
+  bounds.backward.embedding = embedding.backward.total().value();
+  bounds.backward.head = (head.recompute.total() + head.backward.total()).value();
+  set_blocks(bounds.compute, prices, [](const BlockPrice& b) {
+    return (b.forward.compute() + b.backward.compute()).value();
+  });
+  set_recomputed(bounds.compute, prices,
+                 [](const BlockPrice& b) { return b.recompute.compute().value(); });
+  bounds.compute.head = bounds.forward.head + bounds.backward.head;
+}
+
+// All that joined passes can hide of them, whichever is in 16 bits.
+void set_all_to_alls(LayerBounds& bounds, const LayerPrices& prices) {
+  const auto most = [&](BlockPrice BlockPrices::*kind) {
+    const auto both = [](const BlockPrice& b) {
+      return (b.forward.expert + b.backward.expert).value();
+    };
+    const double own = both(prices.*kind);
+    return prices.wide ? std::max(own, both(*prices.wide.*kind)) : own;
+  };
+  const auto again = [&](BlockPrice BlockPrices::*kind) {
+    const double own = (prices.*kind).recompute.expert.value();
+    return prices.wide ? std::max(own, (*prices.wide.*kind).recompute.expert.value()) : own;
+  };
+  bounds.all_to_all = {.dense = most(&BlockPrices::block),
+                       .moe = most(&BlockPrices::moe_block),
+                       .recomputed_dense = again(&BlockPrices::block),
+                       .recomputed_moe = again(&BlockPrices::moe_block)};
+}
+
+// Of one pass over one layer, its host's time.
+class HostBounds {
+ public:
+  explicit HostBounds(const Run& run)
+      : run_(run), units_(units_per_block(run.model, run.framework)) {}
+
+  double block(const PassPrice& pass, bool moe) const {
+    return time(pass, {.units = units_, .moe_blocks = moe ? 1.0 : 0.0});
+  }
+  double recomputed(const PassPrice& pass, bool moe) const {
+    const double units = run_.framework.sharded.modules_are_units ? units_ : 0.0;
+    return time(pass, {.units = units, .recomputed_blocks = 1.0, .moe_blocks = moe ? 1.0 : 0.0});
+  }
+  double end(const PassPrice& pass) const { return time(pass, {}); }
+
+ private:
+  double time(const PassPrice& pass, HostCalls calls) const {
+    calls.add(run_.strategy.cuda_graph ? pass.ragged_launches : pass.launches, 1.0);
+    return (run_.cluster.device.achieved.host_call_factor * calls.time(run_.framework)).value();
+  }
+
+  const Run& run_;
+  double units_;
+};
+
+void set_host_times(LayerBounds& bounds, const Run& run, const LayerPrices& prices) {
+  if (run.strategy.cuda_graph && run.strategy.moe_captured) return;
+  const HostBounds host(run);
+  const auto of = [&](BlockPrice BlockPrices::*kind, PassPrice BlockPrice::*pass) {
+    const bool moe = kind == &BlockPrices::moe_block;
+    return least(prices, kind, [&](const BlockPrice& b) { return host.block(b.*pass, moe); });
+  };
+  const auto again = [&](BlockPrice BlockPrices::*kind) {
+    const bool moe = kind == &BlockPrices::moe_block;
+    return least(prices, kind,
+                 [&](const BlockPrice& b) { return host.recomputed(b.recompute, moe); });
+  };
+  const EndPrice &embedding = prices.embedding, &head = prices.head;
+  bounds.forward_host = {.dense = of(&BlockPrices::block, &BlockPrice::forward),
+                         .moe = of(&BlockPrices::moe_block, &BlockPrice::forward),
+                         .embedding = host.end(embedding.forward),
+                         .head = host.end(head.forward)};
+  bounds.backward_host = {.dense = of(&BlockPrices::block, &BlockPrice::backward),
+                          .moe = of(&BlockPrices::moe_block, &BlockPrice::backward),
+                          .embedding = host.end(embedding.backward),
+                          .head = host.end(head.recompute) + host.end(head.backward),
+                          .recomputed_dense = again(&BlockPrices::block),
+                          .recomputed_moe = again(&BlockPrices::moe_block)};
+  bounds.waits_for_host = true;
+}
+
+double net_of(const BlockPrice& block) { return block.memory.forward.net.total().value(); }
+double rise_of(const BlockPrice& block) { return block.memory.backward.rise.total().value(); }
+
+// What blocks leave: those without recomputation, and what the others leave beyond that.
+void set_bytes(LayerBounds& bounds, const Run& run, const LayerPrices& prices) {
+  const bool full = run.strategy.recompute.kind == RecomputeKind::Full;
+  bounds.residual = stage_output(run.model, run.strategy).value();
+  const double stored_less =
+      full ? (1.0 - stored_inputs_per_block(run.strategy, run.framework)) * bounds.residual : 0.0;
+  bounds.left.dense = least(prices, &BlockPrices::whole_block, net_of);
+  bounds.left.moe = least(prices, &BlockPrices::whole_moe_block, net_of);
+  set_recomputed(bounds.left, prices, net_of);
+  bounds.left.recomputed_dense -= stored_less + bounds.left.dense;
+  bounds.left.recomputed_moe -= stored_less + bounds.left.moe;
+  bounds.left.embedding = prices.embedding.memory.forward.net.total().value();
+  bounds.left.head = prices.head.memory.forward.net.total().value();
+  bounds.rise.dense = std::min(least(prices, &BlockPrices::block, rise_of),
+                               least(prices, &BlockPrices::whole_block, rise_of));
+  bounds.rise.moe = std::min(least(prices, &BlockPrices::moe_block, rise_of),
+                             least(prices, &BlockPrices::whole_moe_block, rise_of));
+  bounds.rise.head = prices.head.memory.backward.rise.total().value();
+}
+
+}  // namespace
+
+LayerBounds layer_bounds(const Run& run, const LayerPrices& prices) {
+  LayerBounds bounds{.sent_outputs_stay = run.framework.saved.stage_outputs,
+                     .activations_leave = run.strategy.offload.activations};
+  set_times(bounds, prices);
+  set_all_to_alls(bounds, prices);
+  set_host_times(bounds, run, prices);
+  set_bytes(bounds, run, prices);
+  return bounds;
+}
+
+LayerBounds without_recomputation(LayerBounds bounds) {
+  for (LayerSums* sums :
+       {&bounds.backward, &bounds.backward_host, &bounds.compute, &bounds.all_to_all})
+    sums->recomputed_dense = sums->recomputed_moe = 0.0;
+  return bounds;
+}
+
+// Steps.
+
+StepShape step_shape(const Run& run) {
+  const Framework& framework = run.framework;
+  StepShape shape{.microbatches = static_cast<double>(run.strategy.num_microbatches()),
+                  .straggler = straggler_share(run.cluster),
+                  .per_step = framework.host.per_step.value()};
+  if (run.strategy.pp > 1 && !framework.blocking_transfers) {
+    shape.forward_transfer = transfer_time(run, false).value();
+    shape.backward_transfer = transfer_time(run, true).value();
+  }
+  const bool shards_weights = run.strategy.sharding >= Sharding::Zero3;
+  const bool every = shards_weights || framework.gradients.reduced_every_microbatch;
+  const bool regathers = shards_weights && framework.sharded.regathers_in_backward;
+  shape.cools_down = !every || run.strategy.gradient_overlap || regathers;
+  return shape;
+}
+
+namespace {
+
+CollectiveRules collective_rules(const Run& run, const DataParallelCollectives& exchange) {
+  return {.gathers_every_pass = exchange.shards_weights(),
+          .regathers = exchange.regathers_weights(),
+          .gathers_once = exchange.shards_optimizer() && !exchange.shards_weights(),
+          .reduces_every_pass = exchange.reduces_every_microbatch(),
+          .gathers_overlap = run.strategy.gather_overlap,
+          .reductions_overlap = run.strategy.gradient_overlap};
+}
+
+StageCollectives stage_collectives(const DataParallelCollectives& exchange,
+                                   const std::vector<ModelChunk>& parts, bool reduces) {
+  StageCollectives sum;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const ModelChunk& part = parts[i];
+    if (part.blocks == 0) continue;
+    const DataParallelTimes unit = exchange.unit_times(part);
+    const double count = exchange.units(part);
+    sum.gather += count * unit.gather.value();
+    sum.first_gather += unit.gather.value();
+    if (!reduces) continue;
+    sum.reduce += count * unit.scatter.value();
+    sum.last_reduce += unit.reduce().value();
+  }
+  return sum;
+}
+
+// Of the stage that updates most.
+double longest_update(const Run& run, const std::vector<StageParameters>& kinds) {
+  if (!run.optimizer_step || run.strategy.adapters) return 0.0;
+  double most = 0.0;
+  StageParameters longest;
+  for (const StageParameters& kind : kinds) {
+    const double owned =
+        kind.shared / run.strategy.shard_ranks() + kind.experts / run.strategy.expert_shard_ranks();
+    if (owned > most) most = owned, longest = kind;
+  }
+  return update_time(run, longest.shared, longest.experts).value();
+}
+
+}  // namespace
+
+ShardingCosts sharding_costs(const Run& run, const RankParameters& rank,
+                             const StageCounts& counts) {
+  const DataParallelCollectives exchange(run, rank);
+  ShardingCosts costs{.rules = collective_rules(run, exchange), .kinds = {}};
+  // One message after the backward pass may take less than its units would.
+  const bool reduces = costs.rules.reductions_overlap || costs.rules.regathers;
+  for (const StageCounts::Kind& kind : counts.kinds())
+    costs.kinds.push_back(stage_collectives(exchange, kind.parts, reduces));
+  costs.update = longest_update(run, stage_parameters(rank, counts));
+  return costs;
+}
+
+namespace {
+
+double fourth_root_sum(double device, double host) {
+  const double d = device * device, h = host * host;
+  return std::sqrt(std::sqrt(d * d + h * h));
+}
+
+// A pass of `compute` with its messages.  A device that waits for its host waits less beside them,
+// so that they alone are no bound then.
+double pass_bound(double compute, const StageCollectives& messages, const CollectiveRules& rules,
+                  bool waits_for_host) {
+  const double serial = compute +
+                        (rules.gathers_overlap ? messages.first_gather : messages.gather) +
+                        (rules.reductions_overlap ? messages.last_reduce : messages.reduce);
+  return waits_for_host ? serial : std::max(serial, messages.gather + messages.reduce);
+}
+
+// Those of one pass.
+StageCollectives chosen(const StageCollectives& all, bool gathers, bool reduces) {
+  return {.gather = gathers ? all.gather : 0.0,
+          .reduce = reduces ? all.reduce : 0.0,
+          .first_gather = gathers ? all.first_gather : 0.0,
+          .last_reduce = reduces ? all.last_reduce : 0.0};
+}
+
+// Of all micro-batches through one kind of stage, and what its first and last pass take beyond the
+// others.
+struct StageBound {
+  double work = 0.0, extra = 0.0;
+};
+
+StageBound stage_bound(const StepShape& shape, double forward, double backward,
+                       const StageCollectives& messages, const CollectiveRules& rules, bool waits) {
+  const auto ahead = [&](bool gathers) {
+    return pass_bound(forward, chosen(messages, gathers, false), rules, waits);
+  };
+  const auto back = [&](bool reduces) {
+    return pass_bound(backward, chosen(messages, rules.regathers, reduces), rules, waits);
+  };
+  const double each = ahead(rules.gathers_every_pass) + back(rules.reduces_every_pass);
+  const double first = rules.gathers_once ? ahead(true) - ahead(false) : 0.0;
+  return {.work = shape.microbatches * each,
+          .extra = first + back(true) - back(rules.reduces_every_pass)};
+}
+
+// One queue for the whole step.
+double run_ahead_bound(const StageCounts& counts, std::size_t recompute,
+                       const LayerBounds& layers) {
+  const LayerSums& own = counts.own(0, recompute);
+  const double device = own.times(layers.forward) + own.times(layers.backward);
+  if (!layers.waits_for_host) return device;
+  return fourth_root_sum(device, own.times(layers.forward_host) + own.times(layers.backward_host));
+}
+
+double pass_time(const LayerSums& own, const LayerSums& device, const LayerSums& host, bool waits) {
+  const double time = own.times(device);
+  return waits ? fourth_root_sum(time, own.times(host)) : time;
+}
+
+double pipeline_bound(const StepShape& shape, const StageCounts& counts, std::size_t recompute,
+                      const LayerBounds& layers, const ShardingCosts* costs) {
+  const bool waits = layers.waits_for_host, alone = counts.layout().stages == 1;
+  double most = 0.0;
+  for (std::size_t kind = 0; kind < counts.kinds().size(); ++kind) {
+    const LayerSums& own = counts.own(kind, recompute);
+    // On a single stage the host's waits are those of both passes together.
+    const double forward = pass_time(own, layers.forward, layers.forward_host, waits && !alone);
+    const double backward = pass_time(own, layers.backward, layers.backward_host, waits && !alone);
+    StageBound bound{.work = shape.microbatches * (forward + backward)};
+    if (costs)
+      bound = stage_bound(shape, forward, backward, costs->kinds[kind], costs->rules, waits);
+    if (alone) {
+      bound.work =
+          std::max(bound.work, shape.microbatches * run_ahead_bound(counts, recompute, layers));
+      return bound.work + std::max(0.0, bound.extra);
+    }
+    const LayerSums& before = counts.before(kind, recompute);
+    const double stages = counts.kinds()[kind].last;
+    const double ahead = pass_time(before, layers.forward, layers.forward_host, waits) +
+                         stages * shape.forward_transfer,
+                 back = pass_time(before, layers.backward, layers.backward_host, waits) +
+                        stages * shape.backward_transfer;
+    most = std::max(
+        most, ahead + bound.work + std::max({0.0, bound.extra, shape.cools_down ? back : 0.0}));
+  }
+  return most;
+}
+
+// Of schedules that split backward passes or join passes.
+double work_bound(const StepShape& shape, const StageCounts& counts, std::size_t recompute,
+                  const LayerBounds& layers) {
+  const bool joins = counts.layout().schedule == PipelineSchedule::DualPipe;
+  double most = 0.0;
+  for (std::size_t kind = 0; kind < counts.kinds().size(); ++kind) {
+    const LayerSums& own = counts.own(kind, recompute);
+    const double both = own.times(layers.forward) + own.times(layers.backward);
+    most = std::max(most, both - (joins ? own.times(layers.all_to_all) : 0.0));
+  }
+  return shape.microbatches * most;
+}
+
+}  // namespace
+
+bool has_whole_backward_passes(PipelineSchedule schedule) {
+  return schedule <= PipelineSchedule::Interleaved;
+}
+
+Seconds step_bound(StepShape shape, const StageCounts& counts, std::size_t recompute,
+                   const LayerBounds& layers, const ShardingCosts* costs) {
+  if (counts.layout().schedule == PipelineSchedule::DualPipe) shape.microbatches /= 2.0;
+  const double passes = has_whole_backward_passes(counts.layout().schedule)
+                            ? pipeline_bound(shape, counts, recompute, layers, costs)
+                            : work_bound(shape, counts, recompute, layers);
+  double least = counts.own(0, recompute).times(layers.compute);
+  for (std::size_t kind = 1; kind < counts.kinds().size(); ++kind)
+    least = std::min(least, counts.own(kind, recompute).times(layers.compute));
+  const double update = costs ? costs->update : 0.0;
+  return Seconds((1.0 - kBoundRounding) *
+                 (passes + shape.straggler * shape.microbatches * least + update + shape.per_step));
+}
+
+std::vector<StageParameters> stage_parameters(const RankParameters& rank,
+                                              const StageCounts& counts) {
+  std::vector<StageParameters> kinds;
+  for (const StageCounts::Kind& kind : counts.kinds()) {
+    StageParameters& sum = kinds.emplace_back();
+    for (const ModelChunk& part : kind.parts) {
+      const double apart = rank.apart(part);
+      sum.shared += rank.held(part) - apart, sum.experts += apart;
+    }
+  }
+  return kinds;
+}
+
+}  // namespace llmsim::sim

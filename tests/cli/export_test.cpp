@@ -1,0 +1,85 @@
+#include "cli/export.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/cli/program.h"
+
+namespace llmsim::cli {
+namespace {
+
+constexpr const char* kScript =
+    "TP=4\n"
+    "ARGS=(--num-layers 40 --hidden-size 5120 --num-attention-heads 40 --seq-length 2048\n"
+    "  --max-position-embeddings 2048 --tensor-model-parallel-size $TP --micro-batch-size 2\n"
+    "  --global-batch-size 512 --bf16 --use-distributed-optimizer --lr 1e-4)\n"
+    "torchrun --nnodes 4 --nproc_per_node 8 pretrain_gpt.py ${ARGS[@]}\n";
+
+// What follows "name " in a table; empty where it does not stand there.
+std::string row_of(const std::string& text, const std::string& name) {
+  const std::size_t at = text.find("\n" + name + " ");
+  return at == std::string::npos ? "" : text.substr(at + 1, text.find('\n', at + 1) - at - 1);
+}
+
+TEST_F(Program, ExportsARunThatPredictReadsAsTheSame) {
+  const std::string run_options =
+      "--model llama3-8b --gpus 64 --tp 2 --sharding zero1 --global-batch 128";
+  const Outcome written = run("export " + run_options + " --to megatron -o launch");
+  ASSERT_EQ(written.status, 0) << written.messages;
+  const Outcome read = run("predict --from launch/megatron.sh");
+  ASSERT_EQ(read.status, 0) << read.messages;
+  const Outcome asked = run("predict " + run_options);
+  for (const char* row : {"step time", "throughput", "memory", "recipe", "switches"}) {
+    EXPECT_NE(row_of(read.out, row), "") << row;
+    EXPECT_EQ(row_of(read.out, row), row_of(asked.out, row));
+  }
+}
+
+TEST_F(Program, ExportsToStandardOutput) {
+  const Outcome outcome = run("export --model llama3-8b --gpus 8 --sharding zero3 --to torchtitan");
+  EXPECT_EQ(outcome.status, 0) << outcome.messages;
+  EXPECT_NE(outcome.out.find("\nflavor = \"8B\"\n"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("\ndata_parallel_shard_degree = 8\n"), std::string::npos);
+}
+
+TEST_F(Program, ExportNamesWhatATargetCannotExpress) {
+  const Outcome outcome =
+      run("export --model llama3-8b --gpus 32 --recompute op --to megatron -o launch");
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_EQ(outcome.messages, "llmsim: megatron cannot express recompute.kind = op\n");
+  EXPECT_EQ(run("export --model llama3-8b --gpus 8").status, 2);
+  EXPECT_EQ(run("export --model llama3-8b --gpus 8 --to nothing").status, 1);
+  EXPECT_EQ(run("export --model llama-405b --gpus 8 --to megatron").status, 3);
+}
+
+TEST_F(Program, PredictsALaunchFile) {
+  write("train.sh", kScript);
+  const Outcome outcome = run("predict --from train.sh");
+  EXPECT_EQ(outcome.status, 0) << outcome.messages;
+  EXPECT_NE(outcome.out.find("on 32 x h100_sxm"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("keys that cannot matter are not read: --lr"), std::string::npos);
+  const Outcome changed = run("predict --from train.sh --gpus 64 --hardware a100 --tp 8");
+  EXPECT_EQ(changed.status, 0) << changed.messages;
+  EXPECT_NE(changed.out.find("on 64 x a100"), std::string::npos);
+  EXPECT_NE(row_of(changed.out, "mesh").find("tp 8"), std::string::npos);
+}
+
+TEST_F(Program, ALaunchFileWithoutDevicesAsksForThem) {
+  write("args.sh", "--num-layers 12 --hidden-size 768 --num-attention-heads 12 --seq-length 1024");
+  const Outcome outcome = run("predict --from args.sh");
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_EQ(outcome.messages, "llmsim: --gpus: args.sh does not say the number of devices\n");
+}
+
+TEST_F(Program, PlanExportsItsWinner) {
+  const Outcome outcome =
+      run("plan --model llama3-8b --gpus 16 --recompute none --micro-batch 1 --export launch");
+  ASSERT_EQ(outcome.status, 0) << outcome.messages;
+  const Outcome read = run("predict --from launch/megatron.sh");
+  EXPECT_EQ(read.status, 0) << read.messages;
+  EXPECT_NE(read.out.find("on 16 x h100_sxm"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace llmsim::cli

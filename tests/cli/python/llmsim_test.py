@@ -1,0 +1,78 @@
+"""The Python module against the program; the module's folder and the program are the arguments."""
+
+import doctest
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, sys.argv[1])
+PROGRAM = sys.argv[2]
+
+import llmsim  # noqa: E402
+
+
+def program(*arguments):
+    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, check=False).stdout
+
+
+RECORD = {
+    "id": "one",
+    "model": {"name": "gpt2"},
+    "hardware": {"accelerator": "h100", "num_devices": 8},
+    "training": {"framework": "megatron-lm", "global_batch": 64, "dp": 8},
+}
+
+
+class Answers(unittest.TestCase):
+    def test_predictions_are_those_of_the_program(self):
+        expected = json.loads(
+            program("predict", "--model", "llama3-8b", "--gpus", "16", "--tp", "2", "--no-tp-overlap", "--format", "json")
+        )
+        self.assertEqual(llmsim.predict(model="llama3-8b", gpus=16, tp=2, tp_overlap=False), expected)
+
+    def test_plans_are_those_of_the_program(self):
+        options = ["--model", "gpt2", "--gpus", "8", "--recompute", "none,full", "--top", "3"]
+        expected = json.loads(program("plan", *options, "--format", "json"))
+        answer = llmsim.plan(model="gpt2", gpus=8, recompute=["none", "full"], top=3)
+        del expected["seconds"], answer["seconds"]
+        self.assertEqual(answer, expected)
+
+    def test_a_record_is_a_run_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "run.json")
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump(RECORD, file)
+            expected = json.loads(program("predict", path, "--format", "json"))
+        self.assertEqual(llmsim.predict(RECORD)["step_time_s"], expected["step_time_s"])
+
+    def test_a_sweep_has_a_dict_for_each_point(self):
+        rows = llmsim.sweep(model="gpt2", gpus=8, tp=[1, 2], micro_batch=[1, 2])
+        self.assertEqual([(row["tp"], row["micro_batch"]) for row in rows], [("1", "1"), ("1", "2"), ("2", "1"), ("2", "2")])
+        one = llmsim.predict(model="gpt2", gpus=8, tp=2, micro_batch=2)
+        self.assertEqual(float(rows[-1]["step_time_s"]), one["step_time_s"])
+
+    def test_the_catalogue_is_a_list(self):
+        self.assertIn("gpt2", json.dumps(llmsim.models()))
+
+
+class Complaints(unittest.TestCase):
+    def test_unknown_names_are_errors_with_the_programs_words(self):
+        with self.assertRaisesRegex(llmsim.Error, "^--model = gpt9: neither a known model"):
+            llmsim.predict(model="gpt9", gpus=8)
+        with self.assertRaises(llmsim.Error):
+            llmsim.predict(model="gpt2", gpus=8, no_such_option=1)
+
+    def test_what_does_not_fit_has_an_answer(self):
+        with self.assertRaisesRegex(llmsim.DoesNotFit, "per device") as no:
+            llmsim.predict(model="llama-70b", gpus=8, pp=8, global_batch=8)
+        self.assertFalse(no.exception.answer["feasible"])
+
+    def test_the_examples_of_the_documentation(self):
+        self.assertEqual(doctest.testmod(llmsim).failed, 0)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

@@ -1,0 +1,136 @@
+#include "cli/sweep_grid.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+#include "tests/cli/program.h"
+#include "tests/error_of.h"
+
+namespace llmsim::cli {
+namespace {
+
+RunOptions asked() {
+  RunOptions options{.model = "gpt2,llama3-8b"};
+  options.gpus = "8-32*2";
+  options.strategy = {{"tp", "1,2"}, {"sharding", "zero1"}, {"stage_layers", "3,5"}};
+  options.recompute = "none,full";
+  return options;
+}
+
+// Two models, three numbers of devices, two of tensor ranks, two ways to recompute; the layers of
+// stages are one value.
+TEST(SweepGrid, HasEveryCombinationOnce) {
+  const SweepGrid grid = grid_of(asked());
+  ASSERT_EQ(grid.axes.size(), 4u);
+  ASSERT_EQ(grid.size(), 24u);
+  std::set<std::vector<std::string>> points;
+  for (std::size_t i = 0; i < grid.size(); ++i) points.insert(grid.values(i));
+  EXPECT_EQ(points.size(), 24u);
+  EXPECT_EQ(grid.values(0), (std::vector<std::string>{"gpt2", "8", "1", "none"}));
+  EXPECT_EQ(grid.values(1), (std::vector<std::string>{"gpt2", "8", "1", "full"}));
+  EXPECT_EQ(grid.values(23), (std::vector<std::string>{"llama3-8b", "32", "2", "full"}));
+  const RunOptions last = grid.run(23);
+  EXPECT_EQ(last.model, "llama3-8b");
+  EXPECT_EQ(last.gpus, "32");
+  EXPECT_EQ(last.strategy.at("tp"), "2");
+  EXPECT_EQ(last.strategy.at("sharding"), "zero1");
+  EXPECT_EQ(last.strategy.at("stage_layers"), "3,5");
+  EXPECT_EQ(last.recompute, "full");
+}
+
+TEST(SweepGrid, PartsCoverItOnce) {
+  for (const std::size_t points : {1u, 7u, 24u}) {
+    std::size_t next = 0;
+    for (int part = 1; part <= 5; ++part) {
+      const SweepPart range = part_of(std::to_string(part) + "/5", points);
+      EXPECT_EQ(range.first, next);
+      next = range.last;
+    }
+    EXPECT_EQ(next, points);
+  }
+}
+
+TEST(SweepGrid, WhatIsNoGridIsAnError) {
+  for (const char* text : {"", "3", "0/2", "3/2", "a/b", "1/", "/1", "1/2/3", "-1/2"})
+    EXPECT_EQ(
+        error_of([&] { part_of(text, 10); }),
+        "--part = " + std::string(text) + ": K/N with K from 1 to N is expected, such as 3/16");
+  RunOptions huge = asked();
+  huge.strategy = {{"tp", "1-4096"}, {"pp", "1-4096"}, {"dp", "1-4096"}};
+  EXPECT_EQ(error_of([&] { grid_of(huge); }),
+            "the lists have more than 100000000 combinations; fewer values are expected");
+}
+
+constexpr const char* kSweep =
+    "sweep --model gpt2 --gpus 8 --tp 1,2,3 --micro-batch 1,2 --sharding zero1 ";
+
+TEST_F(Program, RowsOfASweepAreThoseOfPredict) {
+  const Outcome sweep = run(kSweep);
+  ASSERT_EQ(sweep.status, 0) << sweep.messages;
+  std::stringstream lines(sweep.out);
+  std::string header, row;
+  std::getline(lines, header);
+  for (const char* tp : {"1", "2", "3"}) {
+    for (const char* micro : {"1", "2"}) {
+      ASSERT_TRUE(std::getline(lines, row));
+      const Outcome one = run(std::string("predict --model gpt2 --gpus 8 --sharding zero1 --tp ") +
+                              tp + " --micro-batch " + micro + " --format csv");
+      EXPECT_EQ(one.out, header + "\n" + row + "\n") << one.messages;
+    }
+  }
+  EXPECT_FALSE(std::getline(lines, row));
+}
+
+TEST_F(Program, ASweepResumesToWhatOneGoWrites) {
+  const Outcome whole = run(kSweep + ("-o '" + path("whole.csv") + "'"));
+  ASSERT_EQ(whole.status, 0) << whole.messages;
+  const std::string all = text_of("whole.csv");
+  EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), 7);
+  for (const std::size_t cut : {std::size_t{0}, all.find('\n') + 1, all.size() / 2, all.size()}) {
+    write("part.csv", all.substr(0, cut));
+    const Outcome resumed = run(kSweep + ("--resume -o '" + path("part.csv") + "'"));
+    EXPECT_EQ(resumed.status, 0) << resumed.messages;
+    EXPECT_EQ(text_of("part.csv"), all) << cut;
+  }
+  const Outcome other =
+      run("sweep --model gpt2 --gpus 8 --tp 2,4 --resume -o '" + path("part.csv") + "'");
+  EXPECT_EQ(other.status, 1);
+  EXPECT_NE(other.messages.find("rows of another sweep"), std::string::npos) << other.messages;
+  EXPECT_EQ(text_of("part.csv"), all);
+}
+
+TEST_F(Program, PartsOfASweepJoinedAreTheWhole) {
+  const std::string all = run(kSweep).out;
+  std::string joined;
+  for (const char* part : {"1/4", "2/4", "3/4", "4/4"}) {
+    const Outcome one = run(kSweep + std::string("--jobs 2 --part ") + part);
+    ASSERT_EQ(one.status, 0) << one.messages;
+    joined += joined.empty() ? one.out : one.out.substr(one.out.find('\n') + 1);
+  }
+  EXPECT_EQ(joined, all);
+}
+
+TEST_F(Program, ASweepPrintsAJobArray) {
+  const Outcome script = run(kSweep + std::string("--slurm 4 -o grid.csv"));
+  ASSERT_EQ(script.status, 0) << script.messages;
+  for (const char* line :
+       {"#SBATCH --array=1-4\n", "llmsim sweep --model gpt2 --gpus 8 --tp 1,2,3 ",
+        "--part \"$SLURM_ARRAY_TASK_ID/4\" --resume -o \"grid.$SLURM_ARRAY_TASK_ID.csv\"\n",
+        "$(seq -f 'grid.%.0f.csv' 1 4) > grid.csv\n"})
+    EXPECT_NE(script.out.find(line), std::string::npos) << line << "\n" << script.out;
+}
+
+TEST_F(Program, WhatIsWrongWithAllOfASweepIsAnError) {
+  const Outcome unknown = run("sweep --model gpt9 --gpus 8");
+  EXPECT_EQ(unknown.status, 1);
+  EXPECT_NE(unknown.messages.find("gpt9"), std::string::npos) << unknown.messages;
+  const Outcome one = run("sweep --model gpt2,gpt9 --gpus 8");
+  EXPECT_EQ(one.status, 0) << one.messages;
+  EXPECT_NE(one.out.find("gpt9: neither a known model"), std::string::npos) << one.out;
+}
+
+}  // namespace
+}  // namespace llmsim::cli
