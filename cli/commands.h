@@ -18,7 +18,7 @@ void add_sweep(CLI::App& program, int& status);    // predictions over a grid
 // One step as a trace of every pipeline stage and stream.
 void add_trace(CLI::App& program, int& status);
 void add_report(CLI::App& program, int& status);    // a plan or a run as one HTML page
-void add_export(CLI::App& program, int& status);  // the files that start a run
+void add_export(CLI::App& program, int& status);    // the files that start a run
 void add_validate(CLI::App& program, int& status);  // predicted against measured runs
 // Measure this machine: run, import, compare, verify.
 void add_calibrate(CLI::App& program, int& status);
