@@ -70,6 +70,21 @@ Table other_gemms() {
   Table table{AssumeCurve{{"v100_sxm_32", Fp16}, {"a100_sxm_80", Bf16}, 1e-6}};
   for (const char* id : {"a100_sxm_80", "h100_sxm", "b200_sxm", "l40s", "v100_sxm_32", "mi300x"})
     table.push_back(AssumeFp32Curve{id});
+  // L40S multiplies as its power limit allows, short K loops too; a unit of RTX 4090 has half its
+  // rate and 1.3 times its power.
+  for (const sim::DType dtype : {Bf16, Fp16}) {
+    const std::string format = dtype == Bf16 ? "bf16" : "fp16";
+    table.push_back(AssumeCurve{{"rtx4090", dtype}, {"a100_sxm_80", Bf16}, 1e-6});
+    table.push_back(assumed("rtx4090", "gemm." + format + ".max_efficiency", 0.92, 0.05,
+                            "L20, whose units have the same rate and no limit in reach, runs 105 "
+                            "to 115 of 119.5 TFLOP/s with cuBLAS (DefTruth/CUDA-Learn-Notes hgemm "
+                            "README)"));
+  }
+  table.push_back(
+      assumed("t4", "sustained_clock", 0.6, 0.1,
+              "as v100_sxm_32, made in the same process, by power for each FLOP "
+              "(sim/hardware/device.h): 70 W for 65 TFLOP/s, 300 W for 125; T4 throttles "
+              "under load (arXiv 1903.07486)"));
   return table;
 }
 

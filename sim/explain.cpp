@@ -149,7 +149,7 @@ std::vector<ExplainedGemm> explained_gemms(const Run& run) {
   for (const PassedOperator& gemm : kernels_of(run, OperatorKind::Gemm)) {
     list.push_back({.op = gemm.op,
                     .pass = gemm_pass(gemm),
-                    .alone = gemm_factors(gemm.op, gemm_machine(run.cluster.device, gemm.op.dtype)),
+                    .alone = gemm_factors(gemm.op, gemm_machine(run, gemm.op.dtype)),
                     .in_step = gemm_step_factors(run, gemm.op.dtype)});
   }
   return list;

@@ -32,6 +32,13 @@ StepFactors attention_step_factors(const Run& run, bool backward) {
   return factors;
 }
 
+GemmMachine gemm_machine(const Run& run, DType dtype) {
+  GemmMachine machine = gemm_machine(run.cluster.device, dtype);
+  double& misaligned = machine.coefficients.misaligned_factor;
+  misaligned = std::min(1.0, misaligned * run.framework.misaligned_gemm_gain);
+  return machine;
+}
+
 HostShare host_share(const Cluster& cluster) {
   if (cluster.fabric.kind != FabricKind::Loopback) return {};
   const int processes = cluster.devices_on_a_node();

@@ -65,6 +65,12 @@ struct StepFactors {
 StepFactors gemm_step_factors(const Run& run, DType dtype);
 StepFactors attention_step_factors(const Run& run, bool backward);
 
+// The machine of a run's GEMMs: the device's, with misaligned GEMMs as fast as the framework's
+// release of the matrix library makes them, at most as fast as aligned ones:
+//
+//   misaligned_factor = min(1, GemmCoefficients::misaligned_factor * Framework::misaligned_gemm_gain)
+GemmMachine gemm_machine(const Run& run, DType dtype);
+
 // Of one process, relative to alone; all of it where the devices do not share a host.
 struct HostShare {
   double gemms = 1.0;

@@ -119,7 +119,7 @@ OperatorPricer::OperatorPricer(const Run& run)
   for (const DType dtype : {wide, matmul_dtype(run.strategy.precision), DType::Bf16}) {
     auto& machine = gemm_machines_[static_cast<std::size_t>(dtype)];
     const bool needed = dtype != DType::Bf16 || run.strategy.adapters || wide == DType::Bf16;
-    if (!machine && needed) machine = gemm_machine(run.cluster.device, dtype);
+    if (!machine && needed) machine = gemm_machine(run, dtype);
   }
   attention_machine_ = attention_machine(run.cluster.device, wide, run.framework.attention_kernel);
 }

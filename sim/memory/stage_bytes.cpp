@@ -154,7 +154,9 @@ double updated_parameters(const Stage& stage, const Counted& trained) {
 }
 
 double updated_at_once(const Stage& stage, double owned) {
-  if (!stage.framework.update.unit_by_unit) return owned;
+  const UpdateBehaviour& update = stage.framework.update;
+  if (update.parameters_at_once > 0.0) return std::min(owned, update.parameters_at_once);
+  if (!update.unit_by_unit) return owned;
   return std::min(owned, stage.framework.sharded.flat_units
                              ? largest_flat_unit(stage)
                              : largest_unit(stage.rank) / stage.shards.optimizer);
@@ -202,7 +204,8 @@ double gathered_parameters(const Stage& stage, double parameters) {
   const double end = std::max(stage.rank.embedding, stage.rank.head);
   const double blocks =
       whole_blocks(stage.run, sharded.gathered_blocks) * stage.rank.largest_block();
-  if (sharded.live_parameters <= 0.0) return blocks + end;
+  if (sharded.live_parameters <= 0.0)
+    return sharded.root_stays_gathered ? blocks + end : std::max(blocks, end);
   return std::max({std::min(sharded.live_parameters, parameters), blocks, end});
 }
 

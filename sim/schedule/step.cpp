@@ -26,7 +26,7 @@ Seconds host_time(const Run& run, double owned, const ParameterStorage& storage)
 
 // Ranks that share the states share the matrices.
 Seconds orthogonalisation_time(const Run& run) {
-  const GemmMachine machine = gemm_machine(run.cluster.device, DType::Bf16);
+  const GemmMachine machine = gemm_machine(run, DType::Bf16);
   Seconds block;
   for (const Operator& op : lower_orthogonalisation(run.model, run.strategy.tp))
     block += gemm_time(op, machine);

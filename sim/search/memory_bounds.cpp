@@ -42,7 +42,7 @@ StateBytes state_bytes(const Run& run) {
   bytes.main_gradients = storage.main_gradient_bytes;
   if (update.in_backward) return bytes;
   bytes.gradients = storage.gradient_bytes;
-  if (!update.unit_by_unit)
+  if (!update.unit_by_unit && update.parameters_at_once <= 0.0)
     bytes.temporaries =
         update.temporary_bytes + update_temporary_bytes(strategy.optimizer, storage, update.fused);
   return bytes;
@@ -66,8 +66,9 @@ GatheredWeights gathered_weights(const Run& run, const RankParameters& rank) {
                blocks = std::min<double>(sharded.gathered_blocks * unit, run.model.num_layers) *
                         rank.largest_block(),
                end = std::max(rank.embedding, rank.head);
-  return {.fixed =
-              element * (sharded.live_parameters > 0.0 ? std::max(blocks, end) : blocks + end)};
+  return {.fixed = element * (sharded.live_parameters > 0.0 || !sharded.root_stays_gathered
+                                  ? std::max(blocks, end)
+                                  : blocks + end)};
 }
 
 // Whole gradients that micro-batches add to, where ranks divide what one reduction leaves.

@@ -128,6 +128,9 @@ struct ShardedWeights {
   bool regathers_in_backward = true;  // freed after forward and gathered again
   double gathered_blocks = 2.0;       // blocks whose whole weights are on the device at once
   double gradient_blocks = 1.0;       // blocks whose whole gradients are
+  // The weight gradient of a GEMM is a piece of its unit's whole gradient, in the format of the
+  // gathered weight; it is cast in the reduction alone.
+  bool gradients_of_units = false;
   double live_parameters = 0.0;  // stay gathered until so many are; 0: `gathered_blocks` says it
   // Blocks whose weights and gradients are one message; 1 / n: every block is n messages; 0: the
   // whole model is one.
@@ -193,6 +196,8 @@ struct UpdateBehaviour {
   bool sums_norm = false;
   // Per updated parameter, while the optimizer runs (unfused optimizers, flat gradients).
   double temporary_bytes = 0.0;
+  // Parameters of a rank that are updated together, of which alone there are temporaries; 0: all.
+  double parameters_at_once = 0.0;
   bool operator==(const UpdateBehaviour&) const = default;
 };
 
@@ -308,6 +313,9 @@ struct Framework {
   double efficiency = 1.0;
   // Rate of the GEMMs that the matrix library picks unasked, relative to its best kernels.
   double gemm_efficiency = 1.0;
+  // Rate of misaligned GEMMs relative to GemmCoefficients::misaligned_factor: releases of the matrix
+  // library differ.
+  double misaligned_gemm_gain = 1.0;
   // Achieved collective bandwidth relative to the library measured alone.
   double collective_efficiency = 1.0;
   int vocab_multiple = 1;  // the vocabulary is padded to vocab_multiple * tensor_parallel

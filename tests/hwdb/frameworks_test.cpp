@@ -363,6 +363,42 @@ TEST(Frameworks, GemmsOnMi300xAreThoseThatTheLibraryPicksUnlessTheRunTunesThem) 
   EXPECT_EQ(Frameworks::shipped().choose(asked("fsdp2")).framework.gemm_efficiency, 1.0);
 }
 
+// NVIDIA, Matrix Multiplication Background: from cuBLAS 11 on, tensor cores multiply any shape.
+TEST(Frameworks, MisalignedGemmsOfV100BecameFasterWithCublas11) {
+  FrameworkQuery query = asked("megatron-lm", "2020-06-01");
+  const auto gain = [&] {
+    return Frameworks::shipped().choose(query).framework.misaligned_gemm_gain;
+  };
+  query.architecture = "Volta (sm_70)";
+  EXPECT_EQ(gain(), 1.0);
+  query.date = "2021-05-01";
+  EXPECT_EQ(gain(), 2.5);
+  query.architecture = "Ampere (sm_80)";
+  EXPECT_EQ(gain(), 1.0);
+}
+
+// DeepSpeed runtime/zero/stage3.py: a sub-group of 1e9 elements is flattened and cast at a time.
+TEST(Frameworks, DeepSpeedUpdatesShardedWeightsInSubGroups) {
+  FrameworkQuery query = asked("deepspeed", "2024-06-01", "bf16");
+  query.sharding = "zero3";
+  const sim::UpdateBehaviour update = Frameworks::shipped().choose(query).framework.update;
+  EXPECT_EQ(update.parameters_at_once, 1e9);
+  EXPECT_EQ(update.temporary_bytes, 6.0);
+  query.sharding = "zero2";
+  EXPECT_EQ(Frameworks::shipped().choose(query).framework.update.parameters_at_once, 0.0);
+}
+
+// torch.optim.AdamW and optax.adamw: states like their parameters.
+TEST(Frameworks, SixteenBitWeightsHaveSixteenBitGradientsAndStates) {
+  for (const char* id : {"fsdp2", "ddp", "maxtext"}) {
+    FrameworkQuery query = asked(id, "2025-01-01", "bf16");
+    query.settings["weight_dtype"] = "bf16";
+    const sim::ParameterStorage storage = Frameworks::shipped().choose(query).framework.storage;
+    EXPECT_EQ(storage.gradient_bytes, 2.0) << id;
+    EXPECT_EQ(storage.state_bytes, 2.0) << id;
+  }
+}
+
 // What a fit finds stands in coefficients.json, over priors that come from elsewhere.
 TEST(Frameworks, NoShippedValueIsFitted) {
   const Frameworks frameworks = Frameworks::shipped();

@@ -131,5 +131,24 @@ TEST(BlockRecompute, BothPassesGiveBackWhatTheyTook) {
   }
 }
 
+// 4 h^2 weights of the MLP, made in 2 bytes and cast to gradients of 4; those of units are a piece
+// of the unit's whole gradients, which another term counts.
+TEST(BlockBackward, WeightGradientsOfUnitsAreCountedWithTheUnit) {
+  TrainingRun run = small_run(8);
+  run.model.seq_len = 128;
+  run.framework.storage.gradient_bytes = 4.0;
+  const auto rise = [&] {
+    return block_dataflow(run.model, run.strategy, run.framework, LayerKind::Dense)
+        .backward()
+        .rise.total()
+        .value();
+  };
+  const double made = 4.0 * kHidden * kHidden * (2.0 + 4.0), activations = 16.0 * 256.0 * 1024.0;
+  EXPECT_GT(rise(), made);
+  EXPECT_LT(rise(), made + activations);
+  run.framework.sharded.gradients_of_units = true;
+  EXPECT_LT(rise(), activations);
+}
+
 }  // namespace
 }  // namespace llmsim::sim

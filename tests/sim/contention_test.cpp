@@ -24,6 +24,24 @@ Cluster host(int processes) {
   return cluster;
 }
 
+// A factor of 0.3 becomes 0.6 with a gain of two, and never more than that of aligned GEMMs.
+TEST(GemmMachine, TheReleaseOfTheLibraryMovesMisalignedGemmsAlone) {
+  TrainingRun run = small_run();
+  const auto bf16 = static_cast<std::size_t>(DType::Bf16);
+  run.cluster.device.achieved.gemm[bf16].misaligned_factor = 0.3;
+  const Operator aligned = gemm("aligned", 1, 1024, 1024, 1024, DType::Bf16, DType::Bf16),
+                 odd = gemm("odd", 1, 1024, 1023, 1024, DType::Bf16, DType::Bf16);
+  const auto alignment = [&](const Operator& op) {
+    return gemm_factors(op, gemm_machine(run, DType::Bf16)).alignment;
+  };
+  EXPECT_DOUBLE_EQ(alignment(odd), 0.3);
+  run.framework.misaligned_gemm_gain = 2.0;
+  EXPECT_DOUBLE_EQ(alignment(odd), 0.6);
+  EXPECT_DOUBLE_EQ(alignment(aligned), 1.0);
+  run.framework.misaligned_gemm_gain = 5.0;
+  EXPECT_DOUBLE_EQ(alignment(odd), 1.0);
+}
+
 TEST(HostSharing, AProcessAloneHasTheHost) {
   const HostShare share = host_share(host(1));
   EXPECT_DOUBLE_EQ(share.gemms, 1.0);

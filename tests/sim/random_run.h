@@ -53,6 +53,7 @@ inline Framework random_framework(RandomChoice& choose) {
   framework.saved.parts_per_block = framework.autograd ? choose.of({1.0, 2.0}) : 1.0;
   framework.sharded.flat_units = !framework.autograd || choose.yes();
   framework.sharded.root_stays_gathered = framework.autograd && choose.yes();
+  framework.sharded.gradients_of_units = framework.autograd && choose.yes();
   framework.sharded.regathers_in_backward = choose.yes();
   framework.sharded.prefetch_units = choose.below(4);
   framework.update.unit_by_unit = choose.yes();

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {
@@ -34,6 +36,30 @@ TEST(StageBytes, OffloadedStatesLeaveTheDevice) {
        {left.weights, left.master, left.states, left.main_gradients, left.temporaries})
     EXPECT_EQ(gone, Bytes(0.0));
   EXPECT_EQ(left.gradients, left.gradient_buffers);  // of one block
+}
+
+// 8 ranks own an eighth of the parameters each, of which 1000 are updated at a time.
+TEST(StageBytes, TemporariesOfAnUpdateInGroupsAreThoseOfOneGroup) {
+  TrainingRun run = small_run(8);
+  run.strategy.sharding = Sharding::Zero3;
+  run.framework.update.temporary_bytes = 6.0;
+  const double owned = bytes_of(run, 0).master.value() / run.framework.storage.master_bytes;
+  EXPECT_DOUBLE_EQ(bytes_of(run, 0).temporaries.value(), 6.0 * owned);
+  run.framework.update.parameters_at_once = 1000.0;
+  EXPECT_EQ(bytes_of(run, 0).temporaries, Bytes(6000.0));
+  run.framework.update.parameters_at_once = 1e12;
+  EXPECT_DOUBLE_EQ(bytes_of(run, 0).temporaries.value(), 6.0 * owned);
+}
+
+// Whole weights at hand: of two blocks and, beside them or in their place, of the larger end.
+TEST(StageBytes, EndsThatAreFreedDoNotStandBesideTheBlocks) {
+  TrainingRun run = small_run(8);
+  run.strategy.sharding = Sharding::Zero3;
+  const RankParameters rank = StageContents(run.model, run.strategy).rank();
+  const double blocks = 2.0 * rank.largest_block(), end = std::max(rank.embedding, rank.head);
+  EXPECT_DOUBLE_EQ(bytes_of(run, 0).gathered.value(), 2.0 * (blocks + end));
+  run.framework.sharded.root_stays_gathered = false;
+  EXPECT_DOUBLE_EQ(bytes_of(run, 0).gathered.value(), 2.0 * std::max(blocks, end));
 }
 
 TrainingRun moe_run(int devices) {

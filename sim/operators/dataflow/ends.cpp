@@ -192,7 +192,7 @@ class HeadDataflow {
                  e = layer_.element;
     const double low = chunk * columns_ * e, high = chunk * columns_ * kFp32Bytes,
                  loss = 2.0 * kFp32Bytes;
-    const double of_weights = layer_.weight_gradient_workspace(weight()).value();
+    const double of_weights = layer_.weight_gradient_workspace(Module::Head, weight()).value();
     const double forward =
         (e < kFp32Bytes ? std::max(low, row_sums(chunk)) : row_sums(chunk)) + high;
     const double backward =

@@ -33,12 +33,14 @@ void LayerDataflow::save_adapter_dropout(double elements) {
     save_extra(Module::Residual, Bytes(elements * (element + 1.0)));
 }
 
-Bytes LayerDataflow::weight_gradient_workspace(const LayerWeight& weight) const {
+Bytes LayerDataflow::weight_gradient_workspace(Module module, const LayerWeight& weight) const {
+  const bool of_unit = framework_.sharded.gradients_of_units;
+  if (of_unit && module != Module::Head) return Bytes(0.0);
   const double columns = static_cast<double>(weight.columns),
                bias = weight.biases > 0 ? columns : 0.0;
   const double gradient = framework_.storage.gradient_bytes;
-  const bool cast =
-      gradient > element && !framework_.gradients.accumulated_by_gemm && !strategy_.adapters;
+  const bool cast = gradient > element && !framework_.gradients.accumulated_by_gemm &&
+                    !strategy_.adapters && (!of_unit || framework_.gradients.reduced_in_fp32);
   const bool made_separately =
       autograd() && !framework_.gradients.accumulated_by_gemm && !strategy_.adapters;
   const double of_weights = static_cast<double>(weight.rows) * columns *
@@ -69,7 +71,7 @@ Dataflow::Step& LayerDataflow::gemm(Module module, Tensor x, std::initializer_li
   Dataflow::Step& step = flow.step(module).reads(x).gemm(policy_saves());
   for (const Tensor output : y) step.writes(output);
   if (saved != Dataflow::kNone) save_input(step, saved);
-  return step.backward_workspace(again + weight_gradient_workspace(weight));
+  return step.backward_workspace(again + weight_gradient_workspace(module, weight));
 }
 
 void LayerDataflow::column_gemm(Module module, Tensor x, std::initializer_list<Tensor> y,

@@ -71,7 +71,11 @@ class LayerDataflow {
 
   // While the gradient of a weight and its bias is made: what the GEMM gives before it is added to
   // gradients of another format, and the sum over tokens for the bias, whichever is larger.
-  Bytes weight_gradient_workspace(const LayerWeight& weight) const;
+  //
+  // Where gradients are those of units (ShardedWeights::gradients_of_units) a block has none: what
+  // the GEMM gives is part of StageBytes::gradient_buffers.  The head has what it gives, and the
+  // other format of its reduction.
+  Bytes weight_gradient_workspace(Module module, const LayerWeight& weight) const;
 
   // A weight is as it stands on this rank (LayerWeight::on_rank), here and below.
   //

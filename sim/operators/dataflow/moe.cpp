@@ -98,7 +98,7 @@ class MoeDataflow {
         .writes(raw)
         .gemm()
         .saves(input_)
-        .backward_workspace(layer_.weight_gradient_workspace(router));
+        .backward_workspace(layer_.weight_gradient_workspace(Module::Router, router));
     const Tensor high = e_ < kFp32Bytes ? replaced(Module::Router, raw, logits * kFp32Bytes) : raw;
     const Tensor probabilities = layer_.add(logits * kFp32Bytes);
     layer_.flow.step(Module::Router).reads(high).writes(probabilities).saves(probabilities);
