@@ -36,6 +36,7 @@
 // runtime/parallel/data_parallel.h for the order of events.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -67,13 +68,39 @@ struct StagePeak {
   Bytes host{}, host_peak{};  // of what the runtime offloads
 };
 
-// The highest point of the step, without saying which.  `shard`: the rank's place among those that
-// share its units.
+// Walks through stages of a run.  Those with the same layers share what is worked out once: their
+// bytes and the passes of their chunks.  What it is made of must outlive it.
+class StageWalks {
+ public:
+  StageWalks(const Run& run, const LayerPrices& prices, const StageContents& contents);
+  ~StageWalks();
+  StageWalks(const StageWalks&) = delete;
+
+  // The highest point of the step, without saying which.  `shard`: the rank's place among those
+  // that share its units.
+  StagePeak peak(int stage, int shard = 0);
+
+  // A point for every pass, and idle, update, idle; `whole_step`: of all micro-batches, or of as few
+  // as reach the peak, the last of which stands for the last of the step.
+  std::vector<MemoryPoint> points(int stage, bool whole_step);
+
+  // Of the points of as few micro-batches the first that no other is above: its phase, bytes and
+  // terms alone.
+  MemoryPoint highest(int stage);
+
+ private:
+  struct Kind;  // stages with the same layers
+  Kind& kind_of(int stage);
+
+  const Run& run_;
+  const LayerPrices& prices_;
+  const StageContents& contents_;
+  std::vector<std::unique_ptr<Kind>> kinds_;
+};
+
+// Of one stage alone.
 StagePeak stage_peak(const Run& run, const LayerPrices& prices, const StageContents& contents,
                      int stage, int shard = 0);
-
-// A point for every pass, and idle, update, idle; `whole_step`: of all micro-batches, or of as few
-// as reach the peak, the last of which stands for the last of the step.
 std::vector<MemoryPoint> stage_points(const Run& run, const LayerPrices& prices,
                                       const StageContents& contents, int stage, bool whole_step);
 
