@@ -377,8 +377,8 @@ namespace {
 bool is_offered(const FrameworkOffers& offers, Sharding sharding, bool pipeline) {
   switch (sharding) {
     case Sharding::Zero2: return offers.zero2 && (!pipeline || offers.zero2_in_pipelines);
-    case Sharding::Zero3: return offers.zero3 && !pipeline;
-    case Sharding::Hsdp: return offers.hsdp && !pipeline;
+    case Sharding::Zero3: return offers.zero3 && (!pipeline || offers.zero3_in_pipelines);
+    case Sharding::Hsdp: return offers.hsdp && (!pipeline || offers.zero3_in_pipelines);
     case Sharding::None:
     case Sharding::Zero1: break;
   }

@@ -15,9 +15,8 @@
 //                floor(L / (p v)) + 1, or the head counts as n layers, for each n from 2 to what it
 //                is as many FLOPs as (kMostHeadLayers), of the last stage and of its last part,
 //                which may be the head's alone
-//   sharding     none and what the framework has of ZeRO-1, ZeRO-2, ZeRO-3 and HSDP over every true
-//                divisor of the ranks; ZeRO-3 and HSDP, which gather weights for every micro-batch,
-//                without pipelines, which make many small ones
+//   sharding     none and what the framework has, without pipelines and in them, of ZeRO-1, ZeRO-2,
+//                ZeRO-3 and HSDP over every true divisor of the ranks
 //   recompute    none, selective, full, every second and fourth block, the first one to four blocks
 //                of each chunk, and modules that cost little: norms, activation functions, both,
 //                and of MLA the projections up; where the framework can, all operators but GEMMs

@@ -280,6 +280,7 @@ PlanQuery random_query(unsigned seed) {
                                  .zero3 = choose.below(4) > 0,
                                  .hsdp = choose.below(4) > 0,
                                  .zero2_in_pipelines = choose.yes(),
+                                 .zero3_in_pipelines = choose.yes(),
                                  .module_recompute = choose.yes(),
                                  .tp_overlap = choose.yes(),
                                  .deduplicated_dispatch = choose.yes(),

@@ -205,6 +205,24 @@ TEST(SearchSpace, HasWhatTheFrameworkOffers) {
   });
 }
 
+// Without pipelines and in them.
+TEST(SearchSpace, ShardsWeightsInPipelinesWhereTheFrameworkCan) {
+  TrainingRun run = small_run(8);
+  SearchBase base{run.model, 8, run.strategy, {}};
+  base.under.fill(run.strategy);
+  const auto shards = [&](int pp) {
+    std::set<Sharding> found;
+    for_each_strategy(base, {{"pp", {std::int64_t{pp}}}},
+                      [&](const Strategy& s) { found.insert(s.sharding); });
+    return found.count(Sharding::Zero3) + found.count(Sharding::Hsdp);
+  };
+  EXPECT_EQ(shards(1), 2u);
+  EXPECT_EQ(shards(2), 2u);
+  base.offers.zero3_in_pipelines = false;
+  EXPECT_EQ(shards(1), 2u);
+  EXPECT_EQ(shards(2), 0u);
+}
+
 using Switches = std::set<std::pair<bool, bool>>;
 
 // With 2 tensor ranks of 4, where buffers reach 2: not without sequence parallelism.
