@@ -46,7 +46,7 @@ struct WalkedStage {
 
 namespace {
 
-constexpr int kSteadyMicroBatches = 3, kRoundsOfInterleaving = 3;
+constexpr int kSteadyMicroBatches = 3, kRoundsOfInterleaving = 3, kSteadyOfDualPipe = 6;
 
 // Those of the chunk before that has the same, or new ones.
 std::size_t layers_of(WalkedStage& stage, const LayerPrices& prices, const RankParameters& rank,
@@ -96,6 +96,7 @@ int WalkedStage::followed_microbatches() const {
   const int all = shape.num_microbatches, p = shape.stages;
   if (shape.schedule == PipelineSchedule::OneForwardOneBackward)
     return std::min(all, warmup_passes(shape, number) + kSteadyMicroBatches);
+  if (shape.schedule == PipelineSchedule::DualPipe) return std::min(all, 2 * p + kSteadyOfDualPipe);
   if (shape.schedule != PipelineSchedule::Interleaved || all % p != 0) return all;
   return std::min(all, kRoundsOfInterleaving * p);
 }
@@ -361,6 +362,15 @@ void add_points(std::vector<MemoryPoint>& points, const std::vector<MemoryPoint>
   }
 }
 
+// Of a pass among the first so many micro-batches of each end of the pipeline.
+int number_in_step(const PipelinePass& pass, const WalkedStage& stage, int num_microbatches) {
+  const int all = stage.shape.num_microbatches;
+  if (pass.microbatch + 1 == num_microbatches) return all - 1;
+  const bool from_the_other_end =
+      stage.shape.schedule == PipelineSchedule::DualPipe && pass.microbatch >= num_microbatches / 2;
+  return pass.microbatch + (from_the_other_end ? (all - num_microbatches) / 2 : 0);
+}
+
 }  // namespace
 
 struct StageWalks::Kind {
@@ -433,8 +443,7 @@ std::vector<MemoryPoint> StageWalks::points(int stage, bool whole_step) {
                   if (!pass.backward()) ++passes, blocks += part.blocks;
                   set_points(added, pass, part, done, walk.account.highest());
                   for (MemoryPoint& point : added) {
-                    point.micro_batch =
-                        pass.microbatch + 1 == num_microbatches ? all - 1 : pass.microbatch;
+                    point.micro_batch = number_in_step(pass, own, num_microbatches);
                     point.passes_in_flight = passes, point.blocks_in_flight = blocks;
                   }
                   add_points(points, added);

@@ -22,6 +22,8 @@
 //                               gradients, and one that repeats it
 //   interleaved, p divides m    3 p, whole rounds of the chunks: the warm-up ends in the second,
 //                               and the third repeats
+//   DualPipe                    2 p + 6: from the second on the pairs of joined passes of a stage,
+//                               m / 2 - p + 1 or more, find and leave the same
 //   others                      all m
 //
 // and of a search, where the passes of a chunk are all alike (units that are not counted one by
