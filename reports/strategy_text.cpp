@@ -32,6 +32,22 @@ std::string mesh_text(const sim::Strategy& s) {
 
 namespace {
 
+constexpr std::ptrdiff_t kRun = 4;  // of equal numbers of layers that are told as one
+
+// "7+10+10+9", "2+10x3+2+0".
+std::string numbers_text(const std::vector<int>& layers) {
+  std::string text;
+  for (auto first = layers.begin(); first != layers.end();) {
+    auto last = std::find_if(first, layers.end(), [&](int other) { return other != *first; });
+    const bool is_run = last - first >= kRun;
+    if (!is_run) last = first + 1;
+    text += (text.empty() ? "" : "+") + (is_run ? std::to_string(last - first) + "x" : "") +
+            std::to_string(*first);
+    first = last;
+  }
+  return text;
+}
+
 // ", 10 layers a part, 6 in the last", ", layers 7+10+10+9", ", ends as layers"; nothing where
 // layers are dealt evenly.
 std::string layers_text(const sim::Strategy& s) {
@@ -40,9 +56,7 @@ std::string layers_text(const sim::Strategy& s) {
   if (layers.size() > 2 && std::equal(layers.begin() + 1, layers.end() - 1, layers.begin()))
     return ", " + std::to_string(layers.front()) + " layers a part, " +
            std::to_string(layers.back()) + " in the last";
-  std::string text;
-  for (const int part : layers) text += (text.empty() ? ", layers " : "+") + std::to_string(part);
-  return text;
+  return ", layers " + numbers_text(layers);
 }
 
 }  // namespace

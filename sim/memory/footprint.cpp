@@ -129,10 +129,11 @@ Memory memory_footprint(const Run& run, const LayerPrices& prices, MemoryStages 
   const StageContents contents(run.model, run.strategy);
   const bool leaves_out = stages == MemoryStages::Fullest &&
                           run.strategy.pipeline_schedule <= PipelineSchedule::Interleaved;
+  StageWalks walks(run, prices, contents);
   Memory memory;
   for (int stage = 0; stage < run.strategy.pp; ++stage) {
     if (leaves_out && stage > 0 && has_same_parts(contents, stage - 1, stage)) continue;
-    const StagePeak peak = stage_peak(run, prices, contents, stage);
+    const StagePeak peak = walks.peak(stage);
     memory.stages.push_back({.stage = stage, .peak = peak.peak});
     add_gaps(memory.stages.back(), peak, run.framework.reserve.reserved_per_byte());
     memory.peak = std::max(memory.peak, memory.stages.back().peak);
@@ -154,21 +155,25 @@ std::vector<MemoryPhase> memory_timeline(const Run& run, const LayerPrices& pric
 
 MemoryPeak explain_peaks(Memory& memory, const Run& run, const LayerPrices& prices) {
   const StageContents contents(run.model, run.strategy);
+  StageWalks walks(run, prices, contents);
   MemoryPeak peak{.stage = memory.fullest().stage};
   for (StageMemory& stage : memory.stages) {
-    const std::vector<MemoryPoint> points = stage_points(run, prices, contents, stage.stage, false);
-    const MemoryPoint& highest = *std::max_element(
-        points.begin(), points.end(),
-        [](const MemoryPoint& a, const MemoryPoint& b) { return a.allocated < b.allocated; });
-    stage.phase = highest.phase;
-    stage.terms = highest.terms.present();
-    if (stage.stage != peak.stage) continue;
-    memory.timeline = phases_of(points);
-    peak.phase = highest.phase;
-    peak.micro_batch = highest.micro_batch, peak.layer = highest.layer;
-    peak.passes_in_flight = highest.passes_in_flight;
-    peak.blocks_in_flight = highest.blocks_in_flight;
-    peak.parameters = contents.held(peak.stage);
+    MemoryPoint highest;
+    if (stage.stage == peak.stage) {
+      const std::vector<MemoryPoint> points = walks.points(stage.stage, false);
+      memory.timeline = phases_of(points);
+      highest = *std::max_element(
+          points.begin(), points.end(),
+          [](const MemoryPoint& a, const MemoryPoint& b) { return a.allocated < b.allocated; });
+      peak.phase = highest.phase;
+      peak.micro_batch = highest.micro_batch, peak.layer = highest.layer;
+      peak.passes_in_flight = highest.passes_in_flight;
+      peak.blocks_in_flight = highest.blocks_in_flight;
+      peak.parameters = contents.held(peak.stage);
+    } else {
+      highest = walks.highest(stage.stage);
+    }
+    stage.phase = highest.phase, stage.terms = highest.terms.present();
   }
   return peak;
 }

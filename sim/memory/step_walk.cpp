@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -13,7 +14,6 @@
 #include "sim/pipeline/stage_order.h"
 
 namespace llmsim::sim {
-namespace {
 
 struct WalkedChunk {
   ModelChunk part;
@@ -44,7 +44,9 @@ struct WalkedStage {
   std::optional<int> passes_to_peak() const;  // none: all of those micro-batches
 };
 
-constexpr int kSteadyMicroBatches = 3, kRoundsOfInterleaving = 3;
+namespace {
+
+constexpr int kSteadyMicroBatches = 3, kRoundsOfInterleaving = 3, kSteadyOfDualPipe = 6;
 
 // Those of the chunk before that has the same, or new ones.
 std::size_t layers_of(WalkedStage& stage, const LayerPrices& prices, const RankParameters& rank,
@@ -66,6 +68,8 @@ Bytes weight_inputs(const Run& run, const LayerPrices& prices, const ModelChunk&
       part.blocks > 0 ? part.blocks * mean_block(run, prices, part).weight_inputs : Bytes(0.0);
   return part.head ? inputs + prices.head.weight_inputs : inputs;
 }
+
+}  // namespace
 
 std::vector<ModelChunk> WalkedStage::parts() const {
   std::vector<ModelChunk> parts;
@@ -92,6 +96,7 @@ int WalkedStage::followed_microbatches() const {
   const int all = shape.num_microbatches, p = shape.stages;
   if (shape.schedule == PipelineSchedule::OneForwardOneBackward)
     return std::min(all, warmup_passes(shape, number) + kSteadyMicroBatches);
+  if (shape.schedule == PipelineSchedule::DualPipe) return std::min(all, 2 * p + kSteadyOfDualPipe);
   if (shape.schedule != PipelineSchedule::Interleaved || all % p != 0) return all;
   return std::min(all, kRoundsOfInterleaving * p);
 }
@@ -104,6 +109,8 @@ std::optional<int> WalkedStage::passes_to_peak() const {
     return warmup + 2 * p * v;
   return std::nullopt;
 }
+
+namespace {
 
 WalkedStage walked_stage(const Run& run, const LayerPrices& prices, const StageContents& contents,
                          int number) {
@@ -127,11 +134,11 @@ WalkedStage walked_stage(const Run& run, const LayerPrices& prices, const StageC
 // What is there between two passes.
 template <class Amount>
 struct Walk {
+  std::vector<ChunkPasses<Amount>>& passes;  // of WalkedStage::layers
   Account<Amount> account{};
-  std::vector<ChunkPasses<Amount>> passes{};  // of WalkedStage::layers
-  std::vector<UnitState> units{};             // of each chunk
-  Bytes under_reduction{};                    // whole gradients
-  int messages = 1;                           // of one direction that are held at most
+  std::vector<UnitState> units{};  // of each chunk
+  Bytes under_reduction{};         // whole gradients
+  int messages = 1;                // of one direction that are held at most
   int sent_forward = 0, sent_backward = 0;
 };
 
@@ -222,15 +229,17 @@ Followed<Amount> follow(Walk<Amount>& walk, const WalkedStage& stage, const Pipe
 // A step.
 
 template <class Amount>
-Walk<Amount> walk_of(const WalkedStage& stage) {
-  Walk<Amount> walk;
+Walk<Amount> walk_of(const WalkedStage& stage, std::vector<ChunkPasses<Amount>>& passes) {
+  Walk<Amount> walk{passes};
   const MemoryTerms lasting = lasting_terms(stage.bytes, stage.run.framework);
   for (int i = 0; i < kNumMemoryKinds; ++i) {
     const auto kind = static_cast<MemoryKind>(i);
     if (lasting[kind] > Bytes(0.0)) walk.account.take(kind, lasting[kind]);
   }
-  walk.passes.reserve(stage.layers.size());
-  for (const Chunk& chunk : stage.layers) walk.passes.emplace_back(chunk, stage.rules);
+  if (passes.empty()) {
+    passes.reserve(stage.layers.size());
+    for (const Chunk& chunk : stage.layers) passes.emplace_back(chunk, stage.rules);
+  }
   walk.units.resize(stage.chunks.size());
   return walk;
 }
@@ -353,12 +362,50 @@ void add_points(std::vector<MemoryPoint>& points, const std::vector<MemoryPoint>
   }
 }
 
+// Of a pass among the first so many micro-batches of each end of the pipeline.
+int number_in_step(const PipelinePass& pass, const WalkedStage& stage, int num_microbatches) {
+  const int all = stage.shape.num_microbatches;
+  if (pass.microbatch + 1 == num_microbatches) return all - 1;
+  const bool from_the_other_end =
+      stage.shape.schedule == PipelineSchedule::DualPipe && pass.microbatch >= num_microbatches / 2;
+  return pass.microbatch + (from_the_other_end ? (all - num_microbatches) / 2 : 0);
+}
+
 }  // namespace
 
-StagePeak stage_peak(const Run& run, const LayerPrices& prices, const StageContents& contents,
-                     int stage, int shard) {
-  const WalkedStage own = walked_stage(run, prices, contents, stage);
-  auto walk = walk_of<double>(own);
+struct StageWalks::Kind {
+  WalkedStage stage;
+  std::vector<ChunkPasses<double>> sums{};
+  std::vector<ChunkPasses<MemoryTerms>> terms{};
+};
+
+StageWalks::StageWalks(const Run& run, const LayerPrices& prices, const StageContents& contents)
+    : run_(run), prices_(prices), contents_(contents) {}
+
+StageWalks::~StageWalks() = default;
+
+// As of that stage.
+StageWalks::Kind& StageWalks::kind_of(int stage) {
+  const auto is_same = [&](const std::unique_ptr<Kind>& kind) {
+    for (int chunk = 0; chunk < contents_.chunks(); ++chunk)
+      if (!same_layers(prices_, kind->stage.chunk(chunk).part, contents_.part(stage, chunk)))
+        return false;
+    return true;
+  };
+  const auto known = std::find_if(kinds_.begin(), kinds_.end(), is_same);
+  if (known == kinds_.end())
+    return *kinds_.emplace_back(new Kind{walked_stage(run_, prices_, contents_, stage)});
+  WalkedStage& same = (*known)->stage;
+  same.number = stage;
+  for (int chunk = 0; chunk < contents_.chunks(); ++chunk)
+    same.chunks[static_cast<std::size_t>(chunk)].part = contents_.part(stage, chunk);
+  return **known;
+}
+
+StagePeak StageWalks::peak(int stage, int shard) {
+  Kind& kind = kind_of(stage);
+  const WalkedStage& own = kind.stage;
+  auto walk = walk_of(own, kind.sums);
   StagePeak result{.idle = Bytes(walk.account.now()),
                    .temporaries = own.bytes.temporaries,
                    .host = own.bytes.host};
@@ -380,10 +427,10 @@ StagePeak stage_peak(const Run& run, const LayerPrices& prices, const StageConte
   return result;
 }
 
-std::vector<MemoryPoint> stage_points(const Run& run, const LayerPrices& prices,
-                                      const StageContents& contents, int stage, bool whole_step) {
-  const WalkedStage own = walked_stage(run, prices, contents, stage);
-  auto walk = walk_of<MemoryTerms>(own);
+std::vector<MemoryPoint> StageWalks::points(int stage, bool whole_step) {
+  Kind& kind = kind_of(stage);
+  const WalkedStage& own = kind.stage;
+  auto walk = walk_of(own, kind.terms);
   std::vector<MemoryPoint> points, added;
   add_point(points, "idle", walk.account.now());
   const int all = own.shape.num_microbatches,
@@ -396,8 +443,7 @@ std::vector<MemoryPoint> stage_points(const Run& run, const LayerPrices& prices,
                   if (!pass.backward()) ++passes, blocks += part.blocks;
                   set_points(added, pass, part, done, walk.account.highest());
                   for (MemoryPoint& point : added) {
-                    point.micro_batch =
-                        pass.microbatch + 1 == num_microbatches ? all - 1 : pass.microbatch;
+                    point.micro_batch = number_in_step(pass, own, num_microbatches);
                     point.passes_in_flight = passes, point.blocks_in_flight = blocks;
                   }
                   add_points(points, added);
@@ -410,6 +456,45 @@ std::vector<MemoryPoint> stage_points(const Run& run, const LayerPrices& prices,
   add_point(points, "update", walk.account.highest().amount);
   add_point(points, "idle", walk.account.now());
   return points;
+}
+
+MemoryPoint StageWalks::highest(int stage) {
+  Kind& kind = kind_of(stage);
+  const WalkedStage& own = kind.stage;
+  auto walk = walk_of(own, kind.terms);
+  std::vector<MemoryPoint> points, added;
+  add_point(points, "idle", walk.account.now());
+  MemoryPoint highest = points.front();
+  const auto note = [&](const std::vector<MemoryPoint>& there) {
+    for (const MemoryPoint& point : there)
+      if (point.allocated > highest.allocated) highest = point;
+  };
+  follow_passes(walk, own, own.followed_microbatches(), std::nullopt,
+                [&](const PipelinePass& pass, const Followed<MemoryTerms>& done) {
+                  const HighPoint<MemoryTerms>& of_pass = walk.account.highest();
+                  if (of_pass.total > highest.allocated.value()) {
+                    set_points(added, pass, own.chunk(pass.chunk).part, done, of_pass);
+                    note(added);
+                  }
+                  walk.account.forget_peak();
+                });
+  walk.account.forget_peak();
+  walk.account.pass(MemoryTerms{});
+  update(walk.account, own, 0);
+  add_point(points, "update", walk.account.highest().amount);
+  add_point(points, "idle", walk.account.now());
+  note(points);
+  return highest;
+}
+
+StagePeak stage_peak(const Run& run, const LayerPrices& prices, const StageContents& contents,
+                     int stage, int shard) {
+  return StageWalks(run, prices, contents).peak(stage, shard);
+}
+
+std::vector<MemoryPoint> stage_points(const Run& run, const LayerPrices& prices,
+                                      const StageContents& contents, int stage, bool whole_step) {
+  return StageWalks(run, prices, contents).points(stage, whole_step);
 }
 
 }  // namespace llmsim::sim

@@ -22,6 +22,8 @@
 //                               gradients, and one that repeats it
 //   interleaved, p divides m    3 p, whole rounds of the chunks: the warm-up ends in the second,
 //                               and the third repeats
+//   DualPipe                    2 p + 6: from the second on the pairs of joined passes of a stage,
+//                               m / 2 - p + 1 or more, find and leave the same
 //   others                      all m
 //
 // and of a search, where the passes of a chunk are all alike (units that are not counted one by
@@ -36,6 +38,7 @@
 // runtime/parallel/data_parallel.h for the order of events.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -67,13 +70,39 @@ struct StagePeak {
   Bytes host{}, host_peak{};  // of what the runtime offloads
 };
 
-// The highest point of the step, without saying which.  `shard`: the rank's place among those that
-// share its units.
+// Walks through stages of a run.  Those with the same layers share what is worked out once: their
+// bytes and the passes of their chunks.  What it is made of must outlive it.
+class StageWalks {
+ public:
+  StageWalks(const Run& run, const LayerPrices& prices, const StageContents& contents);
+  ~StageWalks();
+  StageWalks(const StageWalks&) = delete;
+
+  // The highest point of the step, without saying which.  `shard`: the rank's place among those
+  // that share its units.
+  StagePeak peak(int stage, int shard = 0);
+
+  // A point for every pass, and idle, update, idle; `whole_step`: of all micro-batches, or of as few
+  // as reach the peak, the last of which stands for the last of the step.
+  std::vector<MemoryPoint> points(int stage, bool whole_step);
+
+  // Of the points of as few micro-batches the first that no other is above: its phase, bytes and
+  // terms alone.
+  MemoryPoint highest(int stage);
+
+ private:
+  struct Kind;  // stages with the same layers
+  Kind& kind_of(int stage);
+
+  const Run& run_;
+  const LayerPrices& prices_;
+  const StageContents& contents_;
+  std::vector<std::unique_ptr<Kind>> kinds_;
+};
+
+// Of one stage alone.
 StagePeak stage_peak(const Run& run, const LayerPrices& prices, const StageContents& contents,
                      int stage, int shard = 0);
-
-// A point for every pass, and idle, update, idle; `whole_step`: of all micro-batches, or of as few
-// as reach the peak, the last of which stands for the last of the step.
 std::vector<MemoryPoint> stage_points(const Run& run, const LayerPrices& prices,
                                       const StageContents& contents, int stage, bool whole_step);
 

@@ -37,7 +37,8 @@ Idea idea_of(const Strategy& s) {
 }
 
 bool comes_first(const Strategy& one, const Strategy& other) {
-  return simplicity(one) < simplicity(other);
+  const auto a = simplicity(one), b = simplicity(other);
+  return a != b ? a < b : one.stage_layers < other.stage_layers;
 }
 
 Ranking::Ranking(const RankingRules& rules) : rules_(rules), last_(kAny) {

@@ -1,9 +1,11 @@
 #include "sim/search/space.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "sim/base/error.h"
+#include "sim/model/flops.h"
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
@@ -16,6 +18,8 @@ constexpr int kMaxMicroBatchTokens = 65536;
 // Shorter pieces of a sequence are not worth the messages around attention.
 constexpr int kContextTokens = 1024;
 constexpr int kMostFirstBlocks = 4;
+// A head of more is that of a toy's vocabulary.
+constexpr int kMostHeadLayers = 8;
 
 std::vector<int> divisors(int number) {
   std::vector<int> list;
@@ -255,21 +259,78 @@ bool SearchSpace::go_together(const SearchLayout& layout, const Recompute& recom
          !whole_blocks;
 }
 
-// One layer more on all parts but the last, which has what is left.  None where that is how layers
-// are dealt anyway or leaves nothing, where layers of several tokens' prediction move layers off
-// the last part already, and where both ends of the model meet on a stage.
-std::optional<SearchPipeline> SearchSpace::with_short_end(const SearchPipeline& even,
-                                                          int pp) const {
-  const int parts = pp * even.virtual_stages, layers = base_.model.num_layers;
-  SearchPipeline pipeline = even;
-  pipeline.other_layers = layers / parts + 1;
-  const long long last = layers - static_cast<long long>(pipeline.other_layers) * (parts - 1);
+namespace {
+
+// Layers that are as many FLOPs as the head.
+int head_layers(const Transformer& model) {
+  const Flops head = head_flops_per_token(model),
+              blocks = forward_flops_per_token(model, true) - head;
+  return static_cast<int>(
+      std::min<double>(kMostHeadLayers, std::round(head / blocks * model.num_layers)));
+}
+
+// As evenly as they go, one more in the middle first and after it: earlier stages hold more.
+std::vector<int> evenly(int layers, int count) {
+  std::vector<int> shares(static_cast<std::size_t>(count), layers / count);
+  const int remainder = layers % count;
+  const auto first = shares.begin() + (count - remainder + 1) / 2;
+  std::for_each(first, first + remainder, [](int& share) { ++share; });
+  return shares;
+}
+
+// One layer more on all parts but the last, which has what is left.
+std::vector<int> dealt_with_rest_last(int layers, int parts) {
+  const int others = layers / parts + 1;
+  std::vector<int> dealt(static_cast<std::size_t>(parts), others);
+  const long long rest = layers - static_cast<long long>(others) * (parts - 1);
+  dealt.back() = static_cast<int>(std::max(-1ll, rest));
+  return dealt;
+}
+
+// Over stages of so many chunks as if the head were `head` layers.  None where the last stage has
+// too few for its other chunks.
+std::vector<int> dealt_with_head_as(int head, int layers, int stages, int chunks) {
+  const int last = (layers + head) / stages - head;
+  if (last < chunks - 1) return {};
+  const int end = std::max(0, (last + head) / chunks - head);
+  const std::vector<int> of_stages = evenly(layers - last, stages - 1);
+  std::vector<int> dealt(static_cast<std::size_t>(stages * chunks), end);
+  const auto put = [&](int stage, const std::vector<int>& shares) {
+    for (std::size_t chunk = 0; chunk < shares.size(); ++chunk)
+      dealt[chunk * static_cast<std::size_t>(stages) + static_cast<std::size_t>(stage)] =
+          shares[chunk];
+  };
+  for (int stage = 0; stage + 1 < stages; ++stage)
+    put(stage, evenly(of_stages[static_cast<std::size_t>(stage)], chunks));
+  if (chunks > 1) put(stages - 1, evenly(last - end, chunks - 1));
+  return dealt;
+}
+
+}  // namespace
+
+// None where layers of several tokens' prediction move layers off the last part already, and where
+// both ends of the model meet on a stage; nor where that is how layers are dealt anyway or leaves a
+// part without any, but for the head's.
+void SearchSpace::add_short_ends(std::vector<SearchPipeline>& list, const SearchPipeline& even,
+                                 int pp) const {
+  const int chunks = even.virtual_stages, parts = pp * chunks, layers = base_.model.num_layers;
   const bool ends_meet =
       even.schedule == PipelineSchedule::ZbV || even.schedule == PipelineSchedule::DualPipe;
-  if (last < 1 || last >= pipeline.other_layers - 1 || base_.model.mtp_layers > 0 || ends_meet)
-    return std::nullopt;
-  pipeline.last_layers = static_cast<int>(last);
-  return pipeline;
+  if (pp == 1 || parts > layers + 1 || base_.model.mtp_layers > 0 || ends_meet) return;
+  const auto add = [&](const std::vector<int>& dealt, int least) {
+    if (dealt.empty() || dealt.back() < least) return;
+    const bool has_layers = *std::min_element(dealt.begin(), dealt.end() - 1) >= 1;
+    const bool is_new = std::none_of(list.begin(), list.end(), [&](const SearchPipeline& known) {
+      return known.virtual_stages == chunks && known.part_layers == dealt;
+    });
+    if (!has_layers || !is_new) return;
+    list.push_back(even);
+    list.back().part_layers = dealt;
+  };
+  const std::vector<int> rest_last = dealt_with_rest_last(layers, parts);
+  if (rest_last.back() < rest_last.front() - 1) add(rest_last, 1);
+  for (int head = 2; head <= head_layers(base_.model); ++head)
+    add(dealt_with_head_as(head, layers, pp, chunks), 0);
 }
 
 // With layers dealt in each way.
@@ -284,7 +345,7 @@ void SearchSpace::add_pipelines(std::vector<SearchPipeline>& list, PipelineSched
     if (!is_allowed(strategy({.pp = pp}, pipeline, {}, {}), kKeys)) continue;
     list.push_back(pipeline);
     if (ends || one_part || !base_.strategy.stage_layers.empty()) continue;
-    if (const auto shorter = with_short_end(pipeline, pp)) list.push_back(*shorter);
+    add_short_ends(list, pipeline, pp);
   }
 }
 
@@ -316,8 +377,8 @@ namespace {
 bool is_offered(const FrameworkOffers& offers, Sharding sharding, bool pipeline) {
   switch (sharding) {
     case Sharding::Zero2: return offers.zero2 && (!pipeline || offers.zero2_in_pipelines);
-    case Sharding::Zero3: return offers.zero3 && !pipeline;
-    case Sharding::Hsdp: return offers.hsdp && !pipeline;
+    case Sharding::Zero3: return offers.zero3 && (!pipeline || offers.zero3_in_pipelines);
+    case Sharding::Hsdp: return offers.hsdp && (!pipeline || offers.zero3_in_pipelines);
     case Sharding::None:
     case Sharding::Zero1: break;
   }
@@ -366,11 +427,7 @@ Strategy SearchSpace::strategy(const SearchLayout& layout, const SearchPipeline&
   s.virtual_stages = pipeline.virtual_stages;
   s.pipeline_schedule = pipeline.schedule;
   s.embeddings_as_layers = pipeline.embeddings_as_layers;
-  if (pipeline.last_layers > 0) {
-    s.stage_layers.assign(static_cast<std::size_t>(layout.pp * pipeline.virtual_stages),
-                          pipeline.other_layers);
-    s.stage_layers.back() = pipeline.last_layers;
-  }
+  if (!pipeline.part_layers.empty()) s.stage_layers = pipeline.part_layers;
   s.sharding = sharding.sharding;
   s.shard_size = sharding.shard_size;
   s.recompute = recompute;

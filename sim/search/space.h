@@ -10,12 +10,13 @@
 //                fabric joins), tokens sent to experts once to each rank and node or row by row,
 //                beside the other pass of another micro-batch or not
 //   pipeline     1F1B, and interleaved with every number of virtual stages; layers are dealt
-//                evenly, or the embedding and the head count as one each, or the last part has so
-//                few that it may be the head's: with p v parts of L layers each other one has
-//                floor(L / (p v)) + 1
-//   sharding     none and what the framework has of ZeRO-1, ZeRO-2, ZeRO-3 and HSDP over every true
-//                divisor of the ranks; ZeRO-3 and HSDP, which gather weights for every micro-batch,
-//                without pipelines, which make many small ones
+//                evenly, or the embedding and the head count as one each, or the head takes the
+//                place of layers of the last stage: with p v parts of L layers each other one has
+//                floor(L / (p v)) + 1, or the head counts as n layers, for each n from 2 to what it
+//                is as many FLOPs as (kMostHeadLayers), of the last stage and of its last part,
+//                which may be the head's alone
+//   sharding     none and what the framework has, without pipelines and in them, of ZeRO-1, ZeRO-2,
+//                ZeRO-3 and HSDP over every true divisor of the ranks
 //   recompute    none, selective, full, every second and fourth block, the first one to four blocks
 //                of each chunk, and modules that cost little: norms, activation functions, both,
 //                and of MLA the projections up; where the framework can, all operators but GEMMs
@@ -104,8 +105,8 @@ struct SearchPipeline {
   PipelineSchedule schedule = PipelineSchedule::OneForwardOneBackward;
   int virtual_stages = 1;
   bool embeddings_as_layers = false;
-  int last_layers = 0;   // of the last part, where it has fewer than its share; 0: it has its share
-  int other_layers = 0;  // then of each other part
+  // Of each part, where the head takes the place of some; empty: they are dealt evenly.
+  std::vector<int> part_layers{};
 };
 
 struct SearchSharding {
@@ -154,7 +155,7 @@ class SearchSpace {
   bool is_allowed(const Strategy& strategy, std::span<const std::string_view> keys) const;
   void add_pipelines(std::vector<SearchPipeline>& list, PipelineSchedule schedule, int pp,
                      int virtual_stages) const;
-  std::optional<SearchPipeline> with_short_end(const SearchPipeline& even, int pp) const;
+  void add_short_ends(std::vector<SearchPipeline>& list, const SearchPipeline& even, int pp) const;
 
   const SearchBase& base_;
   Restriction derived_;  // of the restriction, kDerivedFields

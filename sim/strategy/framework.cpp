@@ -135,6 +135,7 @@ const std::vector<Field<Framework>>& framework_fields() {
       FIELD(offers.zero3),
       FIELD(offers.hsdp),
       FIELD(offers.zero2_in_pipelines),
+      FIELD(offers.zero3_in_pipelines),
       FIELD(offers.module_recompute),
       FIELD(offers.operator_recompute),
       FIELD(offers.tp_overlap),

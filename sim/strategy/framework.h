@@ -246,6 +246,7 @@ struct FrameworkOffers {
   bool zero3 = true;
   bool hsdp = true;
   bool zero2_in_pipelines = true;
+  bool zero3_in_pipelines = true;   // and HSDP
   bool module_recompute = true;     // of single modules, beside whole blocks
   bool operator_recompute = false;  // of all operators but some GEMMs
   bool tp_overlap = false;          // beside sequence parallelism

@@ -140,8 +140,10 @@ const char* broken_stage_layers(const Transformer& model, const Strategy& s) {
   if (std::accumulate(s.stage_layers.begin(), s.stage_layers.end(), std::int64_t{0}) !=
       model.num_layers)
     return kStageSum;
-  return *std::min_element(s.stage_layers.begin(), s.stage_layers.end()) <
-                 (given == stages ? s.virtual_stages : 1)
+  const int chunks = given == stages ? s.virtual_stages : 1;
+  const bool head_alone = given > 1 && chunks == 1 && s.stage_layers.back() == 0;
+  return *std::min_element(s.stage_layers.begin(), s.stage_layers.end() - (head_alone ? 1 : 0)) <
+                 chunks
              ? kStageLeast
              : nullptr;
 }
@@ -293,7 +295,8 @@ std::optional<std::string> chunks_message(const char* rule, const Transformer& m
            equals("num_layers", model.num_layers);
   }
   if (rule == kStageLeast)
-    return stage_layers + ": each stage needs a layer for each of its chunks, " + virtual_stages;
+    return stage_layers + ": each stage needs a layer for each of its chunks, " + virtual_stages +
+           ", but for the chunk of the head";
   if (rule == kSplitStages) return schedule + " needs pp > 1, but pp = 1 (nearest: pp = 2)";
   if (rule == kOnePart)
     return schedule + " has one part of the model per stage, but " + virtual_stages +

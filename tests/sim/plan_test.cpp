@@ -179,9 +179,11 @@ TEST(Plan, TriesWholeExpertsOverTensorRanks) {
 }
 
 TEST(Plan, GivesTheStagesOfTheEndsFewerLayersWhereThatDividesThem) {
-  // Six layers do not divide into four stages; with the two ends they are 1 + 2 + 2 + 1.
+  // Six layers do not divide into four stages; with the two ends they are 1 + 2 + 2 + 1.  The head
+  // is 2 h V = 32 h^2 FLOPs, a layer 26 h^2.
   PlanQuery query;
   query.base = small_run(4);
+  query.base.model.vocab_size = 16384;
   query.base.model.num_layers = 6;
   query.base.strategy.global_batch = 8;
   query.restriction["pp"] = {4};
@@ -278,6 +280,7 @@ PlanQuery random_query(unsigned seed) {
                                  .zero3 = choose.below(4) > 0,
                                  .hsdp = choose.below(4) > 0,
                                  .zero2_in_pipelines = choose.yes(),
+                                 .zero3_in_pipelines = choose.yes(),
                                  .module_recompute = choose.yes(),
                                  .tp_overlap = choose.yes(),
                                  .deduplicated_dispatch = choose.yes(),

@@ -1,6 +1,7 @@
 // Valid runs of all kinds, for properties that hold whatever the run.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <random>
 
@@ -84,8 +85,9 @@ inline Strategy random_strategy(RandomChoice& choose) {
   strategy.ep = choose.of({1, 2, 4});
   if (choose.below(4) == 0) strategy.etp = 1;
   strategy.sequence_parallel = strategy.tp > 1 && choose.yes();
-  strategy.sharding = choose.of(
-      {Sharding::None, Sharding::None, Sharding::Zero1, Sharding::Zero2, Sharding::Zero3});
+  strategy.sharding = choose.of({Sharding::None, Sharding::None, Sharding::Zero1, Sharding::Zero2,
+                                 Sharding::Zero3, Sharding::Hsdp});
+  if (strategy.sharding == Sharding::Hsdp) strategy.shard_size = std::max(1, strategy.dp / 2);
   strategy.pipeline_schedule =
       choose.of({PipelineSchedule::OneForwardOneBackward, PipelineSchedule::Interleaved,
                  PipelineSchedule::Interleaved, PipelineSchedule::GPipe, PipelineSchedule::ZbH1,

@@ -12,6 +12,7 @@ using Keys = std::vector<std::string>;
 PlanQuery eight_devices() {
   PlanQuery query;
   query.base = small_run(8);
+  query.base.framework.offers.zero3_in_pipelines = false;
   return query;
 }
 

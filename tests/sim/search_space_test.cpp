@@ -46,6 +46,7 @@ TEST(SearchSpace, HybridShardsAreTrueParts) {
 // Four parts of eight layers have two each; with a short end 3, 3 and 1 of three.
 TEST(SearchSpace, HasALastPartWithFewerLayers) {
   TrainingRun run = small_run(3);
+  run.model.vocab_size = 1024;  // a head of less than a layer
   SearchBase base{run.model, 3, run.strategy, {}};
   base.under.fill(run.strategy);
   const Restriction three{{"pp", {std::int64_t{3}}}, {"virtual_stages", {std::int64_t{1}}}};
@@ -59,6 +60,25 @@ TEST(SearchSpace, HasALastPartWithFewerLayers) {
     });
     EXPECT_EQ(found, dealt.empty() ? std::set<std::vector<int>>{} : std::set{dealt}) << layers;
   }
+}
+
+// With width h and sequences of h tokens a layer takes 24 h^2 + 2 h^2 FLOPs, the head 2 h V: three
+// layers with V = 39 h.  If it counts as n of them, the last of three stages has (17 + n) / 3 - n of
+// 17: 4 or 3, over two parts 3 + 1 and 3 + 0.
+TEST(SearchSpace, LetsTheHeadTakeThePlaceOfAsManyLayersAsItIs) {
+  TrainingRun run = small_run(3);
+  run.model.num_layers = 17, run.model.vocab_size = 39 * 1024;
+  SearchBase base{run.model, 3, run.strategy, {}};
+  base.under.fill(run.strategy);
+  const auto dealt = [&](int parts) {
+    std::set<std::vector<int>> found;
+    for_each_strategy(base, {{"pp", {std::int64_t{3}}}, {"virtual_stages", {std::int64_t{parts}}}},
+                      [&](const Strategy& s) { found.insert(s.stage_layers); });
+    return found;
+  };
+  using Dealt = std::set<std::vector<int>>;
+  EXPECT_EQ(dealt(1), (Dealt{{}, {6, 7, 4}, {7, 7, 3}}));
+  EXPECT_EQ(dealt(2), (Dealt{{}, {3, 3, 3, 3, 4, 1}, {3, 3, 3, 4, 4, 0}}));
 }
 
 // What is left is what the whole space has without the banned values, in the same order.
@@ -183,6 +203,24 @@ TEST(SearchSpace, HasWhatTheFrameworkOffers) {
     EXPECT_TRUE(s.recompute.kind != RecomputeKind::Selective ||
                 s.recompute.modules == RecomputedModules{});
   });
+}
+
+// Without pipelines and in them.
+TEST(SearchSpace, ShardsWeightsInPipelinesWhereTheFrameworkCan) {
+  TrainingRun run = small_run(8);
+  SearchBase base{run.model, 8, run.strategy, {}};
+  base.under.fill(run.strategy);
+  const auto shards = [&](int pp) {
+    std::set<Sharding> found;
+    for_each_strategy(base, {{"pp", {std::int64_t{pp}}}},
+                      [&](const Strategy& s) { found.insert(s.sharding); });
+    return found.count(Sharding::Zero3) + found.count(Sharding::Hsdp);
+  };
+  EXPECT_EQ(shards(1), 2u);
+  EXPECT_EQ(shards(2), 2u);
+  base.offers.zero3_in_pipelines = false;
+  EXPECT_EQ(shards(1), 2u);
+  EXPECT_EQ(shards(2), 0u);
 }
 
 using Switches = std::set<std::pair<bool, bool>>;

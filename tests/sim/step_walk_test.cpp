@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -249,6 +250,28 @@ TEST(StepWalk, APeakIsTheHighestPointOfItsTable) {
         EXPECT_NEAR(points.back().allocated / peak.idle, 1.0, kRounding);
       });
   EXPECT_GT(runs, 500);
+}
+
+// To the bit, and of stages that share their passes with others.
+TEST(StepWalk, TheHighestPointIsThatOfTheTable) {
+  std::unique_ptr<StageWalks> walks;
+  for_each_stage([&](const auto& run, const auto& prices, const auto& contents, int stage) {
+    if (stage == 0) walks = std::make_unique<StageWalks>(run, prices, contents);
+    const std::vector<MemoryPoint> points = stage_points(run, prices, contents, stage, false);
+    const MemoryPoint& first = *std::max_element(
+        points.begin(), points.end(),
+        [](const MemoryPoint& a, const MemoryPoint& b) { return a.allocated < b.allocated; });
+    const MemoryPoint highest = walks->highest(stage);
+    EXPECT_EQ(highest.allocated, first.allocated);
+    EXPECT_EQ(std::string_view(highest.phase), first.phase);
+    for (int i = 0; i < kNumMemoryKinds; ++i) {
+      const auto kind = static_cast<MemoryKind>(i);
+      EXPECT_EQ(highest.terms[kind], first.terms[kind]) << name_of(kind);
+    }
+    const StagePeak shared = walks->peak(stage), own = stage_peak(run, prices, contents, stage);
+    EXPECT_EQ(shared.peak, own.peak);
+    EXPECT_EQ(shared.after_forward, own.after_forward);
+  });
 }
 
 TEST(StepWalk, ThePeakOfTheWholeStepIsThatOfTheMicroBatchesThatAreFollowed) {

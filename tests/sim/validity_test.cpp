@@ -175,6 +175,26 @@ TEST(Validity, ExpertRanksDivideTheExpertsAndTheRanksThatShareThem) {
   EXPECT_EQ(message_of(run), "ep = 4 does not divide shard_size = 6 (nearest: 3 or 6)");
 }
 
+// Of eight layers: the head may be a chunk of its own, the embedding not.
+TEST(Validity, EachChunkButTheHeadsNeedsALayer) {
+  TrainingRun run = small_run(2);
+  run.strategy.dp = 1, run.strategy.pp = 2;
+  run.strategy.stage_layers = {8, 0};
+  EXPECT_EQ(message_of(run), "");
+  run.strategy.stage_layers = {0, 8};
+  EXPECT_EQ(message_of(run),
+            "stage_layers = [0, 8]: each stage needs a layer for each of its chunks, "
+            "virtual_stages = 1, but for the chunk of the head");
+  run.strategy.stage_layers = {9, -1};
+  EXPECT_NE(message_of(run), "");
+  run.strategy.virtual_stages = 2, run.strategy.global_batch = 8;
+  run.strategy.pipeline_schedule = PipelineSchedule::Interleaved;
+  run.strategy.stage_layers = {3, 3, 2, 0};
+  EXPECT_EQ(message_of(run), "");
+  run.strategy.stage_layers = {8, 0};  // of stages, of two chunks each
+  EXPECT_NE(message_of(run), "");
+}
+
 TEST(Validity, TensorRanksDivideTheWidthOfAnExpert) {
   TrainingRun run = small_run(8);
   run.model = small_moe();

@@ -1,0 +1,30 @@
+#include "reports/strategy_text.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace llmsim::reports {
+namespace {
+
+std::string layers_of(std::vector<int> layers) {
+  sim::Strategy strategy;
+  strategy.pp = 2;
+  const std::string plain = strategy_text(strategy);
+  strategy.stage_layers = std::move(layers);
+  return strategy_text(strategy).substr(plain.size());
+}
+
+TEST(StrategyText, SaysHowLayersAreDealtByHand) {
+  EXPECT_EQ(layers_of({}), "");
+  EXPECT_EQ(layers_of({17, 15}), ", layers 17+15");
+  EXPECT_EQ(layers_of({10, 10, 10, 6}), ", 10 layers a part, 6 in the last");
+  EXPECT_EQ(layers_of({7, 10, 10, 9}), ", layers 7+10+10+9");
+  // Ten parts of three.
+  EXPECT_EQ(layers_of({2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 2, 2, 0}), ", layers 2+10x3+2+2+0");
+}
+
+}  // namespace
+}  // namespace llmsim::reports
