@@ -1,9 +1,5 @@
 #include "hwdb/table_file.h"
 
-#define TOML_EXCEPTIONS 1
-#define TOML_HEADER_ONLY 1
-#include <toml++/toml.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <set>
@@ -11,6 +7,7 @@
 
 #include "hwdb/input_file.h"
 #include "hwdb/spelling.h"
+#include "hwdb/toml.h"
 #include "sim/base/field.h"
 
 namespace llmsim::hwdb {
