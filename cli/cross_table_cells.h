@@ -28,8 +28,8 @@ struct CellContext {
 reports::CrossTable cross_table(const hwdb::TableFile& file, const CellContext& context);
 
 // The table of options of which two have lists of values: the first in `order`, which names options
-// as they are typed ("--model"), is that of the rows.  One list is rows alone.  Throws Error for more
-// than two.
+// as they are typed ("--model"), is that of the rows.  One list is rows alone.  Throws Error for
+// more than two.
 reports::CrossTable cross_table(const RunOptions& options, const std::vector<std::string>& order,
                                 bool planned, const CellContext& context);
 

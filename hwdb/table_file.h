@@ -16,8 +16,8 @@
 //                                       or run = "ID" in their place: a measured run, predicted as
 //                                       its record says
 //
-// The label of `plus = "compile"` is "+ compile".  Options have their names without dashes in front;
-// inside, "-" and "_" are the same.  A list is joined by commas.
+// The label of `plus = "compile"` is "+ compile".  Options have their names without dashes in
+// front; inside, "-" and "_" are the same.  A list is joined by commas.
 #pragma once
 
 #include <optional>
@@ -65,8 +65,8 @@ struct TableFile {
   std::vector<TableCell> cells;  // at most one for each row and column
 };
 
-// Throws UnknownKey for an unknown key beside options, and Error for what is no such TOML, each with
-// `file` and line.  Options are not looked at.
+// Throws UnknownKey for an unknown key beside options, and Error for what is no such TOML, each
+// with `file` and line.  Options are not looked at.
 TableFile parse_table_file(const std::string& text, const std::string& file);
 TableFile read_table_file(const std::string& path);
 

@@ -44,7 +44,7 @@ struct CrossTable {
   std::string corner{};  // what the rows are, "model"; may be empty
   std::vector<std::string> notes{}, rows{}, columns{};
   std::vector<CellValue> values{};  // at least one
-  // By which tflops and mfu are counted (sim/model/flops.h); none: exact GEMMs and causal attention.
+  // By which tflops and mfu are counted (sim/model/flops.h); none: GEMMs and causal attention.
   std::optional<std::string> convention{};
   bool interval = false;           // for people: each value with its interval
   bool planned = false;            // for people: the layouts of all cells below the table
@@ -67,8 +67,8 @@ struct Metric {
 std::optional<Metric> metric_of(const CrossTable& table, const CrossCell& cell, CellValue value);
 
 // For people a text in each cell: "700 TFLOP/s (70.7 % MFU)", "out of memory, 96.2 GiB of 79.2", or
-// "impossible [1]" with the rule in a footnote; what was measured of a row stands below it.  CSV has a row for each cell with all values, whatever
-// was asked for; JSON has the keys of README.md.
+// "impossible [1]" with the rule in a footnote; what was measured of a row stands below it.  CSV
+// has a row for each cell with all values, whatever was asked for; JSON has the keys of README.md.
 std::string render(const CrossTable& table, Format format, const Style& style = {});
 
 // What people read as one HTML page.

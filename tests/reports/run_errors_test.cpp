@@ -23,7 +23,7 @@ std::string text_in(const Table& table, std::size_t row, std::size_t column) {
   return std::get<std::string>(table.rows()[row][column]);
 }
 
-// Errors of ln 1.1, ln 2 and ln 1.5 beside a wrong verdict, which counts as 1, more than ln 2 = 0.69.
+// Errors of ln 1.1, ln 2 and ln 1.5 beside a wrong verdict, which counts as 1: more than ln 2.
 TEST(RunErrors, TheWorstRunIsTheFirst) {
   calibrate::BacktestRow verdict;
   verdict.id = "verdict";
