@@ -15,6 +15,7 @@ namespace llmsim::cli {
 void add_plan(CLI::App& program, int& status);     // the best strategies, ranked
 void add_predict(CLI::App& program, int& status);  // one run in full
 void add_sweep(CLI::App& program, int& status);    // predictions over a grid
+void add_compare(CLI::App& program, int& status);  // tables of settings by models or hardware
 // One step as a trace of every pipeline stage and stream.
 void add_trace(CLI::App& program, int& status);
 void add_report(CLI::App& program, int& status);    // a plan or a run as one HTML page

@@ -12,6 +12,7 @@
 #include "cli/misspelling.h"
 #include "cli/output.h"
 #include "cli/shell_texts.h"
+#include "hwdb/table_file.h"
 
 namespace llmsim::cli {
 namespace {
@@ -62,6 +63,7 @@ int run(std::vector<std::string> arguments, const std::string& version) {
   add_plan(program, status);
   add_predict(program, status);
   add_sweep(program, status);
+  add_compare(program, status);
   add_trace(program, status);
   add_export(program, status);
   add_report(program, status);
@@ -88,6 +90,9 @@ int run(std::vector<std::string> arguments, const std::string& version) {
 int run_program(const std::vector<std::string>& arguments, const std::string& version) {
   try {
     return run(arguments, version);
+  } catch (const hwdb::UnknownKey& error) {
+    report_error(error.what());
+    return kUsage;
   } catch (const std::exception& error) {
     return report_error(error.what());
   }

@@ -20,6 +20,7 @@
 #include "hwdb/run_resolver.h"
 #include "hwdb/source_tables.h"
 #include "reports/plan_backtest.h"
+#include "reports/run_errors.h"
 #include "reports/source_tables.h"
 #include "reports/validation.h"
 #include "sim/base/error.h"
@@ -34,6 +35,7 @@ struct ValidateOptions {
   std::string format = "table";
   bool ablations = false;   // what settings are worth, as ratios, instead of errors by group
   bool rows = false;        // with ablations: every pair
+  bool runs = false;        // every run, worst first, instead of errors by group
   bool plans = false;       // what the planner chooses, instead of errors by group
   std::string comparisons;  // file of stated pairs; empty: the project's, if `files` is empty
   std::string tables;       // folder of descriptions of source tables; empty: none
@@ -130,6 +132,7 @@ std::string skipped_text(const calibrate::Backtest& backtest, const ValidateOpti
 std::string validation_text(const calibrate::Backtest& backtest, const ValidateOptions& options,
                             reports::Format format) {
   if (format == reports::Format::Json) return reports::validation_json(backtest);
+  if (options.runs) return reports::render(reports::run_errors_table(backtest), format);
   const std::string table = reports::render(reports::validation_table(backtest), format);
   return format == reports::Format::Csv ? table : table + skipped_text(backtest, options, format);
 }
@@ -288,6 +291,10 @@ void add_questions(CLI::App& c, ValidateOptions& o) {
                                   "try, how well predictions order measured layouts, and "
                                   "how plans compare with the best of them");
   plans->excludes(ablations);
+  c.add_flag("--runs", o.runs,
+             "every scored run with its errors, worst first; JSON has all runs anyway")
+      ->excludes(ablations)
+      ->excludes(plans);
   c.add_flag("--rows", o.rows, "with --ablations: every pair of runs")->needs(ablations);
   c.add_option("--comparisons", o.comparisons,
                "with --ablations: file of pairs and speed-ups that studies state; default: the "
@@ -298,7 +305,8 @@ void add_questions(CLI::App& c, ValidateOptions& o) {
                "predicted beside measured, as Markdown "
                "beside its description, and print a summary")
       ->excludes(ablations)
-      ->excludes(plans);
+      ->excludes(plans)
+      ->excludes(c.get_option("--runs"));
   c.add_flag("--skipped", o.skipped, "list every run without a prediction, with the reason")
       ->excludes(plans);
 }

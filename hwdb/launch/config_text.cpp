@@ -1,8 +1,5 @@
 #include "hwdb/launch/config_text.h"
 
-#define TOML_EXCEPTIONS 1
-#define TOML_HEADER_ONLY 1
-#include <toml++/toml.h>
 #include <yaml-cpp/yaml.h>
 #include <algorithm>
 #include <cstdlib>
@@ -10,6 +7,7 @@
 #include <utility>
 
 #include "hwdb/json_reader.h"
+#include "hwdb/toml.h"
 #include "sim/base/error.h"
 #include "sim/base/field.h"
 

@@ -12,7 +12,7 @@
 namespace llmsim::cli {
 namespace {
 
-const hwdb::Database& database() {
+const hwdb::Database& facts() {
   static const hwdb::Database shipped(":memory:");
   return shipped;
 }
@@ -29,15 +29,15 @@ RunOptions options_of(const std::string& arguments) {
 TEST(RunChanges, ArePredictionsWithTheirOptions) {
   const std::string run = "--model llama3-8b --gpus 16 --tp 2 --micro-batch 2 --sharding zero1 ";
   const RunOptions asked = options_of(run);
-  const sim::Prediction before = sim::predict(run_of(asked, database()));
+  const sim::Prediction before = sim::predict(run_of(asked, facts()));
   int switches = 0, meshes = 0;
-  for (const reports::RunChange& change : strategy_changes(asked, before, database())) {
+  for (const reports::RunChange& change : strategy_changes(asked, before, facts())) {
     if (change.change.starts_with("--offload")) continue;
     RunOptions after = asked;
     const RunOptions changed = options_of(change.change);
     for (const auto& [key, value] : changed.strategy) after.strategy[key] = value;
     if (changed.recompute) after.recompute = changed.recompute;
-    const sim::Prediction predicted = sim::predict(run_of(after, database()));
+    const sim::Prediction predicted = sim::predict(run_of(after, facts()));
     EXPECT_EQ(predicted.step_time, change.step_time) << change.change;
     EXPECT_EQ(predicted.feasible(), change.fits) << change.change;
     switches += change.change.starts_with("--no-") ? 1 : 0;
@@ -51,7 +51,7 @@ TEST(RunChanges, ArePredictionsWithTheirOptions) {
 TEST(HardwareChanges, NeverCostTime) {
   for (const char* run : {"--model gpt2 --gpus 8", "--model llama-70b --gpus 64 --tp 8 --pp 4",
                           "--model mixtral-8x7b --gpus 32 --ep 8 --hardware mi300x"}) {
-    const sim::Prediction before = sim::predict(run_of(options_of(run), database()));
+    const sim::Prediction before = sim::predict(run_of(options_of(run), facts()));
     bool some = false;
     for (const reports::RunChange& change : hardware_changes(before)) {
       EXPECT_LE(change.relative_time, 1.0 + 1e-9) << run << ": " << change.change;
@@ -63,7 +63,7 @@ TEST(HardwareChanges, NeverCostTime) {
 
 // Twice the memory holds twice as much, and nothing else changes.
 TEST(HardwareChanges, OfMemoryLeaveTheStepAsItIs) {
-  sim::Run run = run_of(options_of("--model gpt2 --gpus 8"), database());
+  sim::Run run = run_of(options_of("--model gpt2 --gpus 8"), facts());
   const sim::Prediction before = sim::predict(run);
   for (const sim::HardwareChange& change : sim::hardware_changes()) {
     if (std::string(change.name) == "memory") change.improve(run.cluster, 2.0);
@@ -89,7 +89,7 @@ TEST_F(NearestFit, IsNamedWhereMemoryIsNotEnough) {
 
 TEST_F(NearestFit, IsNamedForARunFileToo) {
   const RunOptions asked = options_of("--model llama3-8b --gpus 8 --micro-batch 8");
-  write("run.json", reports::run_text(sim::predict(run_of(asked, database()))));
+  write("run.json", reports::run_text(sim::predict(run_of(asked, facts()))));
   const Outcome full = run("predict run.json");
   EXPECT_EQ(full.status, 3);
   EXPECT_NE(full.messages.find(" fits, with a step of "), std::string::npos) << full.messages;

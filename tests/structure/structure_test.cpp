@@ -31,7 +31,7 @@ const std::map<std::string, Names> third_party_owners{
     {"sqlite3", {"hwdb"}},     {"nlohmann/", {"hwdb", "reports", "runtime"}},
     {"Eigen/", {"calibrate"}}, {"CLI/", {"cli"}},
     {"torch/", {"runtime"}},   {"c10/", {"runtime"}},
-    {"ATen/", {"runtime"}},
+    {"ATen/", {"runtime"}},    {"toml++/", {"hwdb"}},
 };
 
 // The floors of sim, the lowest first: a folder, or a file at the top of sim by its stem.  What is

@@ -18,7 +18,7 @@ import threading
 
 from . import _program
 
-__all__ = ["Error", "DoesNotFit", "calibrate", "models", "plan", "predict", "run", "sweep", "validate"]
+__all__ = ["Error", "DoesNotFit", "calibrate", "compare", "models", "plan", "predict", "run", "sweep", "validate"]
 __version__ = _program.version
 
 _one_at_a_time = threading.Lock()
@@ -110,6 +110,11 @@ def predict(record=None, **options):
 def sweep(**options):
     """A dict for each combination of the values of lists."""
     return list(csv.DictReader(run("sweep", *_options(options)).splitlines()))
+
+
+def compare(table=None, **options):
+    """The cells of a table that ships or of a file, or of the lists of two options."""
+    return _json("compare", *([] if table is None else [table]), *_options(options))
 
 
 def validate(*paths, **options):

@@ -33,6 +33,12 @@ class Answers(unittest.TestCase):
         )
         self.assertEqual(llmsim.predict(model="llama3-8b", gpus=16, tp=2, tp_overlap=False), expected)
 
+    def test_tables_are_those_of_the_program(self):
+        expected = json.loads(program("compare", "gpt2-h100", "--format", "json"))
+        self.assertEqual(llmsim.compare("gpt2-h100"), expected)
+        two = llmsim.compare(model=["gpt2", "gpt2-xl"], tp=[1, 2], gpus=8)
+        self.assertEqual([cell["column"] for cell in two["cells"]], ["tp 1", "tp 2", "tp 1", "tp 2"])
+
     def test_plans_are_those_of_the_program(self):
         options = ["--model", "gpt2", "--gpus", "8", "--recompute", "none,full", "--top", "3"]
         expected = json.loads(program("plan", *options, "--format", "json"))

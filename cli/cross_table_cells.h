@@ -1,0 +1,43 @@
+// The cells of a comparison table: which run each one is, and what is predicted of it.
+//
+// A cell is predicted as `llmsim predict` predicts the same options, planned as `llmsim plan` plans
+// them, or predicted as a measured run is recorded.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/job_options.h"
+#include "cli/run_options.h"
+#include "hwdb/database.h"
+#include "hwdb/table_file.h"
+#include "reports/cross_table.h"
+
+namespace llmsim::cli {
+
+// What cells are answered with.
+struct CellContext {
+  const hwdb::Database& database;
+  std::vector<std::string> runs{};  // files of measured runs that come before the shipped ones
+  JobOptions job{};                 // of which the price counts
+  std::string jobs = "1";           // threads of a search
+};
+
+// The table of a file.  Throws hwdb::UnknownKey and Error as check_options() does, and Error naming
+// the cell for what a run or a search cannot be asked.
+reports::CrossTable cross_table(const hwdb::TableFile& file, const CellContext& context);
+
+// The table of options of which two have lists of values: the first in `order`, which names options
+// as they are typed ("--model"), is that of the rows.  One list is rows alone.  Throws Error for
+// more than two.
+reports::CrossTable cross_table(const RunOptions& options, const std::vector<std::string>& order,
+                                bool planned, const CellContext& context);
+
+// Throws Error naming `option` for another name.
+std::vector<reports::CellValue> cell_values(const std::vector<std::string>& names,
+                                            const std::string& option);
+
+// Whether the options leave the mesh and the sharding open.
+bool leaves_layout_open(const RunOptions& options);
+
+}  // namespace llmsim::cli

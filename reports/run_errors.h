@@ -1,0 +1,17 @@
+// Each measured run with the errors of its prediction.
+#pragma once
+
+#include "calibrate/backtest.h"
+#include "reports/table.h"
+
+namespace llmsim::reports {
+
+// Runs with a scored figure, worst first: by the largest of
+//
+//   |ln(predicted / measured)| of the step time and of the peak memory, as far as they are scored
+//   calibrate::kMissedError, where a scored figure has no prediction or the verdict is wrong
+//
+// Figures that are not scored are left out; columns without any are hidden from people.
+Table run_errors_table(const calibrate::Backtest& backtest);
+
+}  // namespace llmsim::reports

@@ -1,0 +1,1 @@
+compare gpt2-h100 --interval --db :memory:
