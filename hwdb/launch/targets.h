@@ -19,7 +19,7 @@ struct LaunchText {
 
 struct LaunchTarget {
   const char* name;
-  // Of facts/frameworks.json; the first is that of a file that is read.
+  // Of facts/frameworks.json; the first is that of a file that is read.  None: any.
   std::vector<std::string> frameworks;
   const char* file_name;
   const std::vector<Row>& (*rows)();
@@ -33,6 +33,11 @@ struct LaunchTarget {
   bool names_model = true;              // false: the file says nothing of the model
   // Fields of the strategy that the program which is configured says, not the file.
   std::vector<std::string> left_to_program{};
+  // The command that trains with the file on a node, "$@" being the user's own words.
+  std::string (*command)(const std::string& framework) = nullptr;
+  // Its files start the program of the run's own framework, whose files stand beside them.
+  bool launches = false;
+  LaunchFile (*node_file)(const sim::Run& run) = nullptr;  // one more file, which each node runs
 };
 
 const std::vector<LaunchTarget>& all_launch_targets();
@@ -41,5 +46,9 @@ LaunchTarget megatron_target();
 LaunchTarget torchtitan_target();
 LaunchTarget deepspeed_target();
 LaunchTarget accelerate_target();
+LaunchTarget nemo_target();
+LaunchTarget maxtext_target();
+LaunchTarget torchrun_target();
+LaunchTarget slurm_target();
 
 }  // namespace llmsim::hwdb

@@ -358,7 +358,8 @@ LaunchTarget megatron_target() {
                          {"--no-initialization", "false"}},
           .parsed = parsed_command_line,
           .written = megatron_text,
-          .beginnings = {"--tensor-model-parallel-size", "--num-layers"}};
+          .beginnings = {"--tensor-model-parallel-size", "--num-layers"},
+          .command = [](const std::string&) -> std::string { return "bash megatron.sh \"$@\""; }};
 }
 
 }  // namespace llmsim::hwdb

@@ -357,7 +357,10 @@ LaunchTarget torchtitan_target() {
                          {"float8.emulate", "false"}},
           .parsed = parsed_toml,
           .written = titan_text,
-          .beginnings = {"model.flavor", "parallelism.data_parallel_shard_degree"}};
+          .beginnings = {"model.flavor", "parallelism.data_parallel_shard_degree"},
+          .command = [](const std::string&) -> std::string {
+            return "torchrun -m torchtitan.train --job.config_file torchtitan.toml \"$@\"";
+          }};
 }
 
 }  // namespace llmsim::hwdb
