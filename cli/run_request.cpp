@@ -454,9 +454,11 @@ void put_over_launch(const RunOptions& options, hwdb::RunRecord& record) {
   if (options.framework_version) record.training.framework_version = options.framework_version;
   if (options.date) record.date = date_in(*options.date);
   if (!options.model.empty()) {
-    const sim::PartialTransformer stated = record.model.fields;
+    const hwdb::RecordedModel stated = record.model;
     record.model = hwdb::recorded(model_named("--model", options.model).model);
-    for (const auto& [key, value] : stated) record.model.fields[key] = value;
+    for (const auto& [key, value] : stated.fields) record.model.fields[key] = value;
+    record.model.trainable = stated.trainable, record.model.lora_rank = stated.lora_rank;
+    record.model.lora_targets = stated.lora_targets;
   }
   put_adapters(options, record.model);
   if (const auto seq_len = optional_number("--seq-len", options.seq_len, kSequence))

@@ -99,6 +99,12 @@ void add_axes(const sim::Run& run, LaunchValues& fields) {
   fields["shards_states"] = s.sharding == sim::Sharding::Zero1 ? "true" : "false";
 }
 
+void add_adapters(const sim::Strategy& strategy, LaunchValues& fields) {
+  if (!strategy.adapters) return;
+  fields["model.lora.rank"] = std::to_string(strategy.adapters->rank);
+  fields["model.lora.targets"] = sim::joined(names_of(strategy.adapters->layers), "+");
+}
+
 void add_cluster_fields(const sim::Cluster& cluster, LaunchValues& fields) {
   fields["vendor"] = cluster.device.vendor;
   fields["transport"] = name_of(cluster.network.transport);
@@ -136,7 +142,6 @@ LaunchValues canonical_fields(const sim::Run& run) {
   if (run.strategy.sharding == sim::Sharding::None) fields.erase("gather_overlap");
   if (run.strategy.pp > 1) fields["stage_layers"] = stage_layout_text(run.model, run.strategy);
   if (run.model.position != sim::Position::Learned) fields.erase("model.max_positions");
-  if (run.strategy.adapters) fields["model.trainable"] = "lora";
   return fields;
 }
 
@@ -166,6 +171,7 @@ LaunchValues fields_of(const sim::Run& run) {
   add_model_fields(run.model, fields);
   add_derived_fields(run, fields);
   add_axes(run, fields);
+  add_adapters(run.strategy, fields);
   add_cluster_fields(run.cluster, fields);
   return fields;
 }

@@ -126,11 +126,17 @@ RecordedHardware hardware_of_run(const sim::Run& run) {
   return hardware;
 }
 
-// The model of a run with its adapters.
-RecordedModel trained_model(const sim::Run& run) {
+// The model of a program that is configured; adapters are those of the run, or those that the file
+// names.
+RecordedModel model_of_program(const LaunchTarget& target, const sim::Run& run,
+                               const RecordedModel& read) {
   RecordedModel model = recorded(run.model);
   const auto& adapters = run.strategy.adapters;
-  if (!adapters) return model;
+  if (target.names_adapters) {
+    model.trainable = read.trainable, model.lora_rank = read.lora_rank;
+    model.lora_targets = read.lora_targets;
+  }
+  if (target.names_adapters || !adapters) return model;
   model.trainable = "lora";
   model.lora_rank = adapters->rank;
   model.lora_targets = names_of(adapters->layers);
@@ -141,7 +147,7 @@ void check_written(const LaunchTarget& target, const LaunchFile& file, const sim
                    RunResolver& resolver) {
   ReadLaunch read = read_text(target, target.parsed(file.text, file.name), file.name);
   RunRecord& record = read.record;
-  if (!target.names_model) record.model = trained_model(run);
+  if (!target.names_model) record.model = model_of_program(target, run, record.model);
   for (const std::string& key : target.left_to_program) {
     const auto value = sim::find_strategy_field(key)->get(run.strategy);
     if (value) record.training.strategy.emplace(key, *value);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <sstream>
 #include <utility>
 
 #include "hwdb/launch/layer_pattern.h"
@@ -188,6 +189,14 @@ void put_batch(LaunchValues& fields, RunRecord& record) {
     fields["dp"] = std::to_string(*shard * record.training.replicate_size.value_or(1));
 }
 
+void put_adapters(LaunchValues& fields, RunRecord& record) {
+  record.model.lora_rank = taken_count(fields, "model.lora.rank");
+  if (!record.model.lora_rank) return;
+  record.model.trainable = "lora";
+  std::istringstream names(taken(fields, "model.lora.targets").value_or(""));
+  for (std::string name; std::getline(names, name, '+');) record.model.lora_targets.push_back(name);
+}
+
 void put_hardware(LaunchValues& fields, RunRecord& record) {
   record.hardware.num_devices = taken_count(fields, "num_devices");
   taken(fields, "devices_per_node");
@@ -202,6 +211,7 @@ RunRecord record_of(LaunchValues fields) {
   put_vocabulary(fields);
   put_stages(fields, record);
   put_experts(fields, record);
+  put_adapters(fields, record);
   put_device_batch(fields);
   put_batch(fields, record);
   put_axes(fields, record);

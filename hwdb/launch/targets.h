@@ -31,6 +31,7 @@ struct LaunchTarget {
   std::string (*written)(const sim::Run& run, std::vector<LaunchEntry> entries);
   std::vector<std::string> beginnings;  // by which a file is recognised: keys
   bool names_model = true;              // false: the file says nothing of the model
+  bool names_adapters = false;          // though the file says what adapters it has
   // Fields of the strategy that the program which is configured says, not the file.
   std::vector<std::string> left_to_program{};
   // The command that trains with the file on a node, "$@" being the user's own words.

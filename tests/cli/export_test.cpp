@@ -89,6 +89,18 @@ TEST_F(Program, ExportsOverridesAndConfigurationsThatPredictReadsAsTheSame) {
   }
 }
 
+TEST_F(Program, ExportsAdaptersThatPredictReadsAsTheSame) {
+  const std::string run_options = "--model llama3-8b --gpus 8 --global-batch 64 --lora 16";
+  const Outcome written = run("export " + run_options + " --to nemo -o launch");
+  ASSERT_EQ(written.status, 0) << written.messages;
+  const Outcome read = run("predict --gpus 8 --model llama3-8b --from launch/nemo.yaml");
+  ASSERT_EQ(read.status, 0) << read.messages;
+  const Outcome asked = run("predict " + run_options + " --framework megatron-bridge");
+  for (const char* row : {"step time", "memory", "recipe"})
+    EXPECT_EQ(row_of(read.out, row), row_of(asked.out, row));
+  EXPECT_NE(row_of(read.out, "recipe").find("LoRA of rank 16 on q, v"), std::string::npos);
+}
+
 TEST_F(Program, ExportsAScriptThatStartsTheRunOnItsNodes) {
   const Outcome outcome =
       run("export --model llama3-8b --gpus 64 --tp 2 --sharding zero1 --to slurm");

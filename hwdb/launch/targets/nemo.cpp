@@ -5,7 +5,7 @@
 //
 // Sources: NVIDIA-NeMo/Megatron-Bridge src/megatron/bridge/recipes/common.py (_pretrain_common:
 // defaults), training/config.py (ConfigContainer), training/mixed_precision.py (names of recipes),
-// training/comm_overlap.py; NVIDIA/Megatron-LM megatron/core/transformer/transformer_config.py.
+// training/comm_overlap.py, peft/canonical_lora.py; NVIDIA/Megatron-LM megatron/core/transformer/transformer_config.py.
 #include <algorithm>
 #include <cctype>
 #include <string>
@@ -235,7 +235,7 @@ std::string nemo_text(const sim::Run& run, std::vector<LaunchEntry> entries) {
   return yaml_text(std::move(entries),
                    {"Megatron-Bridge: overrides of the recipe of " + run.model.name + " for " +
                         std::to_string(run.strategy.num_devices()) + " devices.",
-                    "The model, its adapters, data, learning rate and checkpoints are the "
+                    "The model, data, learning rate and checkpoints are the "
                     "recipe's: PROGRAM --config-file nemo.yaml"});
 }
 
@@ -270,7 +270,8 @@ std::vector<std::string> harmless_overrides() {
           "optimizer._target_", "optimizer.adam_*", "optimizer.lr", "optimizer.min_lr",
           "optimizer.loss_scale*", "optimizer.muon_*", "optimizer.optimizer_offload_fraction",
           "optimizer.overlap_cpu_optimizer_d2h_h2d", "optimizer.use_distributed_optimizer",
-          "optimizer.weight_decay*", "optimizer.sgd_momentum", "profiling.*",
+          "optimizer.weight_decay*", "optimizer.sgd_momentum", "peft.alpha",
+          "peft.dropout_position", "peft.lora_*", "peft.normalize_moe_lora", "profiling.*",
           "rerun_state_machine.*", "rng.*", "scheduler.*", "straggler.*", "nvrx_straggler.*",
           "inprocess_restart.*", "ft.*", "tensor_inspect.*", "tokenizer.*", "train._target_",
           "train.check_*", "train.decrease_batch_size_if_needed", "train.empty_unused_memory_level",
@@ -305,14 +306,15 @@ LaunchTarget nemo_target() {
                          {"mixed_precision.fp8_param", "false"},
                          {"ddp.delay_wgrad_compute", "false"},
                          {"comm_overlap.delay_wgrad_compute", "false"},
-                         {"peft._target_", ""},
-                         {"peft.target_modules", ""},
-                         {"peft.dim", ""}},
+                         {"peft.dropout", "0"},
+                         {"peft.exclude_modules", ""},
+                         {"peft.a2a_experimental", "false"}},
           .parsed = parsed_overrides,
           .written = nemo_text,
           .beginnings = {"model.tensor_model_parallel_size", "train.micro_batch_size",
                          "train.global_batch_size", "model.seq_length"},
           .names_model = false,
+          .names_adapters = true,
           .command = [](const std::string&) -> std::string {
             return "torchrun \"$@\" --config-file nemo.yaml";
           }};

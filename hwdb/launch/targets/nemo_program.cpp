@@ -1,5 +1,6 @@
 // Overrides of a Megatron-Bridge recipe: experts, number formats, training.  Sources: nemo.cpp.
 #include <algorithm>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -226,6 +227,49 @@ Row nemo_attention() {
       .overrides = true};
 }
 
+constexpr std::pair<const char*, const char*> kAdapted[] = {
+    {"q", "linear_q"},     {"k", "linear_k"},           {"v", "linear_v"},
+    {"o", "linear_proj"},  {"gate", "linear_fc1_gate"}, {"up", "linear_fc1_up"},
+    {"down", "linear_fc2"}};
+
+// "q+v" as "[linear_q, linear_v]"; other values as they are.
+std::string nemo_adapted(const std::string& names) {
+  std::string text;
+  std::istringstream parts(names);
+  for (std::string part; std::getline(parts, part, '+');) {
+    for (const auto& [name, module] : kAdapted)
+      if (part == name) text += (text.empty() ? "[" : ", ") + std::string(module);
+  }
+  return text.empty() ? names : text + "]";
+}
+
+std::string adapted_names(const std::string& modules) {
+  std::string text;
+  std::istringstream parts(modules);
+  for (std::string part; std::getline(parts >> std::ws, part, ',');) {
+    for (const auto& [name, module] : kAdapted)
+      if (part == module) part = name;
+    text += (text.empty() ? "" : "+") + part;
+  }
+  return text;
+}
+
+// Adapters on each matrix of its own; those on fused ones (LoRA) are others.
+Row nemo_adapters() {
+  const Term kind{"peft._target_", "megatron.bridge.peft.canonical_lora.CanonicalLoRA"};
+  const Term rank{"peft.dim", "$r"};
+  return {.cases = {{.file = {}, .run = {{"model.lora.rank", kAbsent}}},
+                    {.file = {kind, {"peft.target_modules", "$t"}, rank},
+                     .run = {{"model.lora.targets", "$t"}, {"model.lora.rank", "$r"}}},
+                    {.file = {kind, rank},
+                     .run = {{"model.lora.targets", "all"}, {"model.lora.rank", "$r"}},
+                     .when = {},
+                     .direction = Direction::Read}},
+          .defaults = {{"peft.dim", "32"}},
+          .spelled = nemo_adapted,
+          .meant = adapted_names};
+}
+
 std::vector<Row> nemo_training() {
   const std::string clip = kOfOptimizer + "clip_grad", kind = kOfOptimizer + "optimizer";
   const std::string inner = kProvider + "attention_dropout", outer = kProvider + "hidden_dropout";
@@ -233,6 +277,7 @@ std::vector<Row> nemo_training() {
   const std::string exact = kProvider + "deterministic_mode";
   const std::string engine = kProvider + "transformer_impl";
   return {
+      nemo_adapters(),
       nemo_attention(),
       nemo_graphs(),
       switched(kProvider + "cross_entropy_loss_fusion", "fused_cross_entropy", "true"),

@@ -413,7 +413,29 @@ TEST(LaunchFile, AdaptersAreThoseOfTheProgramThatIsConfigured) {
     return error_of([&] { launch_files(resolver().resolve(record), target, resolver()); });
   };
   EXPECT_EQ(files("accelerate", "fsdp1"), "");
-  EXPECT_EQ(files("torchtitan", "torchtitan"), "torchtitan cannot express model.trainable = lora");
+  EXPECT_EQ(files("torchtitan", "torchtitan"), "torchtitan cannot express model.lora.rank = 8");
+}
+
+TEST(LaunchFile, NemoNamesAdapters) {
+  RunRecord record = record_on("llama-3-8b", 8, "megatron-bridge", {});
+  record.model.trainable = "lora";
+  record.model.lora_rank = 16;
+  record.model.lora_targets = {"q", "o", "gate", "up"};
+  const sim::Run run = resolver().resolve(record);
+  const std::string text = launch_files(run, "nemo", resolver()).back().text;
+  EXPECT_NE(text.find("  target_modules: [linear_q, linear_proj, linear_fc1_gate, linear_fc1_up]\n"
+                      "  dim: 16\n"),
+            std::string::npos)
+      << text;
+  const RunRecord read = parse_launch(text, "nemo.yaml").record;
+  EXPECT_EQ(read.model.lora_rank, 16);
+  EXPECT_EQ(read.model.lora_targets, record.model.lora_targets);
+  const std::string fused =
+      "model:\n  seq_length: 8\npeft:\n  _target_: megatron.bridge.peft.lora.LoRA\n";
+  EXPECT_EQ(
+      error_of([&] { parse_launch(fused, "a.yaml"); }),
+      "a.yaml: peft._target_ = megatron.bridge.peft.lora.LoRA: no such combination of nemo is "
+      "modelled");
 }
 
 TEST(LaunchFile, WhatATargetCannotExpressIsNamed) {
