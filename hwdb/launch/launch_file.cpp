@@ -33,7 +33,8 @@ bool is_one_of(const std::string& key, const std::vector<std::string>& patterns)
 // Keys that do not belong to a row: listed where they cannot matter, else refused.
 void check_others(const LaunchTarget& target, const LaunchValues& values, ReadLaunch& read) {
   const std::vector<std::string> known = keys_of(target.rows());
-  for (const auto& [key, value] : values) {
+  for (const auto& entry : values) {
+    const std::string &key = entry.first, &value = entry.second;
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
     const auto matters = std::find_if(target.unmodelled.begin(), target.unmodelled.end(),
                                       [&](const Term& term) { return term.key == key; });

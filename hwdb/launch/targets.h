@@ -28,7 +28,7 @@ struct LaunchTarget {
   // Keys that matter and are not modelled, with the only value that does not.
   std::vector<Term> unmodelled;
   LaunchText (*parsed)(const std::string& text, const std::string& path);  // null: write only
-  std::string (*written)(const sim::Run& run, std::vector<LaunchEntry> entries);
+  std::string (*written)(const sim::Run& run, const std::vector<LaunchEntry>& entries);
   std::vector<std::string> beginnings;  // by which a file is recognised: keys
   bool names_model = true;              // false: the file says nothing of the model
   bool names_adapters = false;          // though the file says what adapters it has

@@ -103,8 +103,8 @@ const std::vector<Row>& accelerate_rows() {
   return all;
 }
 
-std::string accelerate_text(const sim::Run& run, std::vector<LaunchEntry> entries) {
-  return yaml_text(std::move(entries),
+std::string accelerate_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
+  return yaml_text(entries,
                    {"Accelerate: " + run.model.name + " on " +
                         std::to_string(run.strategy.num_devices()) + " devices.",
                     "The model, its adapters, sequences of a micro-batch, data and learning rate "

@@ -115,7 +115,7 @@ const std::vector<Row>& deepspeed_rows() {
   return all;
 }
 
-std::string deepspeed_text(const sim::Run&, std::vector<LaunchEntry> entries) {
+std::string deepspeed_text(const sim::Run&, const std::vector<LaunchEntry>& entries) {
   return json_text(entries);
 }
 

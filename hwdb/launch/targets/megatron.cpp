@@ -153,7 +153,7 @@ const std::vector<Row>& megatron_rows() {
   return all;
 }
 
-std::string megatron_text(const sim::Run& run, std::vector<LaunchEntry> entries) {
+std::string megatron_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
   const int devices = run.strategy.num_devices();
   const int node = std::min(run.cluster.devices_per_node, devices);
   std::string text = "#!/bin/bash\n# Megatron-LM: " + run.model.name + " on " +

@@ -231,12 +231,11 @@ const std::vector<Row>& nemo_rows() {
   return all;
 }
 
-std::string nemo_text(const sim::Run& run, std::vector<LaunchEntry> entries) {
-  return yaml_text(std::move(entries),
-                   {"Megatron-Bridge: overrides of the recipe of " + run.model.name + " for " +
-                        std::to_string(run.strategy.num_devices()) + " devices.",
-                    "The model, data, learning rate and checkpoints are the "
-                    "recipe's: PROGRAM --config-file nemo.yaml"});
+std::string nemo_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
+  return yaml_text(entries, {"Megatron-Bridge: overrides of the recipe of " + run.model.name +
+                                 " for " + std::to_string(run.strategy.num_devices()) + " devices.",
+                             "The model, data, learning rate and checkpoints are the "
+                             "recipe's: PROGRAM --config-file nemo.yaml"});
 }
 
 std::vector<std::string> harmless_overrides() {

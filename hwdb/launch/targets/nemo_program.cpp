@@ -70,7 +70,7 @@ Row nemo_named_precision() {
   Row row{.cases = {{.file = {{kMixedPrecision + "dtype", "bf16"}},
                      .run = {{"precision", "bf16"}},
                      .direction = Direction::Read}}};
-  const auto named = [&](const std::string& word, std::vector<Term> run) {
+  const auto named = [&](const std::string& word, const std::vector<Term>& run) {
     std::string dashed = word;
     std::replace(dashed.begin(), dashed.end(), '_', '-');
     for (const std::string& spelling : {word, dashed})

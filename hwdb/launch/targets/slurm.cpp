@@ -119,7 +119,7 @@ std::string node_text(const sim::Run& run, const std::vector<LaunchEntry>& entri
   return text + program_command(framework) + "\n";
 }
 
-std::string torchrun_text(const sim::Run& run, std::vector<LaunchEntry> entries) {
+std::string torchrun_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
   if (is_jax(run.framework.id))
     throw Error("torchrun cannot express training.framework = " + run.framework.id +
                 ": JAX starts a process per node by itself, as --to slurm does");
@@ -144,7 +144,7 @@ const std::vector<Row>& slurm_rows() {
   return rows;
 }
 
-std::string slurm_text(const sim::Run& run, std::vector<LaunchEntry> entries) {
+std::string slurm_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
   std::string name = run.model.name;
   std::replace_if(
       name.begin(), name.end(),
