@@ -29,7 +29,7 @@ void make_folder(const std::string& folder) {
 }
 
 int run_export(ExportOptions options) {
-  const std::string framework = hwdb::framework_of_target(*options.target);
+  const auto framework = hwdb::framework_of_target(*options.target);
   if (options.run.run_file.empty() && !options.run.framework) options.run.framework = framework;
   const hwdb::Database database = open_database(options.database);
   const sim::Run run = request_of(options.run, database).run;
@@ -47,24 +47,21 @@ int run_export(ExportOptions options) {
 void export_run(const sim::Run& run, const std::optional<std::string>& target,
                 const std::optional<std::string>& folder, const RunOptions& options,
                 const hwdb::Database& database) {
-  const auto name = target ? target : hwdb::target_of_framework(run.framework.id);
-  if (!name)
-    throw Error("--to: no target runs " + run.framework.id + "; " +
-                sim::alternatives(hwdb::launch_targets()) + " is expected");
   hwdb::RunResolver resolver = resolver_of(options, database);
-  const std::vector<hwdb::LaunchFile> files = hwdb::launch_files(run, *name, resolver);
+  const std::vector<hwdb::LaunchFile> files =
+      hwdb::launch_files(run, target ? *target : hwdb::usual_target(run), resolver);
   if (folder) make_folder(*folder);
-  for (const hwdb::LaunchFile& file : files) {
-    if (!folder) write_result(file.text, {});
-    if (folder) write_file(file.text, (fs::path(*folder) / file.name).string());
-  }
+  if (!folder) return write_result(files.back().text, {});
+  for (const hwdb::LaunchFile& file : files)
+    write_file(file.text, (fs::path(*folder) / file.name).string());
 }
 
-void add_target_option(CLI::App& c, std::optional<std::string>& target) {
+void add_target_option(CLI::App& c, std::optional<std::string>& target, const char* usual) {
   c.add_option("--to", target,
-               "training program whose launch file is written: " +
-                   sim::alternatives(hwdb::launch_targets()) +
-                   "; default that of the framework; example: --to megatron")
+               "what is written: the launch file of a training program, or of all that start one "
+               "on its nodes: " +
+                   sim::alternatives(hwdb::launch_targets()) + "; " + usual +
+                   "; example: --to megatron")
       ->type_name("NAME");
 }
 
@@ -74,10 +71,11 @@ void add_export(CLI::App& program, int& status) {
   const auto options = std::make_shared<ExportOptions>();
   add_run_or_file(*command, options->run);
   add_from_option(*command, options->run);
-  add_target_option(*command, options->target);
+  add_target_option(*command, options->target, "no default");
   command
       ->add_option("-o,--output", options->folder,
-                   "folder to write into; default standard output; example: -o launch")
+                   "folder to write into; default standard output, the target's own file alone; "
+                   "example: -o launch")
       ->type_name("DIR");
   add_database_option(*command, options->database);
   command->footer(

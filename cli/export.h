@@ -10,14 +10,14 @@
 
 namespace llmsim::cli {
 
-// Writes the files with which a training program carries out the run into `folder`, which is made,
-// or to standard output.  `target`: none is that of the run's framework.  `options` tell the site.
-// Throws Error for what the target cannot express, and where the framework has no target.
+// Writes the files with which `target` carries out the run into `folder`, which is made, or its own
+// file to standard output.  Without a target it is the usual one of the run.  `options` tell the
+// site.  Throws Error for what the target cannot express, and where there is none.
 void export_run(const sim::Run& run, const std::optional<std::string>& target,
                 const std::optional<std::string>& folder, const RunOptions& options,
                 const hwdb::Database& database);
 
-// --to NAME.
-void add_target_option(CLI::App& command, std::optional<std::string>& target);
+// --to NAME; `usual`: what holds without it.
+void add_target_option(CLI::App& command, std::optional<std::string>& target, const char* usual);
 
 }  // namespace llmsim::cli

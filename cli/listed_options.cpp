@@ -26,6 +26,7 @@ constexpr ListedOption kListed[] = {
     {"framework", [](RunOptions& o) { return given(o.framework); }},
     {"precision", [](RunOptions& o) { return field(o, "precision"); }},
     {"optimizer", [](RunOptions& o) { return field(o, "optimizer"); }},
+    {"lora", [](RunOptions& o) { return given(o.lora); }, true},
     {"seq_len", [](RunOptions& o) { return given(o.seq_len); }, true},
     {"global_batch", [](RunOptions& o) { return given(o.global_batch); }, true},
     {"gpus", [](RunOptions& o) { return given(o.gpus); }, true},

@@ -59,7 +59,7 @@ void add_export_options(CLI::App& c, PlanOptions& o) {
                "folder for the launch files of the best plan; default none; example: --export "
                "launch")
       ->type_name("DIR");
-  add_target_option(c, o.target);
+  add_target_option(c, o.target, "default slurm on GPUs, else that of the framework");
   c.get_option("--to")->needs("--export");
   set_group(c, "Search", {"--export", "--to"});
 }

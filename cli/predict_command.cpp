@@ -97,6 +97,8 @@ void add_asked(Command& command, const RunOptions& o) {
   command.add("--framework-version", o.framework_version);
   command.add("--date", o.date);
   command.add("--offload", o.offload);
+  command.add("--lora", o.lora);
+  command.add("--lora-targets", o.lora_targets);
   if (o.dp_overlap) command.add_switch("--dp-overlap", *o.dp_overlap);
 }
 

@@ -182,6 +182,14 @@ void add_recipe(CLI::App& c, RunOptions& o) {
       "activations=core_attn+moe_act; "
       "default "
       "nothing; example: --offload optimizer");
+  add(c, "--lora", o.lora, "RANK",
+      "fine-tuning: weights are frozen, adapters of this rank trained, 1 to 65536; frozen weights "
+      "of 4 bits (QLoRA) with --precision nf4 or int4; default none, all weights are trained; "
+      "example: --lora 16");
+  add(c, "--lora-targets", o.lora_targets, "LIST",
+      "linear layers with adapters: q, k, v, o, gate, up, down, attention, mlp, all; default q,v; "
+      "example: --lora 16 --lora-targets all");
+  c.get_option("--lora-targets")->needs("--lora");
   add_switch(c, "--dp-overlap,!--no-dp-overlap", o.dp_overlap,
              "both of --gradient-overlap and --gather-overlap; default those of the framework; "
              "example: --no-dp-overlap");
@@ -193,7 +201,9 @@ void add_recipe(CLI::App& c, RunOptions& o) {
       "example: --framework-version "
       "0.13");
   for (const hwdb::Setting& setting : hwdb::run_settings()) add_setting(c, setting, o);
-  set_group(c, "Recipe", {"--framework", "--dp-overlap", "--date", "--framework-version"});
+  set_group(
+      c, "Recipe",
+      {"--framework", "--lora", "--lora-targets", "--dp-overlap", "--date", "--framework-version"});
   set_group(c, "Layout", {"--offload", "--recompute"});
   set_group(c, "Model and hardware",
             {"--model", "--gpus", "--hardware", "--system", "--transport", "--collective-algorithm",

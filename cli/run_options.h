@@ -23,6 +23,7 @@ struct RunOptions {
   std::optional<std::string> seq_len{}, global_batch{}, global_batch_tokens{};
   std::string site{};  // a calibrated cluster; empty: none
   std::optional<std::string> framework{}, offload{}, recompute{}, date{}, framework_version{};
+  std::optional<std::string> lora{}, lora_targets{};  // rank and layers of adapters
   std::optional<bool> dp_overlap{};
   // By key of sim/strategy/strategy.h; switches are "true" and "false".
   std::map<std::string, std::string> strategy{};

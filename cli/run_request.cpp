@@ -26,6 +26,7 @@ namespace {
 using Text = std::optional<std::string>;
 
 constexpr NumberRange kDevices{1, 1 << 20};
+constexpr NumberRange kRank{1, 1 << 16};
 constexpr NumberRange kSequence{1, 1 << 24};
 constexpr NumberRange kBatch{1, 1 << 24};
 constexpr NumberRange kBatchTokens{1, std::int64_t{1} << 36};
@@ -292,9 +293,19 @@ hwdb::RecordedTraining training_of(const RunOptions& options, sim::PartialStrate
   return training;
 }
 
-void put_model(const sim::Transformer& model, hwdb::RunRecord& record) {
+// Adapters in place of all weights, where they are asked for.
+void put_adapters(const RunOptions& options, hwdb::RecordedModel& model) {
+  const auto rank = optional_number("--lora", options.lora, kRank);
+  if (!rank) return;
+  model.trainable = "lora";
+  model.lora_rank = rank;
+  model.lora_targets = split(options.lora_targets.value_or(""));
+}
+
+void put_model(const RunOptions& options, const sim::Transformer& model, hwdb::RunRecord& record) {
   record.id = model.name;
   record.model = hwdb::recorded(model);
+  put_adapters(options, record.model);
 }
 
 // A resolved run with the values that nobody gave.
@@ -443,10 +454,13 @@ void put_over_launch(const RunOptions& options, hwdb::RunRecord& record) {
   if (options.framework_version) record.training.framework_version = options.framework_version;
   if (options.date) record.date = date_in(*options.date);
   if (!options.model.empty()) {
-    const sim::PartialTransformer stated = record.model.fields;
+    const hwdb::RecordedModel stated = record.model;
     record.model = hwdb::recorded(model_named("--model", options.model).model);
-    for (const auto& [key, value] : stated) record.model.fields[key] = value;
+    for (const auto& [key, value] : stated.fields) record.model.fields[key] = value;
+    record.model.trainable = stated.trainable, record.model.lora_rank = stated.lora_rank;
+    record.model.lora_targets = stated.lora_targets;
   }
+  put_adapters(options, record.model);
   if (const auto seq_len = optional_number("--seq-len", options.seq_len, kSequence))
     record.model.fields["seq_len"] = std::int64_t{*seq_len};
   if (const auto batch = optional_number("--global-batch", options.global_batch, kBatch)) {
@@ -544,7 +558,7 @@ sim::Run run_of(const RunOptions& options, const hwdb::Database& database) {
   record_mesh(layout, strategy, devices);
   record.training = training_of(options, std::move(strategy), record.hardware, database, notes);
   hwdb::RunResolver resolver = resolver_of(options, database);
-  put_model(model, record);
+  put_model(options, model, record);
   sim::Run run = resolver.resolve(record);
   add_notes(notes, run);
   set_mesh(layout, run.strategy);
@@ -556,6 +570,7 @@ Request request_of(const RunOptions& options, const hwdb::Database& database) {
   if (options.run_file.empty()) return {.run = run_of(options, database)};
   hwdb::RunRecord record = hwdb::read_run(options.run_file);
   put_over(options, record.training);
+  put_adapters(options, record.model);
   return {.run = resolver_of(options, database).resolve(record),
           .measured = record.measured.value_or(hwdb::Measured{})};
 }
@@ -572,7 +587,7 @@ sim::PlanQuery query_of(const RunOptions& options, const hwdb::Database& databas
   record.training.strategy["global_batch"] =
       std::int64_t{global_batch_of(options, model.seq_len, devices, devices, false, notes)};
   hwdb::RunResolver resolver = resolver_of(options, database);
-  put_model(model, record);
+  put_model(options, model, record);
   sim::PlanQuery query = hwdb::plan_query(std::move(record), resolver);
   for (auto& [sharding, run] : query.under) add_notes(notes, run);
   add_notes(notes, query.base);

@@ -144,12 +144,25 @@ void set_defaults(const RecordedTraining& t, sim::Strategy usual, bool laid_out,
   s.sequence_parallel = s.sequence_parallel && (s.tp > 1 || !laid_out);
 }
 
-void set_adapters(const RecordedModel& m, sim::Strategy& s, Assumptions& assume) {
+// Low-rank adapters, as the record's model has them.
+void set_adapters(const RecordedModel& m, const sim::Transformer& model, sim::Strategy& s,
+                  Assumptions& assume) {
   if (!m.trainable || *m.trainable == "all") return;
   sim::Adapters adapters;
   adapters.rank = assume.given(m.lora_rank, "model.lora.rank", 8, "the usual rank");
-  for (const std::string& target : m.lora_targets)
-    adapters.all_linear = adapters.all_linear || target == "all" || target == "all-linear";
+  if (m.lora_targets.empty())
+    assume.note("model.lora.targets", sim::joined(names_of(adapters.layers), ","),
+                "queries and values, as in the paper on LoRA");
+  else
+    adapters.layers = {};
+  for (const std::string& target : m.lora_targets) {
+    const auto layers = sim::adapted_layers_from(target, model);
+    if (!layers)
+      assume.refuse("model.lora.targets = " + target + ": some of " +
+                    sim::joined(names_of(all_adapted_layers(model)), ", ") + ", attention" +
+                    (model.moe ? "" : ", mlp") + " and all is expected");
+    adapters.layers = adapters.layers | *layers;
+  }
   s.adapters = adapters;
 }
 
@@ -190,7 +203,7 @@ sim::Strategy strategy_of(const RunRecord& record, const Run& run, const Recipe&
   if (laid_out) set_layout(t, run, s, assume);
   check_memory_savers(s.recompute, s.offload, assume);
   set_defaults(t, defaults.strategy, laid_out, s, assume);
-  set_adapters(record.model, s, assume);
+  set_adapters(record.model, run.model, s, assume);
   assume.given(stated<std::string>(t, "optimizer"), "training.optimizer", std::string("adamw"),
                "the usual optimizer");
   return s;

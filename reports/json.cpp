@@ -32,9 +32,7 @@ Json trained_model_json(const sim::Run& run) {
   Json json = transformer_json(run.model);
   if (const auto& adapters = run.strategy.adapters) {
     json["trainable"] = "lora";
-    json["lora"] = {
-        {"rank", adapters->rank},
-        {"targets", adapters->all_linear ? Json::array({"all"}) : Json::array({"q", "v"})}};
+    json["lora"] = {{"rank", adapters->rank}, {"targets", sim::names_of(adapters->layers)}};
   }
   return json;
 }

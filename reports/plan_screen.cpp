@@ -31,8 +31,7 @@ Table winner_table(const PlanAnswer& answer) {
   add_figure(table, "memory", memory_text(winner.memory));
   add_figure(table, "run",
              grouped(s.global_batch) + " sequences of " + std::to_string(winner.run.model.seq_len) +
-                 " tokens a step, " + sim::name_of(s.precision) + ", " + sim::name_of(s.optimizer) +
-                 ", " + winner.run.framework.id);
+                 " tokens a step, " + recipe_text(s) + ", " + winner.run.framework.id);
   if (const auto usd = usd_per_billion_tokens(answer))
     add_figure(table, "cost", "$" + significant(*usd, 3) + " for 10^9 tokens");
   const std::string worths = worths_text(answer.assumed_switches);
@@ -323,8 +322,7 @@ Table query_table(const PlanAnswer& answer) {
                       base.cluster.id + ")");
   add("batch", grouped(s.global_batch) + " sequences of " + std::to_string(base.model.seq_len) +
                    " tokens = " + grouped(tokens) + " tokens per step");
-  add("recipe", std::string(sim::name_of(s.precision)) + ", " + sim::name_of(s.optimizer) +
-                    ", framework " + base.framework.id);
+  add("recipe", recipe_text(s) + ", framework " + base.framework.id);
   for (const sim::Fact& fact : assumptions_of(base)) {
     table.add_row({fact.key.substr(sizeof("assumed.") - 1), fact.value, "assumed: " + fact.source});
   }

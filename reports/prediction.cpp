@@ -125,8 +125,8 @@ Table run_table(const Prediction& p) {
   add_figure(figures, "mesh", mesh_text(s));
   add_figure(figures, "batch", batch_text(run));
   add_figure(figures, "recipe",
-             std::string(sim::name_of(s.precision)) + ", " + sim::name_of(s.optimizer) +
-                 ", sharding " + sharding_text(s) + ", recompute " + recompute_text(s.recompute));
+             recipe_text(s) + ", sharding " + sharding_text(s) + ", recompute " +
+                 recompute_text(s.recompute));
   if (s.pp > 1) {
     add_figure(figures, "pipeline",
                std::string(sim::name_of(s.pipeline_schedule)) + ", " +

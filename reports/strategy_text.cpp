@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "sim/base/error.h"
+
 namespace llmsim::reports {
 
 std::string recompute_text(const sim::Recompute& recompute) { return sim::text_of(recompute); }
@@ -10,6 +12,15 @@ std::string recompute_text(const sim::Recompute& recompute) { return sim::text_o
 std::string sharding_text(const sim::Strategy& strategy) {
   const std::string name = sim::name_of(strategy.sharding);
   return strategy.replicates_shards() ? name + "/" + std::to_string(strategy.shard_size) : name;
+}
+
+std::string recipe_text(const sim::Strategy& strategy) {
+  const std::string text =
+      std::string(sim::name_of(strategy.precision)) + ", " + sim::name_of(strategy.optimizer);
+  const auto& adapters = strategy.adapters;
+  return adapters ? text + ", LoRA of rank " + std::to_string(adapters->rank) + " on " +
+                        sim::joined(names_of(adapters->layers), ", ")
+                  : text;
 }
 
 std::string mesh_text(const sim::Strategy& s) {

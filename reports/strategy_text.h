@@ -13,6 +13,9 @@ std::string recompute_text(const sim::Recompute& recompute);
 // "zero1", "hsdp/8".
 std::string sharding_text(const sim::Strategy& strategy);
 
+// "bf16, adamw", with ", LoRA of rank 16 on q, v" where adapters are trained.
+std::string recipe_text(const sim::Strategy& strategy);
+
 // The mesh without factors of one: "tp 8, pp 4, dp 8"; "one device" where there is nothing left.
 std::string mesh_text(const sim::Strategy& strategy);
 

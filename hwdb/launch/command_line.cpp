@@ -4,6 +4,7 @@
 #include <cctype>
 #include <cstdlib>
 
+#include "hwdb/launch/config_text.h"
 #include "hwdb/launch/shell_script.h"
 #include "sim/base/error.h"
 
@@ -61,7 +62,54 @@ int number_of_option(const LaunchValues& options, const std::string& name) {
   return 0;
 }
 
+// The key of "++model.seq_length=4096"; empty for other words.
+std::string override_key(const std::string& word) {
+  const std::size_t begin = word.find_first_not_of('+'), equals = word.find('=');
+  if (equals == std::string::npos || begin >= equals) return "";
+  const std::string key = word.substr(begin, equals - begin);
+  const bool plain = std::all_of(key.begin(), key.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '_' || c == '.';
+  });
+  return plain ? key : "";
+}
+
+// Of the command with the most overrides.
+LaunchText overrides_in(const std::vector<Command>& commands) {
+  LaunchText read;
+  for (const Command& command : commands) {
+    LaunchValues values;
+    for (const std::string& word : command) {
+      const std::string key = override_key(word);
+      if (!key.empty()) values[key] = word.substr(word.find('=') + 1);
+      if (word.ends_with(".yml") || word.ends_with(".yaml"))
+        values.emplace("base_config", word.substr(word.rfind('/') + 1));
+    }
+    if (values.size() <= read.values.size()) continue;
+    read.values = std::move(values);
+    const LaunchValues launcher = options_in(command.begin(), command.end());
+    const int devices =
+        number_of_option(launcher, "nnodes") * number_of_option(launcher, "nproc_per_node");
+    if (devices > 0) read.num_devices = devices;
+  }
+  return read;
+}
+
+// A list without its brackets, as YAML's are read.
+std::string plain_value(std::string value) {
+  if (value == "True" || value == "False") value.front() = value == "True" ? 't' : 'f';
+  if (value.starts_with('[') && value.ends_with(']')) value = value.substr(1, value.size() - 2);
+  return value;
+}
+
 }  // namespace
+
+LaunchText parsed_overrides(const std::string& text, const std::string& path) {
+  LaunchText read =
+      path.ends_with(".sh") ? overrides_in(commands_of_script(text)) : parsed_yaml(text, path);
+  for (auto& [key, value] : read.values) value = plain_value(value);
+  std::erase_if(read.values, [](const auto& entry) { return entry.second == "null"; });
+  return read;
+}
 
 LaunchText parsed_command_line(const std::string& text, const std::string& path) {
   std::vector<Command> commands;

@@ -14,6 +14,11 @@ namespace llmsim::hwdb {
 // has none.  A key without a value is "true"; several values are joined by blanks.
 LaunchText parsed_command_line(const std::string& text, const std::string& path);
 
+// Overrides of a configuration: a YAML file, or the words KEY=VALUE of a shell script's command
+// (Hydra's "+" and "++" before a key say nothing), with the file that they change as "base_config".
+// Python's "True" is "true".
+LaunchText parsed_overrides(const std::string& text, const std::string& path);
+
 // How a shell takes a value.
 std::string shell_quoted(const std::string& value);
 

@@ -88,6 +88,22 @@ nlohmann::ordered_json json_spelled(const LaunchEntry& entry) {
   return entry.is_text || value.is_discarded() ? nlohmann::ordered_json(entry.value) : value;
 }
 
+// Entries of one section after one another, those of none first.
+void gather_sections(std::vector<LaunchEntry>& entries) {
+  std::vector<std::string> sections;
+  const auto section = [](const LaunchEntry& entry) {
+    const std::size_t dot = entry.key.find('.');
+    return dot == std::string::npos ? std::string() : entry.key.substr(0, dot);
+  };
+  for (const LaunchEntry& entry : entries) sections.push_back(section(entry));
+  const auto place = [&](const LaunchEntry& entry) {
+    const std::string name = section(entry);
+    return name.empty() ? -1 : std::find(sections.begin(), sections.end(), name) - sections.begin();
+  };
+  std::stable_sort(entries.begin(), entries.end(),
+                   [&](const auto& a, const auto& b) { return place(a) < place(b); });
+}
+
 }  // namespace
 
 LaunchText parsed_json(const std::string& text, const std::string& path) {
@@ -121,17 +137,22 @@ std::string json_text(const std::vector<LaunchEntry>& entries) {
   return document.dump(2) + "\n";
 }
 
-std::string yaml_text(const std::vector<LaunchEntry>& entries,
-                      const std::vector<std::string>& heading) {
-  std::string text, section;
+std::string yaml_text(std::vector<LaunchEntry> entries, const std::vector<std::string>& heading) {
+  gather_sections(entries);
+  std::string text, open;  // the section that the last entry stands in: "model.", "a.b."
   for (const std::string& line : heading) text += "# " + line + "\n";
   for (const LaunchEntry& entry : entries) {
-    const std::size_t dot = entry.key.find('.');
-    const bool inside = dot != std::string::npos;
-    if (inside && entry.key.substr(0, dot) != section)
-      text += (section = entry.key.substr(0, dot)) + ":\n";
+    std::string indent;
+    std::size_t begin = 0;
+    for (std::size_t dot = entry.key.find('.'); dot != std::string::npos;
+         dot = entry.key.find('.', begin)) {
+      if (!open.starts_with(entry.key.substr(0, dot + 1)))
+        text += indent + entry.key.substr(begin, dot - begin) + ":\n";
+      indent += "  ", begin = dot + 1;
+    }
+    open = entry.key.substr(0, begin);
     const std::string value = entry.is_text ? "'" + entry.value + "'" : entry.value;
-    text += (inside ? "  " + entry.key.substr(dot + 1) : entry.key) + ": " + value + "\n";
+    text += indent + entry.key.substr(begin) + ": " + value + "\n";
   }
   return text;
 }

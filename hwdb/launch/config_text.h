@@ -21,7 +21,6 @@ std::string toml_text(const std::vector<LaunchEntry>& entries,
 
 // The same; JSON has no comments.
 std::string json_text(const std::vector<LaunchEntry>& entries);
-std::string yaml_text(const std::vector<LaunchEntry>& entries,
-                      const std::vector<std::string>& heading);
+std::string yaml_text(std::vector<LaunchEntry> entries, const std::vector<std::string>& heading);
 
 }  // namespace llmsim::hwdb

@@ -4,11 +4,18 @@
 //   model.catalogue     name of the catalogue's model with the same fields but seq_len
 //   model.moe.shared_width      num_shared_experts * shared_expert_ffn_size
 //   model.moe.layers    Megatron's pattern of layers with experts: "1", "2", "([0]*3+[1]*58)"
+//   model.lora.rank, model.lora.targets     of adapters: "q+v"
 //   num_microbatches    global_batch / (dp * micro_batch)
 //   replica_batch       global_batch / dp
+//   device_batch        micro_batch * dp / number of devices
+//   fsdp_inside, fsdp_across, data_inside, data_across    axes of a JAX program's mesh, inside of a
+//                       slice (of a node, on GPUs) and across them: ranks that share one copy,
+//                       without context and expert ranks, and copies; in a file -1: what is left
+//   shards_states       whether optimizer states are divided over the axis data
 //   dp_shard            data ranks that share one copy, without context ranks
 //   replicate_size      dp * cp / shard_size
-//   devices_per_node, num_devices, framework
+//   devices_per_node, num_devices, num_nodes, framework
+//   transport, collective_algorithm, vendor     of the cluster (written only)
 //   regathers           whether sharded weights are gathered again in the backward pass
 //   layers_per_chunk    num_layers / (pp * virtual_stages)
 //   weighted_layers_per_chunk   the same rounded up, with the embedding and the head where they count
@@ -22,16 +29,12 @@
 #include <string>
 
 #include "hwdb/launch/launch_table.h"
-#include "hwdb/run_record.h"
 #include "sim/run.h"
 
 namespace llmsim::hwdb {
 
 // What a run has a value of.
 LaunchValues fields_of(const sim::Run& run);
-
-// The record of what was read.  Throws Error "FIELD = VALUE: RIGHT is expected".
-RunRecord record_of(LaunchValues fields);
 
 // The first field in which two runs differ, as "training.tp = 8": model, strategy, behaviour of the
 // framework.  Fields that say the same in other words are equal: experts that all tokens visit as

@@ -5,6 +5,7 @@
 
 #include "hwdb/input_file.h"
 #include "hwdb/launch/launch_fields.h"
+#include "hwdb/launch/launch_record.h"
 #include "hwdb/launch/targets.h"
 #include "hwdb/spelling.h"
 #include "sim/base/error.h"
@@ -32,7 +33,8 @@ bool is_one_of(const std::string& key, const std::vector<std::string>& patterns)
 // Keys that do not belong to a row: listed where they cannot matter, else refused.
 void check_others(const LaunchTarget& target, const LaunchValues& values, ReadLaunch& read) {
   const std::vector<std::string> known = keys_of(target.rows());
-  for (const auto& [key, value] : values) {
+  for (const auto& entry : values) {
+    const std::string &key = entry.first, &value = entry.second;
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
     const auto matters = std::find_if(target.unmodelled.begin(), target.unmodelled.end(),
                                       [&](const Term& term) { return term.key == key; });
@@ -125,11 +127,28 @@ RecordedHardware hardware_of_run(const sim::Run& run) {
   return hardware;
 }
 
+// The model of a program that is configured; adapters are those of the run, or those that the file
+// names.
+RecordedModel model_of_program(const LaunchTarget& target, const sim::Run& run,
+                               const RecordedModel& read) {
+  RecordedModel model = recorded(run.model);
+  const auto& adapters = run.strategy.adapters;
+  if (target.names_adapters) {
+    model.trainable = read.trainable, model.lora_rank = read.lora_rank;
+    model.lora_targets = read.lora_targets;
+  }
+  if (target.names_adapters || !adapters) return model;
+  model.trainable = "lora";
+  model.lora_rank = adapters->rank;
+  model.lora_targets = names_of(adapters->layers);
+  return model;
+}
+
 void check_written(const LaunchTarget& target, const LaunchFile& file, const sim::Run& run,
                    RunResolver& resolver) {
   ReadLaunch read = read_text(target, target.parsed(file.text, file.name), file.name);
   RunRecord& record = read.record;
-  if (!target.names_model) record.model = recorded(run.model);
+  if (!target.names_model) record.model = model_of_program(target, run, record.model);
   for (const std::string& key : target.left_to_program) {
     const auto value = sim::find_strategy_field(key)->get(run.strategy);
     if (value) record.training.strategy.emplace(key, *value);
@@ -148,8 +167,9 @@ void check_written(const LaunchTarget& target, const LaunchFile& file, const sim
 }  // namespace
 
 const std::vector<LaunchTarget>& all_launch_targets() {
-  static const std::vector<LaunchTarget> all{megatron_target(), torchtitan_target(),
-                                             deepspeed_target(), accelerate_target()};
+  static const std::vector<LaunchTarget> all{
+      megatron_target(), torchtitan_target(), deepspeed_target(), accelerate_target(),
+      nemo_target(),     maxtext_target(),    torchrun_target(),  slurm_target()};
   return all;
 }
 
@@ -167,8 +187,9 @@ std::vector<std::string> read_targets() {
   return names;
 }
 
-std::string framework_of_target(const std::string& target) {
-  return target_named(target).frameworks.front();
+std::optional<std::string> framework_of_target(const std::string& target) {
+  const std::vector<std::string>& frameworks = target_named(target).frameworks;
+  return frameworks.empty() ? std::nullopt : std::optional(frameworks.front());
 }
 
 std::optional<std::string> target_of_framework(const std::string& framework) {
@@ -178,15 +199,28 @@ std::optional<std::string> target_of_framework(const std::string& framework) {
   return std::nullopt;
 }
 
+std::string usual_target(const sim::Run& run) {
+  const std::string& vendor = run.cluster.device.vendor;
+  if (vendor == "NVIDIA" || vendor == "AMD") return slurm_target().name;
+  const auto target = target_of_framework(run.framework.id);
+  if (!target) throw Error("--to: no target runs " + run.framework.id + " on devices of " + vendor);
+  return *target;
+}
+
 std::vector<LaunchFile> launch_files(const sim::Run& run, const std::string& name,
                                      RunResolver& resolver) {
   const LaunchTarget& target = target_named(name);
-  if (!is_one_of(run.framework.id, target.frameworks))
+  if (!target.launches && !is_one_of(run.framework.id, target.frameworks))
     throw Error(name + " cannot express training.framework = " + run.framework.id + ": " +
                 sim::alternatives(target.frameworks) + " is expected");
   const LaunchFile file{target.file_name, target.written(run, entries_of(target, run))};
   if (target.parsed) check_written(target, file, run, resolver);
-  return {file};
+  std::vector<LaunchFile> files;
+  const auto program = target.launches ? target_of_framework(run.framework.id) : std::nullopt;
+  if (program) files = launch_files(run, *program, resolver);
+  if (target.node_file) files.push_back(target.node_file(run));
+  files.push_back(file);
+  return files;
 }
 
 ReadLaunch parse_launch(const std::string& text, const std::string& path,

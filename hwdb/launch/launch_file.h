@@ -5,6 +5,11 @@
 //   deepspeed     its configuration, JSON; the model and what is recomputed are another program's
 //   accelerate    a configuration of Hugging Face Accelerate with FSDP or DDP, YAML; the model and
 //                 the batch are another program's
+//   nemo          overrides of a Megatron-Bridge recipe, YAML or KEY=VALUE; the model is the
+//                 recipe's
+//   maxtext       its configuration on top of base.yml, YAML or KEY=VALUE
+//   torchrun      the script that each node runs, beside the file of the run's framework (written)
+//   slurm         a batch script that runs it on all nodes, beside it (written)
 //
 // Each target has one table for both directions (launch_table.h).  What is written is read again
 // and must resolve to the same run, so that what a target cannot express is found by the field in
@@ -35,14 +40,19 @@ struct LaunchFile {
 std::vector<std::string> launch_targets();
 std::vector<std::string> read_targets();
 
-// The framework that a target runs where nothing else is said.  Throws Error for an unknown target.
-std::string framework_of_target(const std::string& target);
+// The framework that a target runs where nothing else is said; none for scripts that start any.
+// Throws Error for an unknown target.
+std::optional<std::string> framework_of_target(const std::string& target);
 
 // The target of a framework's runs; none where there is none.
 std::optional<std::string> target_of_framework(const std::string& framework);
 
-// The files with which `target` trains the run.  `resolver`: of the same database and site.  Throws
-// Error "TARGET cannot express FIELD = VALUE".
+// The framework's file with a script for Slurm on GPUs, else the framework's file alone.  Throws
+// Error where no target runs the framework.
+std::string usual_target(const sim::Run& run);
+
+// The files with which `target` trains the run, its own last.  `resolver`: of the same database and
+// site.  Throws Error "TARGET cannot express FIELD = VALUE".
 std::vector<LaunchFile> launch_files(const sim::Run& run, const std::string& target,
                                      RunResolver& resolver);
 

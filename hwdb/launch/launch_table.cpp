@@ -104,6 +104,16 @@ std::string spelled_value(const Row& row, const Term& term, const LaunchValues& 
   return row.spelled ? row.spelled(value) : value;
 }
 
+// What the keys that the case does not name mean.
+void add_unnamed(const Row& row, const Case& one, std::vector<LaunchEntry>& entries) {
+  for (const std::string& key : file_keys(row)) {
+    if (names(one.file, key)) continue;
+    const auto usual = std::find_if(row.defaults.begin(), row.defaults.end(),
+                                    [&](const Term& term) { return term.key == key; });
+    entries.push_back({key, usual == row.defaults.end() ? "null" : usual->value, row.is_text});
+  }
+}
+
 }  // namespace
 
 bool same_value(const std::string& a, const std::string& b) {
@@ -132,6 +142,12 @@ Row flagged(const std::string& key, const std::string& field) {
   return {.cases = {{.file = {{key, "true"}}, .run = {{field, "true"}}},
                     {.file = {}, .run = {{field, "false"}}}},
           .defaults = {{key, "false"}}};
+}
+
+Row switched(const std::string& key, const std::string& field, const std::string& fallback) {
+  return {.cases = {{.file = {{key, "true"}}, .run = {{field, "true"}}},
+                    {.file = {{key, "false"}}, .run = {{field, "false"}}}},
+          .defaults = {{key, fallback}}};
 }
 
 Row stated_flag(const std::string& key, const std::string& field, const std::string& value) {
@@ -172,6 +188,7 @@ std::vector<LaunchEntry> written_row(const Row& row, const LaunchValues& run) {
       if (term.value.starts_with('<')) continue;
       entries.push_back({term.key, spelled_value(row, term, variables), row.is_text});
     }
+    if (row.overrides) add_unnamed(row, one, entries);
     return entries;
   }
   std::vector<std::string> fields;

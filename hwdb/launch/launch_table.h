@@ -54,6 +54,9 @@ struct Row {
   std::string (*spelled)(const std::string& of_run) = nullptr;
   std::string (*meant)(const std::string& of_file) = nullptr;
   bool is_text = false;
+  // Written on top of settings that are not known: keys that a case does not name are written with
+  // what an absent key means, or as "null".
+  bool overrides = false;
 };
 
 // A key that copies one field; `fallback`: of a file without the key.
@@ -66,6 +69,9 @@ Row worded(const std::string& key, const std::string& field,
 
 // A flag that is true or absent.
 Row flagged(const std::string& key, const std::string& field);
+
+// A flag that is true or false; `fallback`: of a file without the key.
+Row switched(const std::string& key, const std::string& field, const std::string& fallback);
 
 // A setting that the file states only where it is on; the run states nothing otherwise.
 Row stated_flag(const std::string& key, const std::string& field, const std::string& value);

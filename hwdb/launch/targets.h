@@ -19,7 +19,7 @@ struct LaunchText {
 
 struct LaunchTarget {
   const char* name;
-  // Of facts/frameworks.json; the first is that of a file that is read.
+  // Of facts/frameworks.json; the first is that of a file that is read.  None: any.
   std::vector<std::string> frameworks;
   const char* file_name;
   const std::vector<Row>& (*rows)();
@@ -28,11 +28,17 @@ struct LaunchTarget {
   // Keys that matter and are not modelled, with the only value that does not.
   std::vector<Term> unmodelled;
   LaunchText (*parsed)(const std::string& text, const std::string& path);  // null: write only
-  std::string (*written)(const sim::Run& run, std::vector<LaunchEntry> entries);
+  std::string (*written)(const sim::Run& run, const std::vector<LaunchEntry>& entries);
   std::vector<std::string> beginnings;  // by which a file is recognised: keys
   bool names_model = true;              // false: the file says nothing of the model
+  bool names_adapters = false;          // though the file says what adapters it has
   // Fields of the strategy that the program which is configured says, not the file.
   std::vector<std::string> left_to_program{};
+  // The command that trains with the file on a node, "$@" being the user's own words.
+  std::string (*command)(const std::string& framework) = nullptr;
+  // Its files start the program of the run's own framework, whose files stand beside them.
+  bool launches = false;
+  LaunchFile (*node_file)(const sim::Run& run) = nullptr;  // one more file, which each node runs
 };
 
 const std::vector<LaunchTarget>& all_launch_targets();
@@ -41,5 +47,9 @@ LaunchTarget megatron_target();
 LaunchTarget torchtitan_target();
 LaunchTarget deepspeed_target();
 LaunchTarget accelerate_target();
+LaunchTarget nemo_target();
+LaunchTarget maxtext_target();
+LaunchTarget torchrun_target();
+LaunchTarget slurm_target();
 
 }  // namespace llmsim::hwdb

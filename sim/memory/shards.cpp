@@ -6,29 +6,20 @@
 
 #include "sim/model/parameters.h"
 #include "sim/pipeline/stage_order.h"
+#include "sim/strategy/adapters.h"
 
 namespace llmsim::sim {
 namespace {
 
 // Widths (in, out) of the adapted linear layers of a block, summed: each adapter has rank * (in +
-// out) values.  Those of queries and values alone, or of all; experts stay as they are.
+// out) values.
 double adapted_widths(const Transformer& model, const Adapters& adapters) {
-  const auto width = [](const LayerWeight& weight) {
-    return weight.side_by_side * weight.rows + weight.columns;
-  };
-  const LayerWeights weights = layer_weights(model, LayerKind::Dense);
-  if (adapters.all_linear) {
-    std::int64_t widths = 0;
-    for (const LayerWeight& weight : weights)
-      if (weight.rows > 0 && (weight.part == LayerPart::Attention || !model.moe))
-        widths += width(weight);
-    return static_cast<double>(widths);
+  std::int64_t widths = 0;
+  for (const LayerWeight& weight : layer_weights(model, LayerKind::Dense)) {
+    for (const std::int64_t columns : adapted_columns(adapters.layers, weight))
+      widths += weight.rows + columns;
   }
-  if (model.mla)
-    return static_cast<double>(width(weights[WeightName::QueryUp]) +
-                               width(weights[WeightName::MlaUp]));
-  return 2.0 * model.hidden_size +
-         static_cast<double>(model.num_heads + model.num_kv_heads) * model.head_dim;
+  return static_cast<double>(widths);
 }
 
 // A kind of layer on one tensor rank.

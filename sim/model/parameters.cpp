@@ -49,8 +49,12 @@ class Table {
 
   void attention() {
     const Count a = model_.num_heads, d = model_.head_dim, width = (a + 2 * kv_heads_) * d;
-    column_parallel(
-        {.name = Qkv, .rows = h_, .columns = width, .biases = model_.bias.qkv, .side_by_side = 3});
+    column_parallel({.name = Qkv,
+                     .rows = h_,
+                     .columns = width,
+                     .biases = model_.bias.qkv,
+                     .side_by_side = 3,
+                     .first_columns = a * d});
     if (model_.qk_norm == QkNorm::None || !model_.norm_weight) return;
     const Count heads = model_.qk_norm == QkNorm::PerHead ? 2 : a + model_.num_kv_heads;
     column_parallel({.name = QkNorm, .columns = heads * d, .biases = model_.bias.norm});
@@ -79,8 +83,10 @@ class Table {
   void mlp(WeightName up, WeightName down, Count width, LayerWeight like, int shared = 1) {
     const int matrices = model_.gated_mlp ? 2 : 1;
     like.name = up, like.rows = h_, like.columns = matrices * width, like.side_by_side = matrices;
+    like.first_columns = (matrices - 1) * width;
     column_parallel(like);
     like.name = down, like.rows = width, like.side_by_side = 1, like.biases *= shared;
+    like.first_columns = 0;
     row_parallel(like);
   }
 
@@ -137,7 +143,7 @@ std::int64_t LayerWeight::replicated() const {
 LayerWeight LayerWeight::on_rank(int ranks) const {
   LayerWeight share = *this;
   if (divided == TensorAxis::Rows) share.rows /= ranks;
-  if (divided == TensorAxis::Columns) share.columns /= ranks;
+  if (divided == TensorAxis::Columns) share.columns /= ranks, share.first_columns /= ranks;
   return share;
 }
 

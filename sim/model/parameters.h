@@ -83,8 +83,9 @@ struct LayerWeight {
   bool partial = false;  // each tensor rank has a part of the gradient, whatever its tokens
   int biases = 0;        // of `columns` values each
   int side_by_side = 1;  // matrices whose columns these are: q, k and v; gate and up
-  int count = 1;         // routed experts, each with such a weight
-  int visited = 1;       // of which a token multiplies with so many
+  std::int64_t first_columns = 0;  // of the first of several; the others share the rest
+  int count = 1;                   // routed experts, each with such a weight
+  int visited = 1;                 // of which a token multiplies with so many
 
   std::int64_t bias_parameters() const { return count * biases * columns; }
   std::int64_t parameters() const {

@@ -77,8 +77,10 @@ class BlockLowering {
   // One GEMM of qkv and the MLP's input.
   void joined_inputs() {
     const LayerWeight qkv = rank_weight(WeightName::Qkv), up = rank_weight(WeightName::MlpUp);
-    block_.add(Module::Qkv,
-               lower_linear(linear_, "qkv_mlp_up", tokens_, qkv.columns + up.columns, qkv.rows));
+    LayerOperators joined =
+        lower_linear(linear_, "qkv_mlp_up", tokens_, qkv.columns + up.columns, qkv.rows);
+    for (const LayerWeight& weight : {qkv, up}) add_adapters(joined, linear_, weight, tokens_);
+    block_.add(Module::Qkv, joined);
   }
 
   void mla_inputs(const Mla& mla) {

@@ -1,6 +1,7 @@
 #include "sim/operators/linear.h"
 
 #include "sim/operators/traffic.h"
+#include "sim/strategy/adapters.h"
 
 namespace llmsim::sim {
 namespace {
@@ -136,21 +137,27 @@ LayerOperators lower_linear(const LinearContext& context, const char* label, std
   linear.forward.push_back(transposed(gemm(label, 1, tokens, out, in, dtype, wide)));
   if (casts_again(context)) linear.backward.push_back(cast("weight_cast", weights));
   linear.backward.push_back(gemm(label, 1, tokens, in, out, dtype, wide));
-  if (context.frozen) return linear;
-  if (context.adapters) {
-    add_adapter(linear, tokens, out, in, context.adapters->rank);
-  } else {
-    add_weight_gradient(
-        linear, context,
-        gemm(label, 1, in, out, tokens, weight_gradient_dtype(context), accumulated_dtype(context)),
-        weights);
-  }
+  if (context.frozen || context.adapters) return linear;
+  add_weight_gradient(
+      linear, context,
+      gemm(label, 1, in, out, tokens, weight_gradient_dtype(context), accumulated_dtype(context)),
+      weights);
   return linear;
 }
 
 LayerOperators lower_linear(const LinearContext& context, const LayerWeight& weight,
                             std::int64_t tokens) {
-  return lower_linear(context, name_of(weight.name), tokens, weight.columns, weight.rows);
+  LayerOperators linear =
+      lower_linear(context, name_of(weight.name), tokens, weight.columns, weight.rows);
+  add_adapters(linear, context, weight, tokens);
+  return linear;
+}
+
+void add_adapters(LayerOperators& linear, const LinearContext& context, const LayerWeight& weight,
+                  std::int64_t tokens) {
+  if (!context.adapters) return;
+  for (const std::int64_t columns : adapted_columns(context.adapters->layers, weight))
+    add_adapter(linear, tokens, columns, weight.rows, context.adapters->rank);
 }
 
 LayerOperators lower_expert_linear(const LinearContext& context, const LayerWeight& weight,

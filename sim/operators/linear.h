@@ -6,7 +6,7 @@
 //
 // 8- and 4-bit recipes quantise x, w and dy before each GEMM (quantise_traffic in traffic.h), as
 // LowPrecisionScaling says.  Adapters (LoRA) leave w frozen: no wgrad of w, but a pair of GEMMs of
-// width `rank`.
+// width `rank` beside each adapted matrix.
 #pragma once
 
 #include <optional>
@@ -32,6 +32,9 @@ LayerOperators lower_linear(const LinearContext& context, const char* label, std
 // Under the name of the weight, as it stands on a rank (LayerWeight::on_rank).
 LayerOperators lower_linear(const LinearContext& context, const LayerWeight& weight,
                             std::int64_t tokens);
+// The GEMMs of the weight's adapters, for a layer that has joined several weights.
+void add_adapters(LayerOperators& linear, const LinearContext& context, const LayerWeight& weight,
+                  std::int64_t tokens);
 
 // Rows that some experts share out among themselves: each has a matrix of its own.
 struct ExpertRows {

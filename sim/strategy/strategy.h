@@ -7,6 +7,7 @@
 
 #include "sim/base/dtype.h"
 #include "sim/base/field.h"
+#include "sim/strategy/adapters.h"
 #include "sim/strategy/recompute.h"
 
 namespace llmsim::sim {
@@ -55,14 +56,6 @@ enum class PipelineSchedule { GPipe, OneForwardOneBackward, Interleaved, ZbH1, Z
 //   Deduplicated  a kernel of its own sends a token once to each node and once to each rank that it
 //                 visits, however many of its experts are there (DeepEP, HybridEP)
 enum class ExpertDispatch { AllToAll, AllGather, Deduplicated };
-
-// Parameter-efficient fine-tuning: the base weights are frozen and low-rank adapters of `rank` are
-// trained on the linear layers.
-struct Adapters {
-  int rank = 8;
-  bool all_linear = false;  // on every linear layer instead of the q and v projections
-  bool operator==(const Adapters&) const = default;
-};
 
 struct Strategy {
   // The mesh.  dp * tp * pp * cp = number of devices; experts divide the same ranks

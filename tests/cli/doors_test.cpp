@@ -262,6 +262,13 @@ TEST(Doors, ASavedRunIsLoadedAsItWasForEveryOption) {
       {"recompute every", [](cli::RunOptions& o) { o.recompute = "every-n=2/3"; }},
       {"recompute full/2", [](cli::RunOptions& o) { o.recompute = "full/2"; }},
       {"recompute op", [](cli::RunOptions& o) { o.recompute = "op=qkv"; }},
+      {"lora", [](cli::RunOptions& o) { o.lora = "16"; }},
+      {"lora targets",
+       [](cli::RunOptions& o) { o.lora = "32", o.lora_targets = "attention,down_proj"; }},
+      {"qlora",
+       [](cli::RunOptions& o) {
+         o.lora = "64", o.lora_targets = "all", o.strategy["precision"] = "nf4";
+       }},
       {"schedule", [](cli::RunOptions& o) { o.strategy["pipeline_schedule"] = "zb-h1"; }},
       {"virtual-stages", [](cli::RunOptions& o) { o.strategy["virtual_stages"] = "4"; }},
       {"stage-layers", [](cli::RunOptions& o) { o.strategy["stage_layers"] = "15,17"; }},
@@ -336,6 +343,37 @@ TEST(Doors, ASavedRunIsLoadedAsItWasForEveryModelOfTheCatalogue) {
     } catch (const Error& error) {
       ADD_FAILURE() << model << ": " << error.what();
     }
+  }
+}
+
+// --- options = run file ---
+
+// A run file of the same model, hardware and layout as `small_options()`, with this of the model.
+Answer answer_with_adapters(const std::string& lora, const std::string& precision) {
+  return answer_of_text(
+      R"({"id": "a", "model": {"name": "llama-3-8b", "trainable": "lora", "lora": )" + lora +
+      R"(}, "hardware": {"accelerator": "h100_sxm", "system": "dgx_h100", "num_devices": 64},)" +
+      R"( "training": {"framework": "megatron-lm", "tp": 2, "pp": 2, "global_batch": 512,)" +
+      R"( "precision": ")" + precision + R"("}})");
+}
+
+TEST(Doors, AdaptersOfOptionsAnswerAsThoseOfARunFile) {
+  struct Adapted {
+    const char *rank, *targets, *lora, *precision;
+  };
+  for (const Adapted& a :
+       {Adapted{"16", "all", R"({"rank": 16, "targets": ["all"]})", "bf16"},
+        Adapted{"16", "all-linear", R"({"rank": 16, "targets": "all linear layers"})", "bf16"},
+        Adapted{"8", nullptr, R"({"rank": 8, "targets": ["q", "v"]})", "bf16"},
+        Adapted{"64", "attention", R"({"rank": 64, "targets": ["q", "k", "v", "o"]})", "nf4"},
+        Adapted{"4", "gate,up,down", R"({"rank": 4, "targets": ["mlp"]})", "int4"}}) {
+    cli::RunOptions options = small_options();
+    options.lora = a.rank, options.global_batch = "512";
+    options.strategy["precision"] = a.precision;
+    if (a.targets) options.lora_targets = a.targets;
+    EXPECT_EQ(answer_of(sim::predict(cli::run_of(options, database()))),
+              answer_with_adapters(a.lora, a.precision))
+        << a.lora;
   }
 }
 

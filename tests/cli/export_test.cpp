@@ -72,6 +72,44 @@ TEST_F(Program, ALaunchFileWithoutDevicesAsksForThem) {
   EXPECT_EQ(outcome.messages, "llmsim: --gpus: args.sh does not say the number of devices\n");
 }
 
+TEST_F(Program, ExportsOverridesAndConfigurationsThatPredictReadsAsTheSame) {
+  for (const std::string target : {"nemo", "maxtext"}) {
+    const std::string framework = target == "nemo" ? "megatron-bridge" : "maxtext";
+    const std::string file = target == "nemo" ? "nemo.yaml --model llama3-8b" : "maxtext.yml";
+    const std::string run_options = "--model llama3-8b --gpus 64 --tp 2 --global-batch 128";
+    const Outcome written = run("export " + run_options + " --to " + target + " -o launch");
+    ASSERT_EQ(written.status, 0) << written.messages;
+    const Outcome read = run("predict --gpus 64 --from launch/" + file);
+    ASSERT_EQ(read.status, 0) << read.messages;
+    const Outcome asked = run("predict " + run_options + " --framework " + framework);
+    for (const char* row : {"step time", "throughput", "memory", "recipe", "switches"}) {
+      EXPECT_NE(row_of(read.out, row), "") << row;
+      EXPECT_EQ(row_of(read.out, row), row_of(asked.out, row)) << target;
+    }
+  }
+}
+
+TEST_F(Program, ExportsAdaptersThatPredictReadsAsTheSame) {
+  const std::string run_options = "--model llama3-8b --gpus 8 --global-batch 64 --lora 16";
+  const Outcome written = run("export " + run_options + " --to nemo -o launch");
+  ASSERT_EQ(written.status, 0) << written.messages;
+  const Outcome read = run("predict --gpus 8 --model llama3-8b --from launch/nemo.yaml");
+  ASSERT_EQ(read.status, 0) << read.messages;
+  const Outcome asked = run("predict " + run_options + " --framework megatron-bridge");
+  for (const char* row : {"step time", "memory", "recipe"})
+    EXPECT_EQ(row_of(read.out, row), row_of(asked.out, row));
+  EXPECT_NE(row_of(read.out, "recipe").find("LoRA of rank 16 on q, v"), std::string::npos);
+}
+
+TEST_F(Program, ExportsAScriptThatStartsTheRunOnItsNodes) {
+  const Outcome outcome =
+      run("export --model llama3-8b --gpus 64 --tp 2 --sharding zero1 --to slurm");
+  EXPECT_EQ(outcome.status, 0) << outcome.messages;
+  EXPECT_TRUE(outcome.out.starts_with("#!/bin/bash\n#SBATCH --job-name=llama-3-8b\n"));
+  EXPECT_NE(outcome.out.find("#SBATCH --nodes=8\n"), std::string::npos) << outcome.out;
+  EXPECT_EQ(outcome.out.find("megatron"), std::string::npos);  // the other files need a folder
+}
+
 TEST_F(Program, PlanExportsItsWinner) {
   const Outcome outcome =
       run("plan --model llama3-8b --gpus 16 --recompute none --micro-batch 1 --export launch");
@@ -79,6 +117,8 @@ TEST_F(Program, PlanExportsItsWinner) {
   const Outcome read = run("predict --from launch/megatron.sh");
   EXPECT_EQ(read.status, 0) << read.messages;
   EXPECT_NE(read.out.find("on 16 x h100_sxm"), std::string::npos);
+  EXPECT_NE(text_of("launch/slurm.sh").find("bash node.sh"), std::string::npos);
+  EXPECT_NE(text_of("launch/node.sh").find("bash megatron.sh"), std::string::npos);
 }
 
 }  // namespace

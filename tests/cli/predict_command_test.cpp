@@ -44,6 +44,7 @@ TEST_F(PredictCommand, RepeatsWhatWasAskedFor) {
   expect_same(
       "--model llama-8b --gpus 8 --pp 2,4 --schedule zb-h1 --cp-unbalanced --cp 1,2 "
       "--no-gradient-overlap --global-batch 64 --framework megatron-lm --date 2024-06-01");
+  expect_same("--model llama-8b --gpus 8 --lora 16 --lora-targets q,v,down --precision nf4");
 }
 
 TEST(PredictCommandText, IsQuotedForAShell) {

@@ -20,6 +20,15 @@ RunOptions asked() {
   return options;
 }
 
+TEST(SweepGrid, HasRanksOfAdapters) {
+  RunOptions options{.model = "gpt2"};
+  options.lora = "8,16", options.lora_targets = "q,v";
+  const SweepGrid grid = grid_of(options);
+  ASSERT_EQ(grid.size(), 2u);
+  EXPECT_EQ(grid.run(1).lora, "16");
+  EXPECT_EQ(grid.run(1).lora_targets, "q,v");
+}
+
 // Two models, three numbers of devices, two of tensor ranks, two ways to recompute; the layers of
 // stages are one value.
 TEST(SweepGrid, HasEveryCombinationOnce) {

@@ -136,6 +136,23 @@ TEST(RunResolver, ABatchThatDoesNotMultiplyIsRefused) {
             "num_microbatches = 8 * 1 * 3");
 }
 
+TEST(RunResolver, AdaptersAreThoseThatTheRecordNames) {
+  RunRecord record = llama(8);
+  record.model.trainable = "lora";
+  record.model.lora_rank = 16;
+  const auto layers = [&] { return names_of(resolved(record).strategy.adapters->layers); };
+  EXPECT_EQ(layers(), (std::vector<std::string>{"q", "v"}));
+  EXPECT_NE(fact(resolved(record), "assumed.model.lora.targets"), nullptr);
+  record.model.lora_targets = {"down", "k_proj"};
+  EXPECT_EQ(layers(), (std::vector<std::string>{"k", "down"}));
+  record.model.lora_targets = {"all linear layers"};
+  EXPECT_EQ(layers().size(), 7U);
+  record.model.lora_targets = {"q", "qkv"};
+  EXPECT_EQ(resolving_error(record),
+            "mine.json: run a: model.lora.targets = qkv: some of q, k, v, o, gate, up, down, "
+            "attention, mlp and all is expected");
+}
+
 TEST(RunResolver, EssentialFiguresThatAreMissingAreNamed) {
   RunRecord record = llama(8);
   record.training.strategy.erase("global_batch");

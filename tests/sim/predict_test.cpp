@@ -145,7 +145,7 @@ TEST(Predict, PaddedColumnsOfTheHeadAreHardwareFlops) {
 // each.
 TEST(Predict, AdaptersLeaveOutTheGradientsOfFrozenWeights) {
   TrainingRun run = small_run();
-  run.strategy.adapters = Adapters{.rank = 4, .all_linear = true};
+  run.strategy.adapters = Adapters{.rank = 4, .layers = all_adapted_layers(run.model)};
   const double tokens = 8.0 * 1024.0, h = 1024.0;
   const double weights = 8 * 12 * h * h + 32768 * h, attention = 8 * 2 * 2 * h * 512;
   const double adapters = 8 * 4 * (4 * 2 + 2 * 5) * h;

@@ -2,7 +2,6 @@
 //
 // Sources: huggingface/accelerate src/accelerate/utils/dataclasses.py
 // (FullyShardedDataParallelPlugin: keys, defaults), examples and tests with configurations.
-#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -104,17 +103,12 @@ const std::vector<Row>& accelerate_rows() {
   return all;
 }
 
-// Sections stay together: their entries follow one another.
-std::string accelerate_text(const sim::Run& run, std::vector<LaunchEntry> entries) {
-  const auto section = [](const LaunchEntry& entry) {
-    return entry.key.starts_with(kFsdp) ? 1 : entry.key.starts_with(kMesh) ? 2 : 0;
-  };
-  std::stable_sort(entries.begin(), entries.end(),
-                   [&](const auto& a, const auto& b) { return section(a) < section(b); });
-  return yaml_text(entries, {"Accelerate: " + run.model.name + " on " +
-                                 std::to_string(run.strategy.num_devices()) + " devices.",
-                             "The model, sequences of a micro-batch, data and learning rate are "
-                             "the program's."});
+std::string accelerate_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
+  return yaml_text(entries,
+                   {"Accelerate: " + run.model.name + " on " +
+                        std::to_string(run.strategy.num_devices()) + " devices.",
+                    "The model, its adapters, sequences of a micro-batch, data and learning rate "
+                    "are the program's."});
 }
 
 }  // namespace
@@ -158,7 +152,12 @@ LaunchTarget accelerate_target() {
           .written = accelerate_text,
           .beginnings = {"distributed_type", "fsdp_config.fsdp_version"},
           .names_model = false,
-          .left_to_program = {"micro_batch", "global_batch", "optimizer"}};
+          .left_to_program = {"micro_batch", "global_batch", "optimizer"},
+          .command = [](const std::string&) -> std::string {
+            return "accelerate launch --config_file accelerate.yaml --num_machines $PET_NNODES "
+                   "--machine_rank $NODE_RANK --main_process_ip $HEAD_NODE "
+                   "--main_process_port $PORT \"$@\"";
+          }};
 }
 
 }  // namespace llmsim::hwdb

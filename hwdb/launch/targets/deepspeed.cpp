@@ -115,7 +115,7 @@ const std::vector<Row>& deepspeed_rows() {
   return all;
 }
 
-std::string deepspeed_text(const sim::Run&, std::vector<LaunchEntry> entries) {
+std::string deepspeed_text(const sim::Run&, const std::vector<LaunchEntry>& entries) {
   return json_text(entries);
 }
 
@@ -182,7 +182,12 @@ LaunchTarget deepspeed_target() {
           .written = deepspeed_text,
           .beginnings = {"zero_optimization.stage", "train_micro_batch_size_per_gpu",
                          "train_batch_size"},
-          .names_model = false};
+          .names_model = false,
+          .command = [](const std::string& framework) -> std::string {
+            return framework == "deepspeed"
+                       ? "torchrun \"$@\" --deepspeed --deepspeed_config deepspeed.json"
+                       : "torchrun \"$@\" --deepspeed deepspeed.json";
+          }};
 }
 
 }  // namespace llmsim::hwdb

@@ -153,7 +153,7 @@ const std::vector<Row>& megatron_rows() {
   return all;
 }
 
-std::string megatron_text(const sim::Run& run, std::vector<LaunchEntry> entries) {
+std::string megatron_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
   const int devices = run.strategy.num_devices();
   const int node = std::min(run.cluster.devices_per_node, devices);
   std::string text = "#!/bin/bash\n# Megatron-LM: " + run.model.name + " on " +
@@ -358,7 +358,8 @@ LaunchTarget megatron_target() {
                          {"--no-initialization", "false"}},
           .parsed = parsed_command_line,
           .written = megatron_text,
-          .beginnings = {"--tensor-model-parallel-size", "--num-layers"}};
+          .beginnings = {"--tensor-model-parallel-size", "--num-layers"},
+          .command = [](const std::string&) -> std::string { return "bash megatron.sh \"$@\""; }};
 }
 
 }  // namespace llmsim::hwdb

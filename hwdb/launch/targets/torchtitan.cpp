@@ -295,14 +295,15 @@ const std::vector<Row>& titan_rows() {
   return all;
 }
 
-std::string titan_text(const sim::Run& run, std::vector<LaunchEntry> entries) {
-  for (LaunchEntry& entry : entries) {
+std::string titan_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
+  std::vector<LaunchEntry> all = entries;
+  for (LaunchEntry& entry : all) {
     if (entry.key == "model.converters")
       entry.value = entry.value.empty() ? "[]" : "[\"" + entry.value + "\"]";
   }
-  return toml_text(entries, {"torchtitan: " + run.model.name + " on " +
-                                 std::to_string(run.strategy.num_devices()) + " devices.",
-                             "Data, tokenizer, learning rate, steps and checkpoints are yours."});
+  return toml_text(all, {"torchtitan: " + run.model.name + " on " +
+                             std::to_string(run.strategy.num_devices()) + " devices.",
+                         "Data, tokenizer, learning rate, steps and checkpoints are yours."});
 }
 
 }  // namespace
@@ -357,7 +358,10 @@ LaunchTarget torchtitan_target() {
                          {"float8.emulate", "false"}},
           .parsed = parsed_toml,
           .written = titan_text,
-          .beginnings = {"model.flavor", "parallelism.data_parallel_shard_degree"}};
+          .beginnings = {"model.flavor", "parallelism.data_parallel_shard_degree"},
+          .command = [](const std::string&) -> std::string {
+            return "torchrun -m torchtitan.train --job.config_file torchtitan.toml \"$@\"";
+          }};
 }
 
 }  // namespace llmsim::hwdb

@@ -6,6 +6,7 @@
 #include "sim/model/parameters.h"
 #include "sim/operators/attention_core.h"
 #include "sim/operators/dataflow/layer.h"
+#include "sim/strategy/adapters.h"
 
 namespace llmsim::sim {
 namespace {
@@ -193,7 +194,10 @@ class BlockDataflow {
 
  private:
   bool parallel() const { return model_.parallel_block; }
-  bool all_adapted() const { return strategy_.adapters && strategy_.adapters->all_linear; }
+  bool adapts(WeightName name) const {
+    return strategy_.adapters &&
+           !adapted_columns(strategy_.adapters->layers, weights_[name]).empty();
+  }
   bool eager() const { return framework_.fusion == ElementwiseFusion::Eager; }
 
   LayerWeight weight(WeightName name) const { return weights_[name].on_rank(strategy_.tp); }
@@ -213,7 +217,7 @@ class BlockDataflow {
       layer_.save_extra(Module::AttentionOutput, layer_.size(core));
     const Tensor output =
         layer_.row_gemm(Module::AttentionOutput, core, weight(WeightName::AttentionOutput),
-                        layer_.keeps_input(all_adapted()), !parallel());
+                        layer_.keeps_input(adapts(WeightName::AttentionOutput)), !parallel());
     if (parallel()) {
       attention_ = output;
       return;
@@ -229,9 +233,9 @@ class BlockDataflow {
     AttentionInputs heads{
         .q = layer_.add(q * e), .k = layer_.add(kept * e), .v = layer_.add(kept * e)};
     layer_.column_gemm(Module::Qkv, normed_, {heads.q, heads.k, heads.v}, weight(WeightName::Qkv),
-                       layer_.keeps_input(true));
+                       layer_.keeps_input(adapts(WeightName::Qkv)));
     if (model_.qk_norm != QkNorm::None) layer_.save_extra(Module::Qkv, Bytes((q + kv) * e));
-    if (strategy_.adapters) layer_.save_adapter_dropout(layer_.residual_elements());
+    if (adapts(WeightName::Qkv)) layer_.save_adapter_dropout(layer_.residual_elements());
     if (framework_.saved.fused_qkv) layer_.save_extra(Module::Qkv, Bytes((q + kv) * e));
     return heads;
   }
@@ -305,16 +309,16 @@ class BlockDataflow {
     const Tensor gate = model_.gated_mlp ? layer_.add(f * e) : Dataflow::kNone,
                  up = layer_.add(f * e), inner = layer_.add(f * e);
     layer_.column_gemm(Module::MlpUp, normed_, {gate, up}, weight(WeightName::MlpUp),
-                       layer_.keeps_input(all_adapted()));
+                       layer_.keeps_input(adapts(WeightName::MlpUp)));
     // Silu(gate).
     if (model_.gated_mlp && eager()) layer_.save_extra(Module::Activation, Bytes(f * e));
     if (!model_.gated_mlp && eager() && framework_.composed_activation)
       layer_.save_extra(Module::Activation, Bytes(kComposedGeluKeeps * f * e));
     layer_.flow.step(Module::Activation).reads(gate).reads(up).writes(inner).saves(gate).saves(up);
-    if (all_adapted()) layer_.save_adapter_dropout(f);
+    if (adapts(WeightName::MlpDown)) layer_.save_adapter_dropout(f);
     layer_.flow.end_of_needed();
     return layer_.row_gemm(Module::MlpDown, inner, weight(WeightName::MlpDown),
-                           layer_.keeps_input(all_adapted()), !parallel());
+                           layer_.keeps_input(adapts(WeightName::MlpDown)), !parallel());
   }
 
   // A policy may keep what a GEMM returns: the residual stream goes on in another tensor.

@@ -54,9 +54,10 @@ sim::Run run_on(const std::string& model, int devices, const std::string& framew
 
 // The run of the file that a target writes of a run, on the same hardware.
 sim::Run read_again(const sim::Run& run, const std::string& target) {
-  const LaunchFile file = launch_files(run, target, resolver()).front();
+  const LaunchFile file = launch_files(run, target, resolver()).back();
   RunRecord record = parse_launch(file.text, file.name).record;
-  if (record.model.fields.empty() && !record.model.name) record.model = recorded(run.model);
+  if (!record.model.fields.contains("num_layers") && !record.model.name)
+    record.model = recorded(run.model);
   for (const char* key : {"micro_batch", "global_batch", "optimizer"}) {
     if (const auto value = sim::find_strategy_field(key)->get(run.strategy))
       record.training.strategy.emplace(key, *value);  // of the program that is configured
@@ -96,7 +97,7 @@ int check_round_trips(const std::string& model, int devices, const std::string& 
   for (const Changes& changes : combinations(lists)) {
     sim::Run run;
     if (!error_of([&] {
-           run = run_on(model, devices, framework_of_target(target), changes);
+           run = run_on(model, devices, framework_of_target(target).value(), changes);
          }).empty())
       continue;
     sim::Prediction asked;
@@ -221,10 +222,226 @@ TEST(LaunchFile, AccelerateReadsWhatItWrote) {
             2);
 }
 
+TEST(LaunchFile, NemoReadsWhatItWroteOfDenseRuns) {
+  EXPECT_GT(check_round_trips("llama-3-70b", 64, "nemo",
+                              {{"tp", {1, 8}},
+                               {"pp", {1, 4}},
+                               {"cp", {1, 2}},
+                               {"virtual_stages", {1, 2}},
+                               {"sharding", {"none", "zero1"}},
+                               {"recompute.kind", {"none", "selective", "full"}},
+                               {"precision", {"bf16", "fp8"}},
+                               {"tp_overlap", {true, false}}}),
+            100);
+  const std::map<std::string, std::vector<sim::FieldValue>> lists = {
+      {"sharding", {"zero2", "zero3"}},
+      {"dropout", {0.0, 0.1}},
+      {"deterministic", {true}},
+      {"cuda_graph", {true, false}},
+      {"fused_cross_entropy", {true, false}},
+      {"flash_attention", {true, false}},
+      {"gradient_clip", {true, false}},
+      {"state_dtype", {"bf16", "fp32"}},
+      {"gradient_accumulation_fusion", {true, false}},
+      {"precision", {"fp16", "nvfp4", "mxfp8"}},
+      {"offload.optimizer", {true}},
+      {"optimizer", {"adam", "adamw", "muon"}}};
+  for (const auto& [key, values] : lists)
+    EXPECT_GE(check_round_trips("gpt3-13b", 16, "nemo", {{"tp", {4}}, {key, values}}), 1) << key;
+  EXPECT_EQ(check_round_trips("gpt3-13b", 16, "nemo",
+                              {{"tp", {4}},
+                               {"precision", {"fp8"}},
+                               {"fp8_all_gather", {true}},
+                               {"fp8_recipe", {"delayed", "current", "blockwise"}}}),
+            3);
+}
+
+TEST(LaunchFile, NemoReadsWhatItWroteOfExperts) {
+  EXPECT_GT(check_round_trips("mixtral-8x7b", 64, "nemo",
+                              {{"tp", {1, 2}},
+                               {"pp", {1, 4}},
+                               {"ep", {1, 8}},
+                               {"etp", {1, 2}},
+                               {"moe_dispatch", {"alltoall", "allgather", "deepep"}},
+                               {"moe_overlap", {true, false}}}),
+            30);
+  EXPECT_GT(check_round_trips("deepseek-v3", 256, "nemo", {{"pp", {1, 8, 16}}, {"ep", {8, 16}}}),
+            3);
+}
+
+TEST(LaunchFile, MaxTextReadsWhatItWrote) {
+  EXPECT_GT(check_round_trips("llama-3-70b", 64, "maxtext",
+                              {{"tp", {1, 4}},
+                               {"cp", {1, 2}},
+                               {"sharding", {"zero3", "none"}},
+                               {"micro_batch", {1, 2}},
+                               {"recompute.kind", {"none", "full"}},
+                               {"precision", {"bf16", "fp8"}},
+                               {"offload.optimizer", {true, false}}}),
+            60);
+  for (const char* saved : {"all", "qkv"}) {
+    EXPECT_EQ(check_round_trips("llama-3-8b", 16, "maxtext",
+                                {{"recompute.kind", {"op"}},
+                                 {"recompute.saved", {saved}},
+                                 {"offload.activations", {true, false}}}),
+              2);
+  }
+  EXPECT_GE(check_round_trips("llama-3-8b", 16, "maxtext",
+                              {{"sharding", {"hsdp"}}, {"shard_size", {2, 4}}, {"tp", {1, 2}}}),
+            4);
+  EXPECT_GE(check_round_trips("mixtral-8x7b", 64, "maxtext", {{"ep", {1, 8}}}), 2);
+  EXPECT_GE(check_round_trips("llama-3-8b", 16, "maxtext",
+                              {{"weight_dtype", {"bf16", "fp32"}}, {"gradient_clip", {false}}}),
+            2);
+}
+
+// 4 sequences a device on two tensor ranks are 8 of a replica.
+TEST(LaunchFile, MaxTextCountsSequencesOfADevice) {
+  const RunRecord record = parse_launch(
+                               "model_name: llama3-8b\nper_device_batch_size: 4.0\n"
+                               "ici_tensor_parallelism: 2\ndcn_data_parallelism: 2\n"
+                               "ici_fsdp_parallelism: 8\n",
+                               "a.yml")
+                               .record;
+  EXPECT_EQ(sim::text_of(record.training.strategy.at("micro_batch")), "8");
+  EXPECT_EQ(sim::text_of(record.training.strategy.at("dp")), "16");
+  EXPECT_EQ(sim::text_of(record.training.strategy.at("sharding")), "hsdp");
+  EXPECT_EQ(record.training.replicate_size, 2);
+  EXPECT_EQ(error_of([] {
+              parse_launch("model_name: llama3-8b\nper_device_batch_size: 0.5\n", "a.yml");
+            }).substr(0, 47),
+            "a.yml: a batch of 0.5 sequences a device: whole");
+}
+
+// 64 GPUs in nodes of 8, two tensor ranks: four shards inside of each of 8 nodes; TPUs are a slice.
+TEST(LaunchFile, MaxTextMeshesHaveNodesAndSlices) {
+  RunRecord record =
+      record_on("llama-3-8b", 64, "maxtext", {{"tp", 2}, {"recompute.kind", "full"}});
+  const auto text = [&] {
+    return launch_files(resolver().resolve(record), "maxtext", resolver()).back().text;
+  };
+  EXPECT_NE(text().find("ici_fsdp_parallelism: 4\ndcn_fsdp_parallelism: 8\n"), std::string::npos)
+      << text();
+  record.training.strategy["cp"] = 8;
+  EXPECT_EQ(error_of(text), "maxtext cannot express sharding = zero3, tp = 2, cp = 8");
+  record.training.strategy.erase("cp");
+  record.hardware.accelerator = "tpu_v5p";
+  EXPECT_NE(text().find("ici_fsdp_parallelism: 32\ndcn_fsdp_parallelism: 1\n"), std::string::npos)
+      << text();
+}
+
+TEST(LaunchFile, MaxTextHasShapesWithoutAName) {
+  RunRecord record = record_on("mine", 16, "maxtext", {});
+  record.model.fields = {{"num_layers", 12},        {"hidden_size", 2048}, {"num_heads", 16},
+                         {"num_kv_heads", 4},       {"head_dim", 128},     {"ffn_size", 6144},
+                         {"vocab_size", 50304},     {"seq_len", 1024},     {"gated_mlp", true},
+                         {"tied_embeddings", false}};
+  record.model.fields["norm"] = "rmsnorm";
+  const sim::Run run = resolver().resolve(record);
+  EXPECT_EQ(first_difference(run, read_again(run, "maxtext")).value_or(""), "");
+}
+
+TEST(LaunchFile, ScriptsStartTheProgramOfTheFramework) {
+  const auto names = [](const std::string& framework, const char* target) {
+    std::string text;
+    for (const LaunchFile& file :
+         launch_files(run_on("llama-3-8b", 16, framework, {}), target, resolver()))
+      text += file.name + " ";
+    return text;
+  };
+  EXPECT_EQ(names("megatron-lm", "slurm"), "megatron.sh node.sh slurm.sh ");
+  EXPECT_EQ(names("torchtitan", "torchrun"), "torchtitan.toml node.sh ");
+  EXPECT_EQ(names("maxtext", "slurm"), "maxtext.yml node.sh slurm.sh ");
+  EXPECT_EQ(names("litgpt", "slurm"), "node.sh slurm.sh ");  // the program is the user's
+}
+
+TEST(LaunchFile, ScriptsSayNodesAndTheEnvironmentOfTheRun) {
+  const auto text = [](RunRecord record, const char* target, std::size_t file) {
+    return launch_files(resolver().resolve(record), target, resolver()).at(file).text;
+  };
+  RunRecord record = record_on("llama-3-8b", 16, "megatron-lm", {{"tp", 2}});
+  const auto has = [&](const std::string& what, const std::string& line) {
+    return what.find(line) != std::string::npos;
+  };
+  EXPECT_TRUE(has(text(record, "slurm", 2), "#SBATCH --nodes=2\n"));
+  EXPECT_TRUE(has(text(record, "slurm", 2), "#SBATCH --gpus-per-node=8\n"));
+  const std::string node = text(record, "torchrun", 1);
+  EXPECT_TRUE(has(node, "export PET_NNODES=\"2\"\nexport PET_NPROC_PER_NODE=\"8\"\n")) << node;
+  EXPECT_TRUE(has(node, "export CUDA_DEVICE_MAX_CONNECTIONS=\"1\"\n"));
+  EXPECT_TRUE(has(node, "\nbash megatron.sh \"$@\"\n"));
+  record.hardware.collective_algorithm = "ring";
+  record.training.strategy.erase("tp");
+  const std::string ring = text(record, "torchrun", 1);
+  EXPECT_TRUE(has(ring, "export NCCL_ALGO=\"Ring\"\n")) << ring;
+  EXPECT_FALSE(has(ring, "CUDA_DEVICE_MAX_CONNECTIONS"));
+  record.hardware.collective_algorithm = "hierarchical";
+  EXPECT_EQ(error_of([&] { text(record, "slurm", 0); }),
+            "slurm cannot express collective_algorithm = hierarchical");
+}
+
+TEST(LaunchFile, ScriptsRefuseWhatTheyCannotStart) {
+  EXPECT_EQ(error_of([] {
+              launch_files(run_on("llama-3-8b", 16, "maxtext", {}), "torchrun", resolver());
+            }).substr(0, 56),
+            "torchrun cannot express training.framework = maxtext: JA");
+  RunRecord record = record_on("llama-3-8b", 16, "maxtext", {});
+  record.hardware.accelerator = "tpu_v5p";
+  EXPECT_EQ(error_of([&] { launch_files(resolver().resolve(record), "slurm", resolver()); }),
+            "slurm cannot express vendor = Google");
+}
+
+TEST(LaunchFile, OverridesAreWordsOfACommandToo) {
+  const ReadLaunch read = parse_launch(
+      "torchrun --nnodes 2 --nproc_per_node 8 scripts/training/run_recipe.py --recipe a \\\n"
+      "  model.tensor_model_parallel_size=2 ++train.micro_batch_size=1 'model.recompute_modules="
+      "[core_attn,mlp]' \\\n  model.recompute_granularity=selective "
+      "model.sequence_parallel=True\n",
+      "a.sh");
+  EXPECT_EQ(read.target, "nemo");
+  EXPECT_EQ(read.record.hardware.num_devices, 16);
+  const auto& strategy = read.record.training.strategy;
+  EXPECT_EQ(sim::text_of(strategy.at("tp")), "2");
+  EXPECT_EQ(sim::text_of(strategy.at("recompute.modules")), "core_attn+mlp");
+  EXPECT_EQ(sim::text_of(strategy.at("sequence_parallel")), "true");
+}
+
+TEST(LaunchFile, AdaptersAreThoseOfTheProgramThatIsConfigured) {
+  const auto files = [](const std::string& target, const std::string& framework) {
+    RunRecord record = record_on("llama-3-8b", 16, framework, {{"sharding", "zero3"}});
+    record.model.trainable = "lora";
+    record.model.lora_targets = {"all"};
+    return error_of([&] { launch_files(resolver().resolve(record), target, resolver()); });
+  };
+  EXPECT_EQ(files("accelerate", "fsdp1"), "");
+  EXPECT_EQ(files("torchtitan", "torchtitan"), "torchtitan cannot express model.lora.rank = 8");
+}
+
+TEST(LaunchFile, NemoNamesAdapters) {
+  RunRecord record = record_on("llama-3-8b", 8, "megatron-bridge", {});
+  record.model.trainable = "lora";
+  record.model.lora_rank = 16;
+  record.model.lora_targets = {"q", "o", "gate", "up"};
+  const sim::Run run = resolver().resolve(record);
+  const std::string text = launch_files(run, "nemo", resolver()).back().text;
+  EXPECT_NE(text.find("  target_modules: [linear_q, linear_proj, linear_fc1_gate, linear_fc1_up]\n"
+                      "  dim: 16\n"),
+            std::string::npos)
+      << text;
+  const RunRecord read = parse_launch(text, "nemo.yaml").record;
+  EXPECT_EQ(read.model.lora_rank, 16);
+  EXPECT_EQ(read.model.lora_targets, record.model.lora_targets);
+  const std::string fused =
+      "model:\n  seq_length: 8\npeft:\n  _target_: megatron.bridge.peft.lora.LoRA\n";
+  EXPECT_EQ(
+      error_of([&] { parse_launch(fused, "a.yaml"); }),
+      "a.yaml: peft._target_ = megatron.bridge.peft.lora.LoRA: no such combination of nemo is "
+      "modelled");
+}
+
 TEST(LaunchFile, WhatATargetCannotExpressIsNamed) {
   const auto refusal = [](const std::string& target, const Changes& changes) {
     return error_of([&] {
-      launch_files(run_on("llama-3-8b", 16, framework_of_target(target), changes), target,
+      launch_files(run_on("llama-3-8b", 16, framework_of_target(target).value(), changes), target,
                    resolver());
     });
   };

@@ -149,6 +149,82 @@ TEST(PublicFiles, AccelerateWithTensorRanksAndHsdp) {
   EXPECT_EQ(value(record, "reshard_after_forward"), "true");
 }
 
+TEST(PublicFiles, OverridesOfAMegatronBridgeRecipe) {
+  const RunRecord record = public_file("nemo-qwen3-30b.yaml");
+  EXPECT_EQ(record.training.framework, "megatron-bridge");
+  EXPECT_EQ(model_value(record, "seq_len"), "4096");
+  EXPECT_EQ(value(record, "tp"), "4");
+  EXPECT_EQ(value(record, "pp"), "2");
+  EXPECT_EQ(value(record, "ep"), "4");
+  EXPECT_EQ(value(record, "etp"), "1");
+  EXPECT_EQ(value(record, "sequence_parallel"), "true");
+  EXPECT_EQ(value(record, "micro_batch"), "2");
+  EXPECT_EQ(value(record, "precision"), "bf16");
+  EXPECT_EQ(value(record, "sharding"), "zero1");
+}
+
+TEST(PublicFiles, MegatronFsdpOfMegatronBridge) {
+  const RunRecord record = public_file("nemo-llama3-8b-fsdp.yaml");
+  EXPECT_EQ(value(record, "sharding"), "zero3");
+  EXPECT_EQ(value(record, "global_batch"), "8");
+}
+
+TEST(PublicFiles, WhatMattersInARecipeAndIsNotModelledIsNamed) {
+  const std::string message = error_of([] { public_file("nemo-kimi-k2-l8.yaml"); });
+  EXPECT_NE(message.find("model.qk_clip = true: matters and is not modelled"), std::string::npos)
+      << message;
+}
+
+TEST(PublicFiles, Llama2OfMaxTextOnGpus) {
+  const RunRecord record = public_file("maxtext-llama2-70b.yml");
+  EXPECT_EQ(record.training.framework, "maxtext");
+  EXPECT_EQ(record.model.name, "llama-2-70b");
+  EXPECT_EQ(model_value(record, "seq_len"), "4096");
+  EXPECT_EQ(value(record, "micro_batch"), "6");
+  EXPECT_EQ(value(record, "sharding"), "zero3");
+  EXPECT_EQ(value(record, "recompute.kind"), "full");
+  EXPECT_EQ(value(record, "precision"), "bf16");
+  EXPECT_EQ(value(record, "dp"), "");  // what the devices leave
+}
+
+TEST(PublicFiles, MaxTextDividesWeightsOverNodes) {
+  const RunRecord fp8 = public_file("maxtext-llama3-405b-fp8.yaml");
+  EXPECT_EQ(value(fp8, "sharding"), "zero3");
+  EXPECT_EQ(value(fp8, "dp"), "256");  // 32 nodes of 8
+  EXPECT_EQ(value(fp8, "precision"), "fp8");
+  const RunRecord copies = public_file("maxtext-llama3-405b-b200.yaml");
+  EXPECT_EQ(value(copies, "sharding"), "hsdp");
+  EXPECT_EQ(copies.training.replicate_size, 2);
+  EXPECT_EQ(value(copies, "dp"), "256");  // 2 copies on 16 nodes of 8 each
+  const std::string other = error_of([] { public_file("maxtext-llama2-7b-h100.yaml"); });
+  EXPECT_NE(other.find("remat_policy = minimal_flash: no such combination"), std::string::npos)
+      << other;
+}
+
+TEST(PublicFiles, ScriptsOfMaxTextOnTpus) {
+  const RunRecord llama = public_file("maxtext-llama2-70b-v5e.sh");
+  EXPECT_EQ(llama.model.name, "llama-2-70b");
+  EXPECT_EQ(model_value(llama, "seq_len"), "2048");  // of base.yml
+  EXPECT_EQ(value(llama, "recompute.kind"), "op");
+  EXPECT_EQ(value(llama, "recompute.saved"), "qkv");
+  EXPECT_EQ(value(llama, "offload.activations"), "true");
+  const RunRecord mixtral = public_file("maxtext-mixtral-v6e.sh");
+  EXPECT_EQ(mixtral.model.name, "mixtral-8x7b");
+  EXPECT_EQ(value(mixtral, "micro_batch"), "32");
+  EXPECT_EQ(value(mixtral, "flash_attention"), "true");
+}
+
+TEST(PublicFiles, WhatMattersInMaxTextAndIsNotModelledIsNamed) {
+  const std::string scaled = error_of([] { public_file("maxtext-64b-v5p.sh"); });
+  EXPECT_NE(scaled.find("global_parameter_scale = 64: matters and is not modelled"),
+            std::string::npos)
+      << scaled;
+  const std::string other = error_of([] { public_file("maxtext-llama2-7b-a3.sh"); });
+  EXPECT_NE(other.find("base_config = llama2_7b.yml: matters and is not modelled"),
+            std::string::npos)
+      << other;
+}
+
 TEST(PublicFiles, AccelerateOnSlurm) {
   const RunRecord record = public_file("accelerate-fsdp.yaml");
   EXPECT_EQ(record.training.framework, "hf-trainer-fsdp");

@@ -1,0 +1,223 @@
+#include "hwdb/launch/launch_record.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <sstream>
+#include <utility>
+
+#include "hwdb/launch/layer_pattern.h"
+#include "hwdb/settings.h"
+#include "sim/base/error.h"
+#include "sim/model/catalogue.h"
+
+namespace llmsim::hwdb {
+namespace {
+
+const std::string kOfModel = "model.";
+
+int count_in(const LaunchValues& fields, const std::string& key, int fallback) {
+  const auto found = fields.find(key);
+  return found == fields.end() ? fallback : std::atoi(found->second.c_str());
+}
+
+bool is_true(const LaunchValues& fields, const std::string& key) {
+  const auto found = fields.find(key);
+  return found != fields.end() && found->second == "true";
+}
+
+// Layers of the model that is read, by its shape or its name.
+int layers_of(const LaunchValues& fields, const RunRecord& record) {
+  const sim::CatalogueEntry* const known =
+      record.model.name ? sim::find_model(*record.model.name) : nullptr;
+  return count_in(fields, "model.num_layers", known ? known->model.num_layers : 0);
+}
+
+// Takes a value out of the fields.
+std::optional<std::string> taken(LaunchValues& fields, const std::string& key) {
+  const auto found = fields.find(key);
+  if (found == fields.end()) return std::nullopt;
+  std::string value = std::move(found->second);
+  fields.erase(found);
+  return value;
+}
+
+std::optional<int> taken_count(LaunchValues& fields, const std::string& key) {
+  const auto text = taken(fields, key);
+  if (!text) return std::nullopt;
+  char* end = nullptr;
+  const double number = std::strtod(text->c_str(), &end);
+  if (text->empty() || *end != '\0' || number < 1 || number > (1 << 30) ||
+      number != static_cast<int>(number))
+    throw Error(key + " = " + *text + ": a whole number from 1 on is expected");
+  return static_cast<int>(number);
+}
+
+template <class AnyField>
+sim::FieldValue value_of(const AnyField& field, const std::string& key, const std::string& text) {
+  sim::FieldValue value = text;
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  if (field.kind == sim::FieldKind::Switch) value = text == "true";
+  if ((field.kind == sim::FieldKind::Count || field.kind == sim::FieldKind::Number) &&
+      !text.empty() && *end == '\0')
+    value = number;
+  if (field.kind == sim::FieldKind::Counts) value = counts_in(text);
+  const auto right = checked(field, value);
+  if (!right) throw Error(key + " = " + text + ": " + expected_values(field) + " is expected");
+  return *right;
+}
+
+void put_field(const std::string& key, const std::string& text, RunRecord& record) {
+  if (key.starts_with(kOfModel)) {
+    const std::string name = key.substr(kOfModel.size());
+    const auto* const field = sim::find_field(sim::transformer_fields(), name);
+    record.model.fields[name] = value_of(*field, key, text);
+  } else if (const auto* const field = sim::find_strategy_field(key)) {
+    record.training.strategy[key] = value_of(*field, key, text);
+  } else if (const Setting* const setting = find_setting(key)) {
+    record.training.settings[key] = setting_from(*setting, key, text);
+  }
+}
+
+// Layers of the parts where the first ones take what does not divide.
+void put_remainder(LaunchValues& fields, int layers, RunRecord& record) {
+  const int ends = is_true(fields, "embeddings_as_layers") ? 1 : 0;
+  const int parts = count_in(fields, "pp", 1) * count_in(fields, "virtual_stages", 1);
+  if (!taken(fields, "remainder") || (layers + 2 * ends) % parts == 0 || layers < parts) return;
+  std::vector<int> dealt(static_cast<std::size_t>(parts), (layers + 2 * ends) / parts);
+  for (int i = 0; i < (layers + 2 * ends) % parts; ++i) ++dealt[static_cast<std::size_t>(i)];
+  dealt.front() -= ends, dealt.back() -= ends;
+  record.training.strategy["stage_layers"] = dealt;
+}
+
+void put_stages(LaunchValues& fields, RunRecord& record) {
+  const int layers = layers_of(fields, record), pp = count_in(fields, "pp", 1);
+  const int ends = is_true(fields, "embeddings_as_layers") ? 2 : 0;
+  if (const auto weighted = taken_count(fields, "weighted_layers_per_chunk"))
+    fields["virtual_stages"] =
+        std::to_string(std::max(1, ((layers + ends + *weighted - 1) / *weighted + pp - 1) / pp));
+  if (const auto per_chunk = taken_count(fields, "layers_per_chunk"))
+    fields["virtual_stages"] =
+        std::to_string(std::max(1, (layers + pp * *per_chunk - 1) / (pp * *per_chunk)));
+  if (const auto layout = taken(fields, "stage_layout")) {
+    const std::vector<int> counts = chunk_layers(*layout);
+    if (counts.size() % static_cast<std::size_t>(pp) != 0)
+      throw Error("pipeline layout " + *layout + ": parts that the stages, " + std::to_string(pp) +
+                  ", divide are expected");
+    fields["virtual_stages"] = std::to_string(counts.size() / static_cast<std::size_t>(pp));
+    record.training.strategy["stage_layers"] = counts;
+  }
+  const auto first = taken_count(fields, "first_stage_layers");
+  const auto last = taken_count(fields, "last_stage_layers");
+  if (first || last)
+    record.training.strategy["stage_layers"] = stages_between(layers, pp, first, last);
+  put_remainder(fields, layers, record);
+}
+
+void put_experts(LaunchValues& fields, RunRecord& record) {
+  if (const auto width = taken(fields, "model.moe.shared_width"); width && *width != "0") {
+    fields["model.moe.num_shared_experts"] = "1";
+    fields["model.moe.shared_expert_ffn_size"] = *width;
+  }
+  if (const auto pattern = taken(fields, "model.moe.layers")) {
+    const ExpertLayers layers = expert_layers(*pattern, count_in(fields, "model.num_layers", 0));
+    record.model.fields["moe.num_dense_layers"] = std::int64_t{layers.dense};
+    record.model.fields["moe.layer_interval"] = std::int64_t{layers.interval};
+  }
+  const auto wide = fields.find("model.ffn_size");
+  if (fields.contains("model.moe.num_experts") && wide != fields.end())
+    fields.emplace("model.moe.expert_ffn_size", wide->second);
+}
+
+void put_vocabulary(LaunchValues& fields) {
+  const auto divisor = taken_count(fields, "model.vocab_divisor");
+  const auto rows = fields.find("model.vocab_size");
+  if (!divisor || rows == fields.end()) return;
+  rows->second = std::to_string(
+      sim::padded_vocab_size(std::atoi(rows->second.c_str()), *divisor, count_in(fields, "tp", 1)));
+}
+
+// Sequences of a device become those of a replica, which tensor, pipeline and context ranks share.
+void put_device_batch(LaunchValues& fields) {
+  const auto text = taken(fields, "device_batch");
+  if (!text) return;
+  double batch = std::atof(text->c_str());
+  for (const char* ranks : {"tp", "pp", "cp"}) batch *= count_in(fields, ranks, 1);
+  if (batch < 1.0 || batch != std::floor(batch))
+    throw Error("a batch of " + *text +
+                " sequences a device: whole sequences of the ranks that "
+                "share them are expected");
+  fields["micro_batch"] = std::to_string(static_cast<int>(batch));
+}
+
+// An axis of a mesh of which a part lies inside of a node or slice and a part across them; none
+// where it takes the devices that are left.
+std::optional<int> axis_ranks(LaunchValues& fields, const std::string& axis) {
+  const std::string inside = taken(fields, axis + "_inside").value_or("1"),
+                    across = taken(fields, axis + "_across").value_or("1");
+  if (inside == "-1") return std::nullopt;
+  return std::atoi(inside.c_str()) * (across == "-1" ? 1 : std::atoi(across.c_str()));
+}
+
+// The mesh of a JAX program: weights are divided over the axis fsdp, copies stand along data.
+void put_axes(LaunchValues& fields, RunRecord& record) {
+  if (!fields.contains("fsdp_inside")) return;
+  const auto shards = axis_ranks(fields, "fsdp"), copies = axis_ranks(fields, "data");
+  const bool states = taken(fields, "shards_states") == "true";
+  const int experts = count_in(fields, "ep", 1);
+  const bool divided = shards != 1;
+  fields["sharding"] = !divided ? (states ? "zero1" : "none") : copies == 1 ? "zero3" : "hsdp";
+  if (divided && copies != 1 && copies) record.training.replicate_size = copies;
+  if (divided && !copies)
+    fields["shard_size"] = std::to_string(*shards * experts * count_in(fields, "cp", 1));
+  if (shards && copies) fields["dp"] = std::to_string(*shards * *copies * experts);
+}
+
+void put_batch(LaunchValues& fields, RunRecord& record) {
+  record.training.num_microbatches = taken_count(fields, "num_microbatches");
+  record.training.replicate_size = taken_count(fields, "replicate_size");
+  if (const auto batch = taken_count(fields, "replica_batch")) {
+    const int micro = count_in(fields, "micro_batch", 1);
+    if (*batch % micro != 0)
+      throw Error("a batch of " + std::to_string(*batch) +
+                  " sequences a replica: a multiple of the micro-batch, " + std::to_string(micro) +
+                  ", is expected");
+    record.training.num_microbatches = *batch / micro;
+  }
+  if (const auto shard = taken_count(fields, "dp_shard"))
+    fields["dp"] = std::to_string(*shard * record.training.replicate_size.value_or(1));
+}
+
+void put_adapters(LaunchValues& fields, RunRecord& record) {
+  record.model.lora_rank = taken_count(fields, "model.lora.rank");
+  if (!record.model.lora_rank) return;
+  record.model.trainable = "lora";
+  std::istringstream names(taken(fields, "model.lora.targets").value_or(""));
+  for (std::string name; std::getline(names, name, '+');) record.model.lora_targets.push_back(name);
+}
+
+void put_hardware(LaunchValues& fields, RunRecord& record) {
+  record.hardware.num_devices = taken_count(fields, "num_devices");
+  taken(fields, "devices_per_node");
+}
+
+}  // namespace
+
+RunRecord record_of(LaunchValues fields) {
+  RunRecord record;
+  record.model.name = taken(fields, "model.catalogue");
+  record.training.framework = taken(fields, "framework");
+  put_vocabulary(fields);
+  put_stages(fields, record);
+  put_experts(fields, record);
+  put_adapters(fields, record);
+  put_device_batch(fields);
+  put_batch(fields, record);
+  put_axes(fields, record);
+  put_hardware(fields, record);
+  for (const auto& [key, text] : fields) put_field(key, text, record);
+  return record;
+}
+
+}  // namespace llmsim::hwdb

@@ -1,0 +1,194 @@
+// Scripts that start a training program on all nodes: by torchrun on each of them, by Slurm.
+//
+// What each node runs is one script, node.sh: the environment that the run needs, the rendezvous,
+// and the program.  torchrun takes its options from PET_* variables, so that programs which call
+// torchrun themselves find the others too.
+//
+// Sources: pytorch/pytorch torch/distributed/argparse_util.py (PET_*), torch/distributed/run.py;
+// AI-Hypercomputer/maxtext max_utils.py (JAX_COORDINATOR_IP, NNODES, NODE_RANK); NCCL user guide,
+// environment variables; NVIDIA/Megatron-LM megatron/training/arguments.py
+// (CUDA_DEVICE_MAX_CONNECTIONS); pytorch/torchtitan run_train.sh; Slurm manual, sbatch and srun.
+#include <algorithm>
+#include <cctype>
+#include <string>
+#include <utility>
+
+#include "hwdb/launch/launch_fields.h"
+#include "hwdb/launch/targets.h"
+#include "sim/base/error.h"
+
+namespace llmsim::hwdb {
+namespace {
+
+constexpr const char* kNodeScript = "node.sh";
+
+bool is_jax(const std::string& framework) {
+  return framework == "maxtext" || framework == "jax-toolbox" || framework == "levanter" ||
+         framework == "jax";
+}
+
+Case set_where(Term variable, std::vector<Term> when) {
+  return {.file = {std::move(variable)},
+          .run = {},
+          .when = std::move(when),
+          .direction = Direction::Write};
+}
+
+// Collectives of tensor and context ranks start in the order in which they are called, before the
+// kernels that would keep them waiting.
+Row one_queue() {
+  Row row{.cases = {{.file = {}, .run = {}, .when = {{"tp", "1"}, {"cp", "1"}}}}};
+  for (const char* framework : {"megatron-lm", "megatron-bridge", "nemo", "megatron-deepspeed"}) {
+    for (const char* sharding : {"none", "zero1"})
+      row.cases.push_back(set_where({"CUDA_DEVICE_MAX_CONNECTIONS", "1"},
+                                    {{"framework", framework}, {"sharding", sharding}}));
+  }
+  row.cases.push_back({.file = {}, .run = {}});
+  return row;
+}
+
+std::vector<Row> node_environment() {
+  const Case otherwise{.file = {}, .run = {}};
+  return {{.cases = {{.file = {}, .run = {{"collective_algorithm", "auto"}}},
+                     {.file = {{"NCCL_ALGO", "Ring"}}, .run = {{"collective_algorithm", "ring"}}},
+                     {.file = {{"NCCL_ALGO", "Tree"}}, .run = {{"collective_algorithm", "tree"}}}}},
+          {.cases = {{.file = {}, .run = {{"transport", "rdma"}}},
+                     {.file = {{"NCCL_NET", "Socket"}}, .run = {{"transport", "sockets"}}}}},
+          {.cases = {{.file = {{"CUBLAS_WORKSPACE_CONFIG", ":4096:8"},
+                               {"NVTE_ALLOW_NONDETERMINISTIC_ALGO", "0"}},
+                      .run = {{"deterministic", "true"}}},
+                     otherwise}},
+          one_queue(),
+          {.cases = {set_where({"PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"},
+                               {{"framework", "torchtitan"}}),
+                     otherwise}},
+          {.cases = {set_where({"XLA_FLAGS", "--xla_gpu_enable_latency_hiding_scheduler=true"},
+                               {{"framework", "maxtext"}, {"gradient_overlap", "true"}}),
+                     otherwise}},
+          {.cases = {{.file = {}, .run = {{"vendor", "NVIDIA"}}},
+                     {.file = {}, .run = {{"vendor", "AMD"}}}}}};
+}
+
+const std::vector<Row>& node_rows() {
+  static const std::vector<Row> rows = [] {
+    std::vector<Row> all{{.cases = {{.file = {{"PET_NNODES", "$"}, {"PET_NPROC_PER_NODE", "$2"}},
+                                     .run = {{"num_nodes", "$"}, {"devices_per_node", "$2"}}}}}};
+    for (Row& row : node_environment()) all.push_back(std::move(row));
+    return all;
+  }();
+  return rows;
+}
+
+std::vector<LaunchEntry> node_entries(const sim::Run& run) {
+  const LaunchValues fields = fields_of(run);
+  std::vector<LaunchEntry> entries;
+  for (const Row& row : node_rows()) {
+    for (LaunchEntry& entry : written_row(row, fields)) entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+// The command of the target that trains such runs; none has one of its own.
+std::string program_command(const std::string& framework) {
+  for (const LaunchTarget& target : all_launch_targets()) {
+    if (target.launches || !target.command) continue;
+    const auto& known = target.frameworks;
+    if (std::find(known.begin(), known.end(), framework) != known.end())
+      return target.command(framework);
+  }
+  return is_jax(framework) ? "python3 \"$@\"" : "torchrun \"$@\"";
+}
+
+std::string node_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
+  const std::string& framework = run.framework.id;
+  std::string text =
+      "#!/bin/bash\n# " + run.model.name + " on " + std::to_string(run.strategy.num_devices()) +
+      " devices, " + framework +
+      ".\n# Start this on each node, in the folder of its files, with NODE_RANK and HEAD_NODE, the "
+      "host of rank 0.\n# What follows goes to the program.\nset -euo pipefail\n"
+      "export HEAD_NODE=${HEAD_NODE:-localhost} PORT=${PORT:-29500}\n"
+      "export NODE_RANK=${NODE_RANK:-${SLURM_NODEID:-0}}\n";
+  for (const LaunchEntry& entry : entries)
+    text += "export " + entry.key + "=\"" + entry.value + "\"\n";
+  if (is_jax(framework))
+    text += "export JAX_COORDINATOR_IP=$HEAD_NODE JAX_COORDINATOR_PORT=$PORT NNODES=$PET_NNODES\n";
+  else
+    text +=
+        "export PET_RDZV_BACKEND=c10d PET_RDZV_ENDPOINT=$HEAD_NODE:$PORT\n"
+        "export PET_RDZV_ID=${SLURM_JOB_ID:-0}\n";
+  return text + program_command(framework) + "\n";
+}
+
+std::string torchrun_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
+  if (is_jax(run.framework.id))
+    throw Error("torchrun cannot express training.framework = " + run.framework.id +
+                ": JAX starts a process per node by itself, as --to slurm does");
+  return node_text(run, entries);
+}
+
+LaunchFile node_file(const sim::Run& run) {
+  return {kNodeScript, node_text(run, node_entries(run))};
+}
+
+const std::vector<Row>& slurm_rows() {
+  static const std::vector<Row> rows = [] {
+    std::vector<Row> all{{.cases = {{.file = {{"nodes", "$"},
+                                              {"ntasks-per-node", "1"},
+                                              {"gpus-per-node", "$2"},
+                                              {"exclusive", ""}},
+                                     .run = {{"num_nodes", "$"}, {"devices_per_node", "$2"}}}}}};
+    // What a node's environment cannot express, this script cannot either.
+    for (Row& row : node_environment()) all.push_back(std::move(row));
+    return all;
+  }();
+  return rows;
+}
+
+std::string slurm_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
+  std::string name = run.model.name;
+  std::replace_if(
+      name.begin(), name.end(),
+      [](unsigned char c) { return std::isalnum(c) == 0 && c != '.' && c != '-'; }, '-');
+  std::string text = "#!/bin/bash\n#SBATCH --job-name=" + name + "\n";
+  for (const LaunchEntry& entry : entries) {
+    if (!std::islower(static_cast<unsigned char>(entry.key.front()))) continue;  // of node.sh
+    text += "#SBATCH --" + entry.key + (entry.value.empty() ? "" : "=" + entry.value) + "\n";
+  }
+  return text +
+         "# Submit it in the folder of its files; partition, account and time are yours.  What "
+         "follows goes\n# to the program.\nset -euo pipefail\n"
+         "export HEAD_NODE=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\n"
+         "srun --kill-on-bad-exit=1 bash " +
+         kNodeScript + " \"$@\"\n";
+}
+
+}  // namespace
+
+LaunchTarget torchrun_target() {
+  return {.name = "torchrun",
+          .frameworks = {},
+          .file_name = kNodeScript,
+          .rows = node_rows,
+          .harmless = {},
+          .unmodelled = {},
+          .parsed = nullptr,
+          .written = torchrun_text,
+          .beginnings = {},
+          .launches = true};
+}
+
+LaunchTarget slurm_target() {
+  return {.name = "slurm",
+          .frameworks = {},
+          .file_name = "slurm.sh",
+          .rows = slurm_rows,
+          .harmless = {},
+          .unmodelled = {},
+          .parsed = nullptr,
+          .written = slurm_text,
+          .beginnings = {},
+          .launches = true,
+          .node_file = node_file};
+}
+
+}  // namespace llmsim::hwdb
