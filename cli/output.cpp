@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <iostream>
 #include <optional>
+#include <string_view>
 #include <system_error>
 
 #include "sim/base/error.h"
@@ -23,10 +24,14 @@ namespace fs = std::filesystem;
 
 constexpr mode_t kNewFile = 0666;  // less the user's mask
 
-void write_standard_output(const std::string& text) {
+// A reader that closed the pipe wants no more.
+void write_standard_output(const TextSource& text) {
   errno = 0;
-  const bool written =
-      std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  bool written = true;
+  text([&](std::string_view piece) {
+    written = written && std::fwrite(piece.data(), 1, piece.size(), stdout) == piece.size();
+  });
+  written = written && std::fflush(stdout) == 0;
   if (!written && errno != EPIPE)
     throw Error(std::string("standard output: ") + std::strerror(errno));
 }
@@ -36,7 +41,7 @@ void write_standard_output(const std::string& text) {
 }
 
 // 0, or the errno of what failed.
-int write_all(int file, const std::string& text) {
+int write_all(int file, std::string_view text) {
   for (std::size_t done = 0; done < text.size();) {
     const ssize_t count = ::write(file, text.data() + done, text.size() - done);
     if (count < 0 && errno != EINTR) return errno;
@@ -46,18 +51,21 @@ int write_all(int file, const std::string& text) {
 }
 
 // Opens, writes and closes; 0, or the errno of the first that failed.
-int written(const std::string& text, const std::string& path, int flags,
+int written(const TextSource& text, const std::string& path, int flags,
             std::optional<mode_t> mode) {
   const int file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, mode.value_or(kNewFile));
   if (file < 0) return errno;
-  int reason = write_all(file, text);
+  int reason = 0;
+  text([&](std::string_view piece) {
+    if (reason == 0) reason = write_all(file, piece);
+  });
   if (reason == 0 && mode && ::fchmod(file, *mode) != 0) reason = errno;
   if (::close(file) != 0 && reason == 0) reason = errno;
   return reason;
 }
 
 // The file that takes the place of `path`, which a symbolic link names by another path.
-void replace_file(const std::string& text, const std::string& path, std::optional<mode_t> mode) {
+void replace_file(const TextSource& text, const std::string& path, std::optional<mode_t> mode) {
   const std::string fresh = path + "." + std::to_string(::getpid()) + ".new";
   int reason = written(text, fresh, O_CREAT | O_EXCL, mode);
   if (reason == 0 && std::rename(fresh.c_str(), path.c_str()) != 0) reason = errno;
@@ -68,7 +76,7 @@ void replace_file(const std::string& text, const std::string& path, std::optiona
 
 }  // namespace
 
-void write_file(const std::string& text, const std::string& path) {
+void write_file(const TextSource& text, const std::string& path) {
   struct stat old {};
   const bool exists = ::stat(path.c_str(), &old) == 0;
   if (exists && !S_ISREG(old.st_mode)) {
@@ -79,6 +87,10 @@ void write_file(const std::string& text, const std::string& path) {
   const fs::path target = exists ? fs::canonical(path, error) : fs::path(path);
   replace_file(text, error ? path : target.string(),
                exists ? std::optional(old.st_mode & 07777) : std::nullopt);
+}
+
+void write_file(const std::string& text, const std::string& path) {
+  write_file([&](const TextSink& put) { put(text); }, path);
 }
 
 void check_can_be_written(const std::string& path) {
@@ -123,6 +135,10 @@ reports::Style style_of(const OutputOptions& options) {
 }
 
 void write_result(const std::string& text, const OutputOptions& options) {
+  write_result([&](const TextSink& put) { put(text); }, options);
+}
+
+void write_result(const TextSource& text, const OutputOptions& options) {
   if (options.file.empty())
     write_standard_output(text);
   else

@@ -1,7 +1,9 @@
 // Where and in which form a result is printed.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <string_view>
 
 #include <CLI/App.hpp>
 
@@ -24,10 +26,16 @@ reports::Format format_of(const OutputOptions& options);
 // Colour only where the result goes to a terminal and NO_COLOR is not set.
 reports::Style style_of(const OutputOptions& options);
 
+// A text that is made piece by piece, each of which goes to `put` when it is there: for what is too
+// large to be held.
+using TextSink = std::function<void(std::string_view)>;
+using TextSource = std::function<void(const TextSink& put)>;
+
 // Writes a whole file or, where that fails, leaves the old one as it is: the text goes to a new
 // file beside it, which then takes its place and its permissions.  A device or pipe is written as
 // it is.  Throws Error "PATH: cannot be written: ...".
 void write_file(const std::string& text, const std::string& path);
+void write_file(const TextSource& text, const std::string& path);
 
 // Throws that Error where write_file will fail, as far as that can be told without writing: for
 // what is written at the end of long work.
@@ -39,6 +47,7 @@ void say_why_not(std::string message);
 // Prints a result.  A reader that closed the pipe is no error.  Throws Error where the file or
 // standard output cannot be written.
 void write_result(const std::string& text, const OutputOptions& options);
+void write_result(const TextSource& text, const OutputOptions& options);
 
 // Which database a command reads.
 

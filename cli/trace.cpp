@@ -44,9 +44,12 @@ int run_trace(const TraceOptions& options) {
   if (prediction.infeasible) say_why_not(prediction.infeasible->message);
   if (prediction.step_time <= sim::Seconds(0.0)) return 3;
   const sim::Run& run = prediction.run;
-  write_result(reports::trace_json(sim::step_timeline(run, sim::layer_prices(run), timeline), run,
-                                   {.database = name_of(database)}),
-               {.format = "json", .file = options.file});
+  const sim::LayerPrices prices = sim::layer_prices(run);
+  write_result(
+      [&](const TextSink& put) {
+        reports::write_trace(run, prices, timeline, {.database = name_of(database)}, put);
+      },
+      {.format = "json", .file = options.file});
   return prediction.feasible() ? 0 : 3;
 }
 

@@ -2,7 +2,8 @@
 
 #include <cmath>
 #include <cstdint>
-#include <vector>
+#include <string>
+#include <utility>
 
 #include "reports/json.h"
 #include "reports/strategy_text.h"
@@ -32,6 +33,8 @@ Json arguments(const sim::TimelineEvent& event) {
   Json args = Json::object();
   if (event.stream == sim::Stream::Compute) args["terms_s"] = terms_json(event.terms);
   if (event.time > sim::Seconds(0.0)) args["message_s"] = event.time.value();
+  if (event.flops > sim::Flops(0.0)) args["flops"] = event.flops.value();
+  if (event.moved > sim::Bytes(0.0)) args["moved_bytes"] = event.moved.value();
   if (event.exposed_as) {
     args["exposed_as"] = sim::name_of(*event.exposed_as);
     args["exposed_s"] = event.exposed.value();
@@ -53,40 +56,43 @@ Json event_json(const sim::TimelineEvent& event, int process) {
           {"args", arguments(event)}};
 }
 
-void add_stage(std::vector<Json>& events, const sim::StageTimeline& stage) {
-  events.push_back(
-      metadata("process_name", stage.stage, 0, "stage " + std::to_string(stage.stage)));
-  for (std::size_t i = 0; i < stage.events.size(); ++i) {
-    const sim::TimelineEvent& event = stage.events[i];
-    if (i == 0 || stage.events[i - 1].stream != event.stream) {
-      events.push_back(metadata("thread_name", stage.stage, static_cast<int>(event.stream),
-                                sim::name_of(event.stream)));
-    }
-    events.push_back(event_json(event, stage.stage));
-  }
-}
-
 std::string line(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+// Of one stage, each behind the end of the line before it.
+std::string stage_lines(const sim::StageTimeline& stage, bool first) {
+  std::string text = first ? "" : ",\n";
+  text += line(metadata("process_name", stage.stage, 0, "stage " + std::to_string(stage.stage)));
+  for (std::size_t i = 0; i < stage.events.size(); ++i) {
+    const sim::TimelineEvent& event = stage.events[i];
+    if (i == 0 || stage.events[i - 1].stream != event.stream) {
+      text += ",\n" + line(metadata("thread_name", stage.stage, static_cast<int>(event.stream),
+                                    sim::name_of(event.stream)));
+    }
+    text += ",\n" + line(event_json(event, stage.stage));
+  }
+  return text;
+}
+
 }  // namespace
 
-std::string trace_json(const sim::Timeline& timeline, const sim::Run& run,
-                       const Provenance& provenance) {
-  std::vector<Json> events;
-  for (const sim::StageTimeline& stage : timeline.stages) add_stage(events, stage);
+void write_trace(const sim::Run& run, const sim::LayerPrices& prices,
+                 const sim::TimelineOptions& options, const Provenance& provenance,
+                 const std::function<void(std::string_view)>& put) {
+  put("{\"displayTimeUnit\": \"ms\",\n\"traceEvents\": [\n");
+  bool first = true;
+  const sim::TimelineSummary summary =
+      sim::draw_timeline(run, prices, options, [&](const sim::StageTimeline& stage) {
+        put(stage_lines(stage, std::exchange(first, false)));
+      });
   const Json about{{"model", run.model.name},
                    {"device", run.cluster.device.id},
                    {"strategy", strategy_text(run.strategy)},
-                   {"step_time_s", timeline.step_time.value()},
-                   {"busiest_stage", timeline.busiest},
+                   {"step_time_s", summary.step_time.value()},
+                   {"busiest_stage", summary.busiest},
                    {"database", provenance.database}};
-  std::string text =
-      "{\"displayTimeUnit\": \"ms\",\n\"otherData\": " + line(about) + ",\n\"traceEvents\": [\n";
-  for (std::size_t i = 0; i < events.size(); ++i)
-    text += line(events[i]) + (i + 1 < events.size() ? ",\n" : "\n");
-  return text + "]}\n";
+  put("\n],\n\"otherData\": " + line(about) + "}\n");
 }
 
 }  // namespace llmsim::reports

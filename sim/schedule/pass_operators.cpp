@@ -33,7 +33,9 @@ std::vector<PassOperator> priced(const OperatorList& operators, const OperatorPr
                     .recomputed = recomputed,
                     .exchange = is_all_to_all(operators[i]),
                     .time = prices[i].total(),
-                    .message = message_time(prices[i])});
+                    .message = message_time(prices[i]),
+                    .flops = operators[i].flops,
+                    .moved = operators[i].moved});
   }
   return list;
 }

@@ -27,6 +27,8 @@ struct PassOperator {
   bool exchange = false;
   Seconds time{};     // that the device takes, of a collective what nothing hides
   Seconds message{};  // of a collective, hidden or not
+  Flops flops{};
+  Bytes moved{};  // through device memory
 };
 
 class PassOperators {

@@ -316,7 +316,9 @@ void draw_operator(Events& events, const PassOperator& op, const std::string& pa
                     .category = name_of(op.kind),
                     .start = std::min(start, end),
                     .duration = std::max(Seconds(0.0), std::min(op.time, end - start)),
-                    .time = op.message});
+                    .time = op.message,
+                    .flops = op.flops,
+                    .moved = op.moved});
   start += op.time;
 }
 
@@ -411,11 +413,11 @@ void draw_end_of_step(Events& events, const Stage& stage, Seconds through, Secon
 
 const char* name_of(Stream stream) { return kStreams[static_cast<std::size_t>(stream)]; }
 
-Timeline step_timeline(const Run& run, const LayerPrices& prices, const TimelineOptions& options) {
+TimelineSummary draw_timeline(const Run& run, const LayerPrices& prices,
+                              const TimelineOptions& options,
+                              const std::function<void(const StageTimeline&)>& draw) {
   const StepSimulation simulation(run, prices);
   const PassOperators operators(run);
-  Timeline timeline{
-      .stages = {}, .busiest = simulation.busiest(), .step_time = simulation.terms().total()};
   std::vector<Stage> stages;
   for (std::vector<PassEvent>& passes : pipeline_events(simulation.shape(), simulation.chunks())) {
     const int stage = static_cast<int>(stages.size());
@@ -435,7 +437,7 @@ Timeline step_timeline(const Run& run, const LayerPrices& prices, const Timeline
     longest = std::max(longest, works.back().back().end - start_of(stage));
   }
   for (const Stage& stage : stages) {
-    const std::vector<WorkSpan>& of_stage = works[timeline.stages.size()];
+    const std::vector<WorkSpan>& of_stage = works[static_cast<std::size_t>(stage.number)];
     const Seconds start = start_of(stage);
     Events events = drawn_passes(stage, of_stage, start);
     draw_end_of_step(events, stage, of_stage.back().end, start + longest);
@@ -443,8 +445,16 @@ Timeline step_timeline(const Run& run, const LayerPrices& prices, const Timeline
                      [](const TimelineEvent& a, const TimelineEvent& b) {
                        return a.stream != b.stream ? a.stream < b.stream : a.start < b.start;
                      });
-    timeline.stages.push_back({.stage = stage.number, .events = std::move(events)});
+    draw({.stage = stage.number, .events = std::move(events)});
   }
+  return {.busiest = simulation.busiest(), .step_time = simulation.terms().total()};
+}
+
+Timeline step_timeline(const Run& run, const LayerPrices& prices, const TimelineOptions& options) {
+  Timeline timeline;
+  const TimelineSummary summary = draw_timeline(
+      run, prices, options, [&](const StageTimeline& stage) { timeline.stages.push_back(stage); });
+  timeline.busiest = summary.busiest, timeline.step_time = summary.step_time;
   return timeline;
 }
 

@@ -26,6 +26,7 @@
 // The drawing is ours; what it draws has the sources of step.h.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -64,6 +65,10 @@ struct TimelineEvent {
   std::optional<Term> exposed_as{};  // communication: the term that its exposed time is part of
   Seconds time{};                    // of its messages, hidden or not
   Seconds exposed{};
+
+  // Operators: what one computes, and moves through device memory.
+  Flops flops{};
+  Bytes moved{};
 };
 
 struct StageTimeline {
@@ -71,10 +76,15 @@ struct StageTimeline {
   std::vector<TimelineEvent> events;  // stream after stream, each in order and without overlaps
 };
 
-struct Timeline {
-  std::vector<StageTimeline> stages;
+struct TimelineSummary {
   int busiest = 0;      // the stage whose terms are the step's
   Seconds step_time{};  // from the start of its first event to the end of its last
+};
+
+struct Timeline {
+  std::vector<StageTimeline> stages;
+  int busiest = 0;
+  Seconds step_time{};
 };
 
 struct TimelineOptions {
@@ -83,7 +93,13 @@ struct TimelineOptions {
   int operator_microbatches = 1;  // of these also the operators, one by one
 };
 
-// Requires a run that breaks no rule.
+// Gives each stage to `draw` before it makes the next one's events: a step of many micro-batches
+// with all its operators has gigabytes of them.  Requires a run that breaks no rule.
+TimelineSummary draw_timeline(const Run& run, const LayerPrices& prices,
+                              const TimelineOptions& options,
+                              const std::function<void(const StageTimeline&)>& draw);
+
+// All stages at once.
 Timeline step_timeline(const Run& run, const LayerPrices& prices,
                        const TimelineOptions& options = {});
 

@@ -26,8 +26,10 @@ sim::Run sample() {
 }
 
 Json trace_of(const sim::Run& run, const sim::TimelineOptions& options = {}) {
-  return Json::parse(trace_json(sim::step_timeline(run, sim::layer_prices(run), options), run,
-                                {.database = "test"}));
+  std::string text;
+  write_trace(run, sim::layer_prices(run), options, {.database = "test"},
+              [&](std::string_view piece) { text += piece; });
+  return Json::parse(text);
 }
 
 TEST(Trace, NamesStagesAndStreams) {
@@ -60,6 +62,28 @@ TEST(Trace, EventsOfOneThreadNeverOverlapToTheNanosecond) {
     ++count;
   }
   EXPECT_GT(count, 4 * 8 * 2);
+}
+
+// All micro-batches' operators of all stages: the FLOPs of the model on each of tp ranks, dp times.
+TEST(Trace, OperatorsHaveTheFlopsOfTheStep) {
+  const sim::Run run = sample();
+  const Json trace = trace_of(run, {.operator_microbatches = 1000});
+  double flops = 0.0;
+  for (const Json& event : trace["traceEvents"]) {
+    if (event["ph"] != "X" || !event["args"].contains("flops")) continue;
+    flops += event["args"]["flops"].get<double>();
+  }
+  const sim::Strategy& s = run.strategy;
+  const double model = sim::predict(run).model_flops.value();
+  EXPECT_NEAR(flops * s.tp * s.dp, model, 1e-9 * model);
+}
+
+TEST(Trace, PiecesAreStages) {
+  const sim::Run run = sample();
+  int pieces = 0;
+  write_trace(run, sim::layer_prices(run), {}, {.database = "test"},
+              [&](std::string_view) { ++pieces; });
+  EXPECT_EQ(pieces, 1 + run.strategy.pp + 1);
 }
 
 TEST(Trace, ExposedTimesOfTheBusiestStageAreThoseOfThePrediction) {
