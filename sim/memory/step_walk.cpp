@@ -406,8 +406,9 @@ StagePeak StageWalks::peak(int stage, int shard) {
   Kind& kind = kind_of(stage);
   const WalkedStage& own = kind.stage;
   auto walk = walk_of(own, kind.sums);
+  const bool in_groups = run_.framework.update.parameters_at_once > 0.0;
   StagePeak result{.idle = Bytes(walk.account.now()),
-                   .temporaries = own.bytes.temporaries,
+                   .temporaries = in_groups ? Bytes(0.0) : own.bytes.temporaries,
                    .host = own.bytes.host};
   Bytes on_host = result.host;
   bool turned = false;

@@ -65,7 +65,8 @@ struct StagePeak {
   Bytes idle{};
   Bytes after_forward{};  // when the first backward pass begins
   Bytes peak{};
-  Bytes temporaries{};  // of the update, which are flat buffers
+  // Of the update, where they are flat buffers of all parameters: those of groups of them find room.
+  Bytes temporaries{};
   bool in_update = false;
   Bytes host{}, host_peak{};  // of what the runtime offloads
 };

@@ -220,7 +220,7 @@ std::vector<StrategyField> mesh_fields() {
        "the embedding and the LM head each count as a layer; default where only that divides "
        "evenly; example: --pp 8 "
        "--embeddings-as-layers"},
-      {RANGED(stage_layers, 1, kBlocks), "LIST",
+      {RANGED(stage_layers, 0, kBlocks), "LIST",
        "transformer layers of each pipeline stage, first to last; default even; example: --pp 4 "
        "--stage-layers 19,21,21,19",
        "", OrNothing},
