@@ -75,24 +75,29 @@ std::string stage_lines(const sim::StageTimeline& stage, bool first) {
   return text;
 }
 
-}  // namespace
-
-void write_trace(const sim::Run& run, const sim::LayerPrices& prices,
-                 const sim::TimelineOptions& options, const Provenance& provenance,
-                 const std::function<void(std::string_view)>& put) {
-  put("{\"displayTimeUnit\": \"ms\",\n\"traceEvents\": [\n");
-  bool first = true;
-  const sim::TimelineSummary summary =
-      sim::draw_timeline(run, prices, options, [&](const sim::StageTimeline& stage) {
-        put(stage_lines(stage, std::exchange(first, false)));
-      });
+std::string beginning(const sim::Run& run, const sim::TimelineSummary& summary,
+                      const Provenance& provenance) {
   const Json about{{"model", run.model.name},
                    {"device", run.cluster.device.id},
                    {"strategy", strategy_text(run.strategy)},
                    {"step_time_s", summary.step_time.value()},
                    {"busiest_stage", summary.busiest},
                    {"database", provenance.database}};
-  put("\n],\n\"otherData\": " + line(about) + "}\n");
+  return "{\"displayTimeUnit\": \"ms\",\n\"otherData\": " + line(about) + ",\n\"traceEvents\": [\n";
+}
+
+}  // namespace
+
+void write_trace(const sim::Run& run, const sim::LayerPrices& prices,
+                 const sim::TimelineOptions& options, const Provenance& provenance,
+                 const std::function<void(std::string_view)>& put) {
+  bool first = true;
+  sim::draw_timeline(run, prices, options,
+                     [&](const sim::TimelineSummary& summary, const sim::StageTimeline& stage) {
+                       if (first) put(beginning(run, summary, provenance));
+                       put(stage_lines(stage, std::exchange(first, false)));
+                     });
+  put("\n]}\n");
 }
 
 }  // namespace llmsim::reports

@@ -413,10 +413,11 @@ void draw_end_of_step(Events& events, const Stage& stage, Seconds through, Secon
 
 const char* name_of(Stream stream) { return kStreams[static_cast<std::size_t>(stream)]; }
 
-TimelineSummary draw_timeline(const Run& run, const LayerPrices& prices,
-                              const TimelineOptions& options,
-                              const std::function<void(const StageTimeline&)>& draw) {
+void draw_timeline(const Run& run, const LayerPrices& prices, const TimelineOptions& options,
+                   const std::function<void(const TimelineSummary&, const StageTimeline&)>& draw) {
   const StepSimulation simulation(run, prices);
+  const TimelineSummary summary{.busiest = simulation.busiest(),
+                                .step_time = simulation.terms().total()};
   const PassOperators operators(run);
   std::vector<Stage> stages;
   for (std::vector<PassEvent>& passes : pipeline_events(simulation.shape(), simulation.chunks())) {
@@ -445,16 +446,17 @@ TimelineSummary draw_timeline(const Run& run, const LayerPrices& prices,
                      [](const TimelineEvent& a, const TimelineEvent& b) {
                        return a.stream != b.stream ? a.stream < b.stream : a.start < b.start;
                      });
-    draw({.stage = stage.number, .events = std::move(events)});
+    draw(summary, {.stage = stage.number, .events = std::move(events)});
   }
-  return {.busiest = simulation.busiest(), .step_time = simulation.terms().total()};
 }
 
 Timeline step_timeline(const Run& run, const LayerPrices& prices, const TimelineOptions& options) {
   Timeline timeline;
-  const TimelineSummary summary = draw_timeline(
-      run, prices, options, [&](const StageTimeline& stage) { timeline.stages.push_back(stage); });
-  timeline.busiest = summary.busiest, timeline.step_time = summary.step_time;
+  draw_timeline(run, prices, options,
+                [&](const TimelineSummary& summary, const StageTimeline& stage) {
+                  timeline.stages.push_back(stage);
+                  timeline.busiest = summary.busiest, timeline.step_time = summary.step_time;
+                });
   return timeline;
 }
 

@@ -95,9 +95,8 @@ struct TimelineOptions {
 
 // Gives each stage to `draw` before it makes the next one's events: a step of many micro-batches
 // with all its operators has gigabytes of them.  Requires a run that breaks no rule.
-TimelineSummary draw_timeline(const Run& run, const LayerPrices& prices,
-                              const TimelineOptions& options,
-                              const std::function<void(const StageTimeline&)>& draw);
+void draw_timeline(const Run& run, const LayerPrices& prices, const TimelineOptions& options,
+                   const std::function<void(const TimelineSummary&, const StageTimeline&)>& draw);
 
 // All stages at once.
 Timeline step_timeline(const Run& run, const LayerPrices& prices,
