@@ -362,6 +362,16 @@ void add_points(std::vector<MemoryPoint>& points, const std::vector<MemoryPoint>
   }
 }
 
+// After the last pass: the update, and idle again.
+void add_end_of_step(std::vector<MemoryPoint>& points, Walk<MemoryTerms>& walk,
+                     const WalkedStage& stage) {
+  walk.account.forget_peak();
+  walk.account.pass(MemoryTerms{});
+  update(walk.account, stage, 0);
+  add_point(points, "update", walk.account.highest().amount);
+  add_point(points, "idle", walk.account.now());
+}
+
 // Of a pass among the first so many micro-batches of each end of the pipeline.
 int number_in_step(const PipelinePass& pass, const WalkedStage& stage, int num_microbatches) {
   const int all = stage.shape.num_microbatches;
@@ -451,11 +461,7 @@ std::vector<MemoryPoint> StageWalks::points(int stage, bool whole_step) {
                   if (makes_gradients(pass.kind)) --passes, blocks -= part.blocks;
                   walk.account.forget_peak();
                 });
-  walk.account.forget_peak();
-  walk.account.pass(MemoryTerms{});
-  update(walk.account, own, 0);
-  add_point(points, "update", walk.account.highest().amount);
-  add_point(points, "idle", walk.account.now());
+  add_end_of_step(points, walk, own);
   return points;
 }
 
@@ -479,11 +485,7 @@ MemoryPoint StageWalks::highest(int stage) {
                   }
                   walk.account.forget_peak();
                 });
-  walk.account.forget_peak();
-  walk.account.pass(MemoryTerms{});
-  update(walk.account, own, 0);
-  add_point(points, "update", walk.account.highest().amount);
-  add_point(points, "idle", walk.account.now());
+  add_end_of_step(points, walk, own);
   note(points);
   return highest;
 }

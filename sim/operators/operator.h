@@ -1,6 +1,7 @@
 // The vocabulary: one kind of work that a device does in a training step.
 //
-// A step is a list of operators in execution order, each with its module.  FLOPs, bytes moved,
+// A forward pass is a list of operators in execution order, each with its module; a backward pass
+// has them in the order of the forward operators that they belong to.  FLOPs, bytes moved,
 // kernels and communication are fields of the same record; which tensors the modules save for the
 // backward pass stands in dataflow.h.
 #pragma once
