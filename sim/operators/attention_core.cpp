@@ -94,16 +94,18 @@ class CoreLowering {
   void exchange_heads() {
     const Bytes q = queries() * size_of(dtype_), out = outputs() * size_of(dtype_),
                 kv = replicated_keys();
-    for (const char* label : {"context_keys", "context_values"}) add_exchange(label, kv / 2.0);
-    add_exchange("context_queries", q);
+    const auto exchange = [](OperatorList& pass, const char* label, Bytes message) {
+      pass.push_back(collective(label, CollectiveKind::AllToAll, GroupKind::Context, message));
+    };
+    const auto exchange_inputs = [&](OperatorList& pass) {
+      for (const char* label : {"context_keys", "context_values"}) exchange(pass, label, kv / 2.0);
+      exchange(pass, "context_queries", q);
+    };
+    exchange_inputs(core_.forward);
+    exchange(core_.backward, "context_output", out);
     add_kernel(flash(heads_ / ranks_, model_.seq_len, keys(), 1, area(model_.seq_len)));
-    add_exchange("context_output", out);
-  }
-
-  void add_exchange(const char* label, Bytes message) {
-    const Operator op = collective(label, CollectiveKind::AllToAll, GroupKind::Context, message);
-    core_.forward.push_back(op);
-    core_.backward.push_back(op);
+    exchange(core_.forward, "context_output", out);
+    exchange_inputs(core_.backward);
   }
 
   // Fewer key/value heads than ranks are sent to several of them.
@@ -162,24 +164,30 @@ class CoreLowering {
                        batch = strategy_.micro_batch * heads_;
     const double scores = static_cast<double>(batch * s) * static_cast<double>(s);
     const DType dtype = high_precision_matmul_dtype(strategy_.precision);
-    core_.forward.push_back(transposed(gemm("attention_scores", batch, s, s, d, dtype, dtype_)));
+    LayerOperators scores_of, values_of;
+    scores_of.forward.push_back(
+        transposed(gemm("attention_scores", batch, s, s, d, dtype, dtype_)));
     if (model_.position == Position::Alibi) {
       const Traffic bias = position_bias_traffic(framework_, element_);
-      core_.forward.push_back(memory_bound(OperatorKind::Softmax, "position_bias", scores,
-                                           bias.forward_bytes, bias.forward_kernels));
+      scores_of.forward.push_back(memory_bound(OperatorKind::Softmax, "position_bias", scores,
+                                               bias.forward_bytes, bias.forward_kernels));
     }
     const bool one_kernel = framework_.fusion != ElementwiseFusion::Fused ||
                             (element_ <= 2.0 && softmax_kernel_takes(batch, s));
-    core_.add(OperatorKind::Softmax, Module::CoreAttention, "softmax", scores,
-              softmax_traffic(framework_, element_, one_kernel));
-    core_.forward.push_back(gemm("attention_values", batch, s, v, s, dtype, dtype_));
-    core_.backward.push_back(
+    scores_of.backward.push_back(gemm("attention_scores_dgrad_q", batch, s, d, s, dtype, dtype_));
+    scores_of.backward.push_back(gemm("attention_scores_dgrad_k", batch, s, d, s, dtype, dtype_));
+    values_of.forward.push_back(gemm("attention_values", batch, s, v, s, dtype, dtype_));
+    values_of.backward.push_back(
         transposed(gemm("attention_values_dgrad", batch, s, s, v, dtype, dtype_)));
-    core_.backward.push_back(gemm("attention_values_wgrad", batch, s, v, s, dtype, dtype_));
-    core_.backward.push_back(gemm("attention_scores_dgrad_q", batch, s, d, s, dtype, dtype_));
-    core_.backward.push_back(gemm("attention_scores_dgrad_k", batch, s, d, s, dtype, dtype_));
-    core_.add(OperatorKind::Copy, Module::CoreAttention, "attention_layout", queries() + outputs(),
-              layout_traffic(framework_, element_));
+    values_of.backward.push_back(gemm("attention_values_wgrad", batch, s, v, s, dtype, dtype_));
+    LayerBuilder core;
+    core.add(scores_of);
+    core.add(OperatorKind::Softmax, Module::CoreAttention, "softmax", scores,
+             softmax_traffic(framework_, element_, one_kernel));
+    core.add(values_of);
+    core.add(OperatorKind::Copy, Module::CoreAttention, "attention_layout", queries() + outputs(),
+             layout_traffic(framework_, element_));
+    core_ = std::move(core).build();
   }
 
   std::int64_t keys() const {
@@ -221,7 +229,7 @@ class CoreLowering {
   std::int64_t value_dim_;
   std::int64_t tokens_;
   bool causal_;
-  LayerOperators core_;
+  LayerOperators core_;  // each pass in the order in which it runs
 };
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "sim/operators/block.h"
 
 #include <algorithm>
-#include <initializer_list>
 #include <utility>
 
 #include "sim/model/parameters.h"
@@ -40,8 +39,7 @@ class BlockLowering {
   LayerOperators lower() {
     attention_half();
     kind_ == LayerKind::Moe ? moe_half() : mlp_half();
-    bias_gradients();
-    return std::move(block_);
+    return std::move(block_).build();
   }
 
  private:
@@ -66,8 +64,7 @@ class BlockLowering {
                        kv_heads = std::max(1, model_.num_kv_heads / tensor_);
     const double queries_and_keys =
         static_cast<double>(tokens_ * (heads + kv_heads) * model_.head_dim);
-    gather(Module::Qkv);
-    fuses_inputs() ? joined_inputs() : gemm(Module::Qkv, WeightName::Qkv);
+    add_sharing(Module::Qkv, fuses_inputs() ? joined_inputs() : linear(WeightName::Qkv));
     if (model_.qk_norm != QkNorm::None) qk_norm(queries_and_keys);
     if (model_.position == Position::Rope)
       block_.add(OperatorKind::Rotary, Module::Qkv, "rotary", queries_and_keys,
@@ -75,21 +72,26 @@ class BlockLowering {
   }
 
   // One GEMM of qkv and the MLP's input.
-  void joined_inputs() {
+  LayerOperators joined_inputs() const {
     const LayerWeight qkv = rank_weight(WeightName::Qkv), up = rank_weight(WeightName::MlpUp);
     LayerOperators joined =
         lower_linear(linear_, "qkv_mlp_up", tokens_, qkv.columns + up.columns, qkv.rows);
-    for (const LayerWeight& weight : {qkv, up}) add_adapters(joined, linear_, weight, tokens_);
-    block_.add(Module::Qkv, joined);
+    for (const LayerWeight& weight : {qkv, up}) {
+      add_bias_gradient(joined, linear_, weight, tokens_);
+      add_adapters(joined, linear_, weight, tokens_);
+    }
+    return joined;
   }
 
   void mla_inputs(const Mla& mla) {
     if (mla.q_lora_rank) down(WeightName::QueryDown, WeightName::QueryNorm);
     down(WeightName::MlaDown, WeightName::MlaNorm);
-    mla.q_lora_rank ? share_mla(WeightName::QueryDown) : gather(Module::MlaUp);
-    share_mla(WeightName::MlaDown);
-    gemm(Module::MlaUp, WeightName::QueryUp);
-    gemm(Module::MlaUp, WeightName::MlaUp);
+    LayerOperators queries = linear(WeightName::QueryUp), keys = linear(WeightName::MlaUp);
+    share_input(queries, mla.q_lora_rank ? shared_latents(WeightName::QueryDown)
+                                         : shared_residual(Module::MlaUp));
+    share_input(keys, shared_latents(WeightName::MlaDown));
+    block_.add(Module::MlaUp, queries);
+    block_.add(Module::MlaUp, keys);
     const double t = static_cast<double>(tokens_), per_head = t * (model_.num_heads / tensor_);
     block_.add(OperatorKind::Rotary, Module::MlaUp, "rotary", (per_head + t) * mla.qk_rope_head_dim,
                rotary_traffic(framework_, element_));
@@ -110,28 +112,30 @@ class BlockLowering {
   // GEMMs up: where those are recomputed they are gathered again, and once more for the gradient of
   // the weights, as before any column-parallel GEMM
   // (megatron/core/transformer/multi_latent_attention.py, qkv_up_proj_and_rope_apply).
-  void share_mla(WeightName down) {
-    if (tensor_ == 1) return;
+  SharedInput shared_latents(WeightName down) const {
+    if (tensor_ == 1) return {};
     const Bytes message(static_cast<double>(tokens_ * weights_[down].columns) * element_);
-    if (!strategy_.sequence_parallel) {
-      block_.add_backward(Module::MlaUp, collective("mla_gradient", CollectiveKind::AllReduce,
-                                                    GroupKind::Tensor, message));
-      return;
-    }
-    block_.add_forward(Module::MlaUp, collective("latents", CollectiveKind::AllGather,
-                                                 GroupKind::Tensor, message));
-    block_.add_backward(Module::MlaUp, collective("mla_again", CollectiveKind::AllGather,
-                                                  GroupKind::Tensor, message));
-    block_.add_backward(Module::MlaUp, collective("mla_gradient", CollectiveKind::ReduceScatter,
-                                                  GroupKind::Tensor, message));
+    const auto over_tensor_ranks = [&](const char* label, CollectiveKind kind) {
+      return collective(label, kind, GroupKind::Tensor, message);
+    };
+    if (!strategy_.sequence_parallel)
+      return {.gather = {},
+              .gather_again = {},
+              .sum = over_tensor_ranks("mla_gradient", CollectiveKind::AllReduce)};
+    return {.gather = over_tensor_ranks("latents", CollectiveKind::AllGather),
+            .gather_again = over_tensor_ranks("mla_again", CollectiveKind::AllGather),
+            .sum = over_tensor_ranks("mla_gradient", CollectiveKind::ReduceScatter)};
   }
 
   bool norms_twice() const { return !model_.parallel_block || model_.norms_per_layer >= 2; }
 
   void mlp_half() {
     if (norms_twice()) norm("mlp_norm");
-    if (!model_.parallel_block) gather(Module::MlpUp);
-    if (!fuses_inputs()) gemm(Module::MlpUp, WeightName::MlpUp);
+    if (!model_.parallel_block) {
+      add_sharing(Module::MlpUp, linear(WeightName::MlpUp));
+    } else if (!fuses_inputs()) {
+      gemm(Module::MlpUp, WeightName::MlpUp);
+    }
     block_.add(OperatorKind::Activation, Module::Activation, "activation",
                static_cast<double>(tokens_ * rank_weight(WeightName::MlpDown).rows),
                activation_traffic(model_.gated_mlp, framework_, element_));
@@ -142,8 +146,9 @@ class BlockLowering {
   void moe_half() {
     if (norms_twice()) norm("mlp_norm");
     const bool gathers = !routes_shards(strategy_, framework_);
-    if (!model_.parallel_block && gathers) gather(Module::MoeInput);
-    block_.add(lower_experts(model_, strategy_, framework_, linear_));
+    LayerOperators experts = lower_experts(model_, strategy_, framework_, linear_);
+    if (!model_.parallel_block && gathers) share_input(experts, shared_residual(Module::MoeInput));
+    block_.add(experts);
     end_half(Module::Combine, gathers);
   }
 
@@ -174,26 +179,6 @@ class BlockLowering {
     block_.add(OperatorKind::Norm, Module::Qkv, "qk_norm", elements, traffic);
   }
 
-  // The gradient of a bias is the sum of its GEMM's output gradient over the tokens.
-  void bias_gradients() {
-    if (framework_.gradients.fused_bias || strategy_.adapters) return;
-    const auto add = [&](Module module, std::initializer_list<WeightName> names) {
-      std::int64_t width = 0;
-      int kernels = 0;
-      for (const WeightName name : names) {
-        const std::int64_t bias = rank_weight(name).bias_parameters();
-        width += bias, kernels += bias > 0;
-      }
-      const double elements = static_cast<double>(tokens_ * width);
-      if (kernels > 0)
-        block_.add_backward(module, memory_bound(OperatorKind::BiasGradient, "bias_gradient",
-                                                 elements, element_, kernels));
-    };
-    add(Module::Qkv, {WeightName::Qkv, WeightName::QueryDown, WeightName::MlaDown});
-    add(Module::AttentionOutput, {WeightName::AttentionOutput});
-    add(Module::MlpUp, {WeightName::MlpUp, WeightName::MlpDown});
-  }
-
   void norm(const char* label) {
     block_.add(OperatorKind::Norm, Module::Norm, label, residual_elements(),
                norm_traffic(model_.norm, framework_, element_));
@@ -204,23 +189,32 @@ class BlockLowering {
                residual_traffic(framework_, element_));
   }
 
-  // Before a column-parallel GEMM.
-  void gather(Module module) {
-    if (tensor_ == 1) return;
-    const auto over_tensor_ranks = [](const char* label, CollectiveKind kind, Bytes message,
-                                      TensorOverlap overlap) {
-      return collective(label, kind, GroupKind::Tensor, message, overlap);
+  // A column-parallel layer that reads the residual stream.
+  void add_sharing(Module module, LayerOperators columns) {
+    share_input(columns, shared_residual(module));
+    block_.add(module, std::move(columns));
+  }
+
+  SharedInput shared_residual(Module module) const {
+    if (tensor_ == 1) return {};
+    const auto over_tensor_ranks = [&](const char* label, CollectiveKind kind, Bytes message,
+                                       TensorOverlap overlap) {
+      Operator op = collective(label, kind, GroupKind::Tensor, message, overlap);
+      op.module = module;
+      return op;
     };
-    const CollectiveKind sum =
-        strategy_.sequence_parallel ? CollectiveKind::ReduceScatter : CollectiveKind::AllReduce;
-    block_.add_backward(module, over_tensor_ranks("column_gradient", sum, whole_residual(),
-                                                  TensorOverlap::WeightGradient));
-    if (!strategy_.sequence_parallel) return;
     const auto all_gather = [&](const char* label, TensorOverlap overlap) {
       return over_tensor_ranks(label, CollectiveKind::AllGather, gathered_residual(), overlap);
     };
-    block_.add_forward(module, all_gather("column_input", TensorOverlap::Feeds));
-    block_.add_backward(module, all_gather("column_input_again", TensorOverlap::DataGradient));
+    const auto sum = [&](CollectiveKind kind) {
+      return over_tensor_ranks("column_gradient", kind, whole_residual(),
+                               TensorOverlap::WeightGradient);
+    };
+    if (!strategy_.sequence_parallel)
+      return {.gather = {}, .gather_again = {}, .sum = sum(CollectiveKind::AllReduce)};
+    return {.gather = all_gather("column_input", TensorOverlap::Feeds),
+            .gather_again = all_gather("column_input_again", TensorOverlap::DataGradient),
+            .sum = sum(CollectiveKind::ReduceScatter)};
   }
 
   // After a row-parallel GEMM.
@@ -236,7 +230,7 @@ class BlockLowering {
                                           GroupKind::Tensor, message, TensorOverlap::Follows));
     block_.add_backward(module,
                         collective("row_gradient", CollectiveKind::AllGather, GroupKind::Tensor,
-                                   gathered_residual(), TensorOverlap::Follows));
+                                   gathered_residual(), TensorOverlap::Feeds));
   }
 
   // As all-gathers send it: linear layers need it in the format of their GEMMs.
@@ -255,9 +249,10 @@ class BlockLowering {
   LayerWeight rank_weight(WeightName name) const { return weights_[name].on_rank(tensor_); }
 
   // The GEMM of tokens and all matrices that stand side by side: q, k and v; gate and up.
-  void gemm(Module module, WeightName name) {
-    block_.add(module, lower_linear(linear_, rank_weight(name), tokens_));
+  LayerOperators linear(WeightName name) const {
+    return lower_linear(linear_, rank_weight(name), tokens_);
   }
+  void gemm(Module module, WeightName name) { block_.add(module, linear(name)); }
 
   const Transformer& model_;
   LayerKind kind_;
@@ -268,7 +263,7 @@ class BlockLowering {
   double element_;
   std::int64_t tokens_;
   int tensor_;
-  LayerOperators block_;
+  LayerBuilder block_;
 };
 
 }  // namespace

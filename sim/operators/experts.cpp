@@ -34,20 +34,28 @@ class ExpertLowering {
   }
 
   LayerOperators lower() {
-    route();
-    const std::size_t forward = out_.forward.size(), backward = out_.backward.size();
+    LayerBuilder layer;
+    layer.add(router());
+    layer.add(routed());
+    return std::move(layer).build();
+  }
+
+ private:
+  // Everything on rows, as many as the router sends.
+  LayerOperators routed() {
     dispatch();
     if (shape_.shared_ffn > 0) shared_up();
     experts();
     give_back();
     if (shape_.shared_ffn > 0) shared_down();
     combine();
-    mark_ragged(out_.forward, forward);
-    mark_ragged(out_.backward, backward);
-    return std::move(out_);
+    LayerOperators rows = std::move(out_).build();
+    for (OperatorList* pass : {&rows.forward, &rows.backward}) {
+      for (Operator& op : *pass) op.ragged = true;
+    }
+    return rows;
   }
 
- private:
   // Rows that are sent, that have arrived from other ranks, and that experts work on.
   double sent_elements() const { return real(shape_.sent) * model_.hidden_size; }
   double row_elements() const { return real(shape_.rows) * model_.hidden_size; }
@@ -67,17 +75,14 @@ class ExpertLowering {
     return context;
   }
 
-  static void mark_ragged(OperatorList& operators, std::size_t from) {
-    for (std::size_t i = from; i < operators.size(); ++i) operators[i].ragged = true;
-  }
-
-  void route() {
-    const LayerWeight router = weights_[WeightName::Router];
-    out_.add(Module::Router, lower_linear(wide(), router, shape_.tokens));
-    bias_gradient(Module::Router, router, shape_.tokens);
-    const double probabilities = real(shape_.tokens * router.columns);
-    out_.add(OperatorKind::Softmax, Module::Router, "router_choice", probabilities,
-             router_traffic(framework_, element_));
+  LayerOperators router() const {
+    const LayerWeight weight = weights_[WeightName::Router];
+    const double probabilities = real(shape_.tokens * weight.columns);
+    LayerBuilder router;
+    router.add(Module::Router, lower_linear(wide(), weight, shape_.tokens));
+    router.add(OperatorKind::Softmax, Module::Router, "router_choice", probabilities,
+               router_traffic(framework_, element_));
+    return std::move(router).build();
   }
 
   void dispatch() {
@@ -128,10 +133,8 @@ class ExpertLowering {
                            .one_kernel = framework_.experts.grouped_kernel};
     if (pads_rows()) move_rows(Module::ExpertUp, "expert_pad", row_elements());
     out_.add(Module::ExpertUp, lower_expert_linear(linear_, up, group));
-    bias_gradient(Module::ExpertUp, up, shape_.rows);
     activate(Module::ExpertActivation, "expert_activation", real(shape_.rows * down.rows));
-    out_.add(Module::ExpertDown, lower_expert_linear(linear_, down, group));
-    if (down.biases > 0) last_bias(down);
+    expert_down(down, group);
     if (pads_rows()) move_rows(Module::ExpertDown, "expert_unpad", row_elements());
   }
 
@@ -142,10 +145,12 @@ class ExpertLowering {
            !deduplicates();
   }
 
-  // A GEMM whose result is weighted afterwards has its bias in its own kernel.
-  void last_bias(const LayerWeight& down) {
-    if (!framework_.experts.biases_one_by_one)
-      return bias_gradient(Module::ExpertDown, down, shape_.rows);
+  // A GEMM whose result is weighted afterwards may have its bias in kernels of its own.
+  void expert_down(LayerWeight down, const ExpertRows& group) {
+    const bool one_by_one = down.biases > 0 && framework_.experts.biases_one_by_one;
+    if (one_by_one) down.biases = 0;
+    out_.add(Module::ExpertDown, lower_expert_linear(linear_, down, group));
+    if (!one_by_one) return;
     const int experts = static_cast<int>(shape_.busy_experts);
     out_.add(OperatorKind::Residual, Module::ExpertDown, "expert_bias", row_elements(),
              weighted_bias_traffic(element_, experts));
@@ -187,7 +192,6 @@ class ExpertLowering {
     share_tokens(Module::SharedUp, "shared_input", CollectiveKind::AllGather,
                  CollectiveKind::ReduceScatter);
     out_.add(Module::SharedUp, lower_linear(linear_, up, shared_tokens()));
-    bias_gradient(Module::SharedUp, up, shared_tokens());
     activate(Module::SharedActivation, "shared_activation",
              real(shared_tokens() * weights_[WeightName::SharedDown].on_rank(tensor_).rows));
     if (moe_.shared_expert_gate)
@@ -203,7 +207,6 @@ class ExpertLowering {
     if (moe_.shared_expert_gate)
       out_.add_backward(Module::SharedDown, memory_bound(OperatorKind::Residual, "shared_gate",
                                                          token_elements(), 7 * element_, 4));
-    bias_gradient(Module::SharedDown, down, shape_.tokens);
   }
 
   void activate(Module module, const char* label, double elements) {
@@ -238,13 +241,6 @@ class ExpertLowering {
     out_.add(OperatorKind::Copy, module, label, elements, permutation_traffic(element_));
   }
 
-  void bias_gradient(Module module, const LayerWeight& weight, std::int64_t tokens) {
-    if (weight.biases == 0 || framework_.gradients.fused_bias || linear_.frozen) return;
-    const double elements = real(tokens * weight.columns);
-    out_.add_backward(
-        module, memory_bound(OperatorKind::BiasGradient, "bias_gradient", elements, element_, 1));
-  }
-
   const Transformer& model_;
   const Moe& moe_;
   LayerWeights weights_;
@@ -257,7 +253,7 @@ class ExpertLowering {
   int tensor_;
   double element_;
   int expert_ranks_;  // that divide an expert
-  LayerOperators out_;
+  LayerBuilder out_;
 };
 
 }  // namespace

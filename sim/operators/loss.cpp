@@ -24,16 +24,16 @@ class LossLowering {
         element_(size_of(activation_dtype(strategy.precision)).value()),
         chunks_(loss_chunks(model, framework, tokens)) {}
 
-  LayerOperators plain() {
-    add_linear();
-    add_entropy(loss_.forward, loss_.backward, cross_entropy_traffic(framework_, element_), 1);
-    return std::move(loss_);
+  LayerOperators plain() const {
+    return of_whole_logits(cross_entropy_traffic(framework_, element_), 1);
   }
 
   LayerOperators fused() {
     switch (framework_.loss.fused) {
       case FusedLoss::Kernel: return kernel();
-      case FusedLoss::Logits: return whole_logits();
+      case FusedLoss::Logits:
+        return of_whole_logits(cross_entropy_traffic(framework_, element_),
+                               static_cast<int>(chunks_));
       case FusedLoss::Recomputed: return recomputed();
       case FusedLoss::Gradient: return gradient_in_forward();
     }
@@ -41,23 +41,22 @@ class LossLowering {
   }
 
  private:
-  LayerOperators kernel() {
-    add_linear();
+  LayerOperators kernel() const {
     const double bytes = element_ + 2.0 * kFp32Bytes;
-    add_entropy(loss_.forward, loss_.backward,
-                {.forward_bytes = bytes,
-                 .forward_kernels = 2,
-                 .backward_bytes = bytes,
-                 .backward_kernels = 2},
-                1);
-    return std::move(loss_);
+    return of_whole_logits({.forward_bytes = bytes,
+                            .forward_kernels = 2,
+                            .backward_bytes = bytes,
+                            .backward_kernels = 2},
+                           1);
   }
 
-  LayerOperators whole_logits() {
-    add_linear();
-    add_entropy(loss_.forward, loss_.backward, cross_entropy_traffic(framework_, element_),
-                static_cast<int>(chunks_));
-    return std::move(loss_);
+  LayerOperators of_whole_logits(const Traffic& traffic, int chunks) const {
+    LayerOperators entropy;
+    add_entropy(entropy.forward, entropy.backward, traffic, chunks);
+    LayerBuilder loss;
+    loss.add(linear());
+    loss.add(entropy);
+    return std::move(loss).build();
   }
 
   LayerOperators recomputed() {
@@ -98,7 +97,7 @@ class LossLowering {
 
   // The head multiplies in 16 bits under the low-precision recipes unless the framework says
   // otherwise; under adapters it is frozen.
-  void add_linear() {
+  LayerOperators linear() const {
     const bool low_precision = size_of(matmul_dtype(strategy_.precision)) < size_of(DType::Bf16);
     const LinearContext context{.precision = low_precision && !framework_.low_precision.head
                                                  ? Precision::Bf16
@@ -106,9 +105,7 @@ class LossLowering {
                                 .framework = &framework_,
                                 .adapters = {},
                                 .frozen = !trains()};
-    LayerOperators head = lower_linear(context, "head", tokens_, columns_, model_.hidden_size);
-    loss_.forward = std::move(head.forward);
-    loss_.backward = std::move(head.backward);
+    return lower_linear(context, "head", tokens_, columns_, model_.hidden_size);
   }
 
   void add_entropy(OperatorList& forward, OperatorList& backward, const Traffic& traffic,
