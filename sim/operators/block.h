@@ -11,8 +11,8 @@
 //             gradient; attention twice its forward FLOPs; the conjugate collectives, those of a
 //             column-parallel GEMM around its data gradient (SharedInput in linear.h)
 //
-// MLA (multi-head latent attention, DeepSeek-V2), with ranks r and c of the bottlenecks of queries and of keys
-// and values, heads of e = qk_nope + qk_rope for queries and keys and v for values:
+// MLA (multi-head latent attention, DeepSeek-V2), with ranks r and c of the bottlenecks of queries
+// and of keys and values, heads of e = qk_nope + qk_rope for queries and keys and v for values:
 //
 //   (t, r, h), norm; (t, c + qk_rope, h), norm; [gather]; (t, a e/n, r), (t, a (qk_nope + v)/n, c),
 //     rotary, keys assembled, attention, (t, h, a v/n)
