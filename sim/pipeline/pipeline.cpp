@@ -151,9 +151,11 @@ class PipelineSimulation {
   std::vector<std::vector<PassEvent>>* events_ = nullptr;
 };
 
-// Of RepeatingPipeline: two times that differ by less, relative to the clock, differ by rounding: each is a sum of up to
+// Two times that differ by less, relative to the clock, differ by rounding: each is a sum of up to
 // some thousand durations.
 constexpr double kRounding = 2e-13;
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 struct StageState {
   Seconds clock{};
@@ -161,6 +163,63 @@ struct StageState {
   int forwards = 0;  // passes done
   int backwards = 0;
 };
+
+// When the last passes of one direction have ended, by part and micro-batch.
+class PassEnds {
+ public:
+  // Of at least `kept` micro-batches.
+  PassEnds(int parts, int kept) : passes_(at(parts)) {
+    while (capacity_ < kept) capacity_ *= 2;
+    ends_.resize(at(parts * capacity_));
+  }
+
+  bool has(int part, int microbatch) const { return passes_[at(part)] > microbatch; }
+  int passes(int part) const { return passes_[at(part)]; }
+  Seconds of(int part, int microbatch) const { return ends_[place(part, microbatch)]; }
+  void add(int part, int microbatch, Seconds end) {
+    ends_[place(part, microbatch)] = end;
+    ++passes_[at(part)];
+  }
+
+ private:
+  std::size_t place(int part, int microbatch) const {
+    return at(part) * at(capacity_) + at(microbatch & (capacity_ - 1));
+  }
+
+  int capacity_ = 1;  // a power of two
+  std::vector<Seconds> ends_;
+  std::vector<int> passes_;  // done, of each part
+};
+
+// Whether all stages, and all that has been sent from part to part and not been used, are as they
+// were `microbatches` micro-batches and `passes` passes of a stage ago, but for one difference in
+// time.
+bool repeats(std::span<const StageState> stages, std::span<const StageState> before,
+             const PassEnds& forward, const PassEnds& backward, int parts, int microbatches,
+             int passes) {
+  const Seconds period = stages[0].clock - before[0].clock, rounding = kRounding * stages[0].clock;
+  const auto later = [&](Seconds now, Seconds then) {
+    const Seconds difference = now - then - period;
+    return difference <= rounding && -difference <= rounding;
+  };
+  const auto unused_later = [&](const PassEnds& ends, int part, int reader) {
+    for (int i = ends.passes(reader); i < ends.passes(part); ++i) {
+      if (!later(ends.of(part, i), ends.of(part, i - microbatches))) return false;
+    }
+    return true;
+  };
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    const StageState &now = stages[stage], &then = before[stage];
+    if (!later(now.clock, then.clock) || now.forwards - then.forwards != passes ||
+        now.backwards - then.backwards != passes)
+      return false;
+  }
+  for (int part = 0; part + 1 < parts; ++part) {
+    if (!unused_later(forward, part, part + 1) || !unused_later(backward, part + 1, part))
+      return false;
+  }
+  return true;
+}
 
 // 1F1B and interleaved pipelines of many micro-batches, whose passes repeat.
 //
@@ -188,18 +247,18 @@ class RepeatingPipeline {
         microbatches_(shape.num_microbatches),
         forward_transfer_(shape.forward_transfer),
         backward_transfer_(shape.backward_transfer),
-        times_(chunks) {
-    const auto p = static_cast<std::size_t>(stages_), parts = static_cast<std::size_t>(parts_);
-    const PassCursor begin{.size = std::min(group_, microbatches_)};
-    state_.resize(p), start_.resize(p), history_.resize(p * kMoments);
-    next_forward_.resize(p, begin), next_backward_.resize(p, begin);
+        times_(chunks),
+        state_(at(stages_)),
+        start_(at(stages_)),
+        next_forward_(at(stages_), {.size = std::min(group_, microbatches_)}),
+        next_backward_(next_forward_),
+        // No more micro-batches wait between two parts than are in flight on the stage of the
+        // first.
+        forward_(parts_, std::min(microbatches_, warmup_passes(shape, 0) + 1 +
+                                                     (longest_repetition() + 1) * group_)),
+        backward_(forward_),
+        history_(at(stages_) * kMoments) {
     for (int stage = 0; stage < stages_; ++stage) warmup_.push_back(warmup_passes(shape, stage));
-    // No more micro-batches wait between two parts than are in flight on the stage of the first.
-    const int kept = warmup_[0] + 1 + (longest_repetition() + 1) * group_;
-    while (capacity_ < std::min(microbatches_, kept)) capacity_ *= 2;
-    forward_end_.resize(parts * static_cast<std::size_t>(capacity_));
-    backward_end_.resize(forward_end_.size());
-    forwards_of_.resize(parts), backwards_of_.resize(parts);
   }
 
   PipelineTimes times() {
@@ -259,8 +318,8 @@ class RepeatingPipeline {
     const int microbatch = next.microbatch(), part = next.turn * stages_ + stage;
     Seconds start = state.clock;
     if (part > 0) {
-      if (forwards_of_[at(part - 1)] <= microbatch) return false;
-      start = std::max(start, forward_end_[place(part - 1, microbatch)] + forward_transfer_);
+      if (!forward_.has(part - 1, microbatch)) return false;
+      start = std::max(start, forward_.of(part - 1, microbatch) + forward_transfer_);
     }
     if (state.forwards++ == 0) {
       start_[at(stage)] = start;
@@ -268,8 +327,7 @@ class RepeatingPipeline {
       state.idle += start - state.clock;
     }
     state.clock = start + times_[at(part)].forward;
-    forward_end_[place(part, microbatch)] = state.clock;
-    ++forwards_of_[at(part)];
+    forward_.add(part, microbatch, state.clock);
     next.advance(group_, chunks_, microbatches_);
     return true;
   }
@@ -281,14 +339,13 @@ class RepeatingPipeline {
     const int part = (chunks_ - 1 - next.turn) * stages_ + stage;
     Seconds start = state.clock;
     if (part < parts_ - 1) {
-      if (backwards_of_[at(part + 1)] <= microbatch) return false;
-      start = std::max(start, backward_end_[place(part + 1, microbatch)] + backward_transfer_);
+      if (!backward_.has(part + 1, microbatch)) return false;
+      start = std::max(start, backward_.of(part + 1, microbatch) + backward_transfer_);
     }
     ++state.backwards;
     state.idle += start - state.clock;
     state.clock = start + times_[at(part)].backward;
-    backward_end_[place(part, microbatch)] = state.clock;
-    ++backwards_of_[at(part)];
+    backward_.add(part, microbatch, state.clock);
     next.advance(group_, chunks_, microbatches_);
     return true;
   }
@@ -296,59 +353,22 @@ class RepeatingPipeline {
   // After `groups` groups.  The time of what has been left out, whose idle time the stages get;
   // none while nothing repeats.
   Seconds leave_out_repetitions(int groups) {
-    const std::size_t now = static_cast<std::size_t>(groups) % kMoments;
-    std::copy(state_.begin(), state_.end(), moment(now));
+    const auto moment = [&](int number) {
+      return std::span(history_).subspan(at(number) % kMoments * at(stages_), at(stages_));
+    };
+    std::copy(state_.begin(), state_.end(), moment(groups).begin());
     for (int back = 1; back <= std::min(groups - 1, longest_repetition()); ++back) {
-      if (!repeats(back, moment(static_cast<std::size_t>(groups - back) % kMoments))) continue;
+      const std::span<const StageState> then = moment(groups - back);
+      const int microbatches = back * group_;
+      if (!repeats(state_, then, forward_, backward_, parts_, microbatches, microbatches * chunks_))
+        continue;
       const int repetitions = (microbatches_ / group_ - groups - 1) / back;
-      const auto then = moment(static_cast<std::size_t>(groups - back) % kMoments);
-      const Seconds period = state_[0].clock - then->clock;
       for (int stage = 0; stage < stages_; ++stage)
-        state_[at(stage)].idle += repetitions * (state_[at(stage)].idle - then[stage].idle);
-      microbatches_ -= repetitions * back * group_;
-      return repetitions * period;
+        state_[at(stage)].idle += repetitions * (state_[at(stage)].idle - then[at(stage)].idle);
+      microbatches_ -= repetitions * microbatches;
+      return repetitions * (state_[0].clock - then[0].clock);
     }
     return Seconds(0.0);
-  }
-
-  // Whether all is as it was `back` groups ago.
-  bool repeats(int back, std::vector<StageState>::const_iterator then) const {
-    const Seconds period = state_[0].clock - then->clock, rounding = kRounding * state_[0].clock;
-    const auto later = [&](Seconds now, Seconds before) {
-      const Seconds difference = now - before - period;
-      return difference <= rounding && -difference <= rounding;
-    };
-    for (int stage = 0; stage < stages_; ++stage) {
-      if (!later(state_[at(stage)].clock, then[stage].clock)) return false;
-    }
-    const int passes = back * group_ * chunks_, microbatches = back * group_;
-    for (int stage = 0; stage < stages_; ++stage) {
-      if (state_[at(stage)].forwards - then[stage].forwards != passes) return false;
-      if (state_[at(stage)].backwards - then[stage].backwards != passes) return false;
-    }
-    for (int part = 0; part + 1 < parts_; ++part) {
-      for (int i = forwards_of_[at(part + 1)]; i < forwards_of_[at(part)]; ++i) {
-        if (!later(forward_end_[place(part, i)], forward_end_[place(part, i - microbatches)]))
-          return false;
-      }
-      for (int i = backwards_of_[at(part)]; i < backwards_of_[at(part + 1)]; ++i) {
-        if (!later(backward_end_[place(part + 1, i)],
-                   backward_end_[place(part + 1, i - microbatches)]))
-          return false;
-      }
-    }
-    return true;
-  }
-
-  std::vector<StageState>::iterator moment(std::size_t number) {
-    return history_.begin() + static_cast<std::ptrdiff_t>(number) * stages_;
-  }
-
-  static std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
-  std::size_t place(int part, int microbatch) const {
-    return static_cast<std::size_t>(part) * static_cast<std::size_t>(capacity_) +
-           static_cast<std::size_t>(microbatch & (capacity_ - 1));
   }
 
   int stages_;
@@ -358,15 +378,13 @@ class RepeatingPipeline {
   int microbatches_;  // without those that are left out
   Seconds forward_transfer_, backward_transfer_;
   std::span<const ChunkTimes> times_;  // by part
-  int capacity_ = 1;                   // micro-batches whose ends are kept, a power of two
   int limit_ = 0;                      // forward passes of stage 0
   std::vector<int> warmup_;
   std::vector<StageState> state_;
   std::vector<Seconds> start_;
   std::vector<PassCursor> next_forward_, next_backward_;
-  std::vector<Seconds> forward_end_, backward_end_;  // by part and micro-batch
-  std::vector<int> forwards_of_, backwards_of_;      // passes of each part
-  std::vector<StageState> history_;                  // of the last kMoments moments
+  PassEnds forward_, backward_;
+  std::vector<StageState> history_;  // of the last kMoments moments
 };
 
 bool repeats(PipelineSchedule schedule) {

@@ -171,190 +171,168 @@ class CoreDataflow {
   double width_;  // of the output, on this rank
 };
 
-class BlockDataflow {
- public:
-  BlockDataflow(const Transformer& model, const Strategy& strategy, const Framework& framework,
-                LayerKind kind)
-      : model_(model),
-        strategy_(strategy),
-        framework_(framework),
-        kind_(kind),
-        weights_(layer_weights(model, kind, strategy.tp)),
-        layer_(model, strategy, framework) {}
+// What the halves of a block have in common.
+struct BlockTensors {
+  LayerDataflow& layer;
+  LayerWeights weights;
 
-  Dataflow flow() {
-    stream_ = layer_.flow.add(layer_.residual());
-    layer_.flow.set_input(stream_);
-    attention_half();
-    layer_.flow.begin_second_half();
-    mlp_half();
-    layer_.flow.set_output(stream_);
-    return std::move(layer_.flow);
-  }
-
- private:
-  bool parallel() const { return model_.parallel_block; }
+  const Transformer& model() const { return layer.model(); }
+  const Strategy& strategy() const { return layer.strategy(); }
+  const Framework& framework() const { return layer.framework(); }
+  bool parallel() const { return model().parallel_block; }
+  bool eager() const { return framework().fusion == ElementwiseFusion::Eager; }
   bool adapts(WeightName name) const {
-    return strategy_.adapters &&
-           !adapted_columns(strategy_.adapters->layers, weights_[name]).empty();
+    return strategy().adapters &&
+           !adapted_columns(strategy().adapters->layers, weights[name]).empty();
   }
-  bool eager() const { return framework_.fusion == ElementwiseFusion::Eager; }
 
-  LayerWeight weight(WeightName name) const { return weights_[name].on_rank(strategy_.tp); }
+  LayerWeight weight(WeightName name) const { return weights[name].on_rank(strategy().tp); }
   // Values that a GEMM gives for all tokens on this rank, and that it reads.
   double outputs(WeightName name) const {
-    return layer_.tokens * static_cast<double>(weight(name).columns);
+    return layer.tokens * static_cast<double>(weight(name).columns);
   }
   double inputs(WeightName name) const {
-    return layer_.tokens * static_cast<double>(weight(name).rows);
+    return layer.tokens * static_cast<double>(weight(name).rows);
   }
-
-  void attention_half() {
-    normed_ = add_norm(layer_, stream_);
-    const AttentionInputs heads = model_.mla ? mla_inputs(*model_.mla) : attention_inputs();
-    const Tensor core = CoreDataflow(layer_, heads).output();
-    if (strategy_.micro_batch > 1 && copies_attention_output())
-      layer_.save_extra(Module::AttentionOutput, layer_.size(core));
-    const Tensor output =
-        layer_.row_gemm(Module::AttentionOutput, core, weight(WeightName::AttentionOutput),
-                        layer_.keeps_input(adapts(WeightName::AttentionOutput)), !parallel());
-    if (parallel()) {
-      attention_ = output;
-      return;
-    }
-    end_half(output);
-  }
-
-  AttentionInputs attention_inputs() {
-    const double e = layer_.element, q = inputs(WeightName::AttentionOutput),
-                 kv = (outputs(WeightName::Qkv) - q) / 2.0;
-    const double kept = framework_.saved.expanded_kv_heads ? q : kv;
-    if (!layer_.autograd()) return copied_heads(q, kv);
-    AttentionInputs heads{
-        .q = layer_.add(q * e), .k = layer_.add(kept * e), .v = layer_.add(kept * e)};
-    layer_.column_gemm(Module::Qkv, normed_, {heads.q, heads.k, heads.v}, weight(WeightName::Qkv),
-                       layer_.keeps_input(adapts(WeightName::Qkv)));
-    if (model_.qk_norm != QkNorm::None) layer_.save_extra(Module::Qkv, Bytes((q + kv) * e));
-    if (adapts(WeightName::Qkv)) layer_.save_adapter_dropout(layer_.residual_elements());
-    if (framework_.saved.fused_qkv) layer_.save_extra(Module::Qkv, Bytes((q + kv) * e));
-    return heads;
-  }
-
-  // What the GEMM gives is copied by heads.
-  AttentionInputs copied_heads(double q, double kv) {
-    const double e = layer_.element;
-    const Tensor joined = layer_.add(outputs(WeightName::Qkv) * e);
-    layer_.column_gemm(Module::Qkv, normed_, {joined}, weight(WeightName::Qkv), true);
-    const AttentionInputs heads{
-        .q = layer_.add(q * e), .k = layer_.add(kv * e), .v = layer_.add(kv * e)};
-    layer_.flow.step(Module::Qkv).reads(joined).writes(heads.q).writes(heads.k).writes(heads.v);
-    return heads;
-  }
-
-  // Every tensor rank has the latents of its tokens, and gathers those of all for the GEMMs up.
-  AttentionInputs mla_inputs(const Mla& mla) {
-    const double e = layer_.element, queries = outputs(WeightName::QueryUp) * e,
-                 rope = layer_.tokens * mla.qk_rope_head_dim * e;
-    const Tensor query_input =
-        mla.q_lora_rank ? latents(WeightName::QueryDown, WeightName::QueryNorm) : normed_;
-    const Tensor key_input = latents(WeightName::MlaDown, WeightName::MlaNorm);
-    const AttentionInputs heads{.q = layer_.add(queries),
-                                .k = layer_.add(queries),
-                                .v = layer_.add(inputs(WeightName::AttentionOutput) * e)};
-    const Tensor query_rows = up_from(query_input, WeightName::QueryUp);
-    layer_.flow.step(Module::MlaUp).reads(query_rows).writes(heads.q);
-    const Tensor key_rows = up_from(key_input, WeightName::MlaUp);
-    layer_.flow.step(Module::MlaUp)
-        .reads(key_rows)
-        .writes(heads.k)
-        .writes(heads.v)
-        .forward_workspace(Bytes(rope))
-        .backward_workspace(Bytes(rope));
-    return heads;
-  }
-
-  Tensor latents(WeightName matrix, WeightName norm) {
-    const Tensor down = layer_.own_gemm(Module::Qkv, normed_, weight(matrix));
-    return add_norm(layer_, down, static_cast<double>(weight(norm).columns));
-  }
-
-  Tensor up_from(Tensor latents, WeightName matrix) {
-    const Tensor rows = layer_.add(outputs(matrix) * layer_.element);
-    layer_.column_gemm(Module::MlaUp, latents, {rows}, weight(matrix), true);
-    return rows;
-  }
-
-  // A single sequence is transposed by a view; ring attention merges partial results into a new
-  // tensor instead.
-  bool copies_attention_output() const {
-    const AttentionKernel kernel = framework_.attention_kernel;
-    const bool flash = kernel == AttentionKernel::Flash1 || kernel == AttentionKernel::Flash2 ||
-                       kernel == AttentionKernel::Flash3;
-    return framework_.saved.flash_output_copied && strategy_.flash_attention && flash &&
-           strategy_.cp == 1;
-  }
-
-  void mlp_half() {
-    if (!parallel() || model_.norms_per_layer >= 2) normed_ = add_norm(layer_, stream_);
-    Tensor output = kind_ == LayerKind::Moe ? add_moe(layer_, normed_) : mlp();
-    if (parallel()) {
-      layer_.flow.add_in_place(attention_, output);
-      output = layer_.reduce(Module::MlpDown, output);
-    }
-    end_half(output);
-  }
-
-  Tensor mlp() {
-    const double f = inputs(WeightName::MlpDown), e = layer_.element;
-    const Tensor gate = model_.gated_mlp ? layer_.add(f * e) : Dataflow::kNone,
-                 up = layer_.add(f * e), inner = layer_.add(f * e);
-    layer_.column_gemm(Module::MlpUp, normed_, {gate, up}, weight(WeightName::MlpUp),
-                       layer_.keeps_input(adapts(WeightName::MlpUp)));
-    // Silu(gate).
-    if (model_.gated_mlp && eager()) layer_.save_extra(Module::Activation, Bytes(f * e));
-    if (!model_.gated_mlp && eager() && framework_.composed_activation)
-      layer_.save_extra(Module::Activation, Bytes(kComposedGeluKeeps * f * e));
-    layer_.flow.step(Module::Activation).reads(gate).reads(up).writes(inner).saves(gate).saves(up);
-    if (adapts(WeightName::MlpDown)) layer_.save_adapter_dropout(f);
-    layer_.flow.end_of_needed();
-    return layer_.row_gemm(Module::MlpDown, inner, weight(WeightName::MlpDown),
-                           layer_.keeps_input(adapts(WeightName::MlpDown)), !parallel());
-  }
-
-  // A policy may keep what a GEMM returns: the residual stream goes on in another tensor.
-  Tensor copied(Tensor output) {
-    const Tensor sum = layer_.flow.add(layer_.residual());
-    layer_.flow.step(Module::Residual).writes(sum);
-    layer_.flow.add_in_place(output, sum);
-    return sum;
-  }
-
-  // Post-norm, dropout and the sum with the residual stream.
-  void end_half(Tensor output) {
-    if (model_.norms_per_layer >= 4) output = add_norm(layer_, output);
-    if (framework_.dropout > 0.0)
-      layer_.save_extra(Module::Residual, Bytes(layer_.residual_elements()));
-    if (strategy_.recompute.kind == RecomputeKind::Op) output = copied(output);
-    layer_.flow.add_in_place(stream_, output);
-    stream_ = output;
-  }
-
-  const Transformer& model_;
-  const Strategy& strategy_;
-  const Framework& framework_;
-  LayerKind kind_;
-  LayerWeights weights_;
-  LayerDataflow layer_;
-  Tensor stream_ = Dataflow::kNone;  // the residual stream
-  Tensor normed_ = Dataflow::kNone;
-  Tensor attention_ = Dataflow::kNone;  // of a parallel block: to be summed with the MLP
 };
+
+// What the GEMM gives is copied by heads.
+AttentionInputs copied_heads(const BlockTensors& b, Tensor normed, double q, double kv) {
+  const double e = b.layer.element;
+  const Tensor joined = b.layer.add(b.outputs(WeightName::Qkv) * e);
+  b.layer.column_gemm(Module::Qkv, normed, {joined}, b.weight(WeightName::Qkv), true);
+  const AttentionInputs heads{
+      .q = b.layer.add(q * e), .k = b.layer.add(kv * e), .v = b.layer.add(kv * e)};
+  b.layer.flow.step(Module::Qkv).reads(joined).writes(heads.q).writes(heads.k).writes(heads.v);
+  return heads;
+}
+
+AttentionInputs attention_inputs(const BlockTensors& b, Tensor normed) {
+  const double e = b.layer.element, q = b.inputs(WeightName::AttentionOutput),
+               kv = (b.outputs(WeightName::Qkv) - q) / 2.0;
+  const double kept = b.framework().saved.expanded_kv_heads ? q : kv;
+  if (!b.layer.autograd()) return copied_heads(b, normed, q, kv);
+  AttentionInputs heads{
+      .q = b.layer.add(q * e), .k = b.layer.add(kept * e), .v = b.layer.add(kept * e)};
+  b.layer.column_gemm(Module::Qkv, normed, {heads.q, heads.k, heads.v}, b.weight(WeightName::Qkv),
+                      b.layer.keeps_input(b.adapts(WeightName::Qkv)));
+  if (b.model().qk_norm != QkNorm::None) b.layer.save_extra(Module::Qkv, Bytes((q + kv) * e));
+  if (b.adapts(WeightName::Qkv)) b.layer.save_adapter_dropout(b.layer.residual_elements());
+  if (b.framework().saved.fused_qkv) b.layer.save_extra(Module::Qkv, Bytes((q + kv) * e));
+  return heads;
+}
+
+// A single sequence is transposed by a view; ring attention merges partial results into a new
+// tensor instead.
+bool copies_attention_output(const BlockTensors& b) {
+  const AttentionKernel kernel = b.framework().attention_kernel;
+  const bool flash = kernel == AttentionKernel::Flash1 || kernel == AttentionKernel::Flash2 ||
+                     kernel == AttentionKernel::Flash3;
+  return b.framework().saved.flash_output_copied && b.strategy().flash_attention && flash &&
+         b.strategy().cp == 1;
+}
+
+// A policy may keep what a GEMM returns: the residual stream goes on in another tensor.
+Tensor copied(const BlockTensors& b, Tensor output) {
+  const Tensor sum = b.layer.flow.add(b.layer.residual());
+  b.layer.flow.step(Module::Residual).writes(sum);
+  b.layer.flow.add_in_place(output, sum);
+  return sum;
+}
+
+// Post-norm, dropout and the sum with the residual stream, which it gives.
+Tensor end_half(const BlockTensors& b, Tensor stream, Tensor output) {
+  if (b.model().norms_per_layer >= 4) output = add_norm(b.layer, output);
+  if (b.framework().dropout > 0.0)
+    b.layer.save_extra(Module::Residual, Bytes(b.layer.residual_elements()));
+  if (b.strategy().recompute.kind == RecomputeKind::Op) output = copied(b, output);
+  b.layer.flow.add_in_place(stream, output);
+  return output;
+}
+
+Tensor latents(const BlockTensors& b, Tensor normed, WeightName matrix, WeightName norm) {
+  const Tensor down = b.layer.own_gemm(Module::Qkv, normed, b.weight(matrix));
+  return add_norm(b.layer, down, static_cast<double>(b.weight(norm).columns));
+}
+
+Tensor up_from(const BlockTensors& b, Tensor latents, WeightName matrix) {
+  const Tensor rows = b.layer.add(b.outputs(matrix) * b.layer.element);
+  b.layer.column_gemm(Module::MlaUp, latents, {rows}, b.weight(matrix), true);
+  return rows;
+}
+
+// Every tensor rank has the latents of its tokens, and gathers those of all for the GEMMs up.
+AttentionInputs mla_inputs(const BlockTensors& b, Tensor normed, const Mla& mla) {
+  const double e = b.layer.element, queries = b.outputs(WeightName::QueryUp) * e,
+               rope = b.layer.tokens * mla.qk_rope_head_dim * e;
+  const Tensor query_input =
+      mla.q_lora_rank ? latents(b, normed, WeightName::QueryDown, WeightName::QueryNorm) : normed;
+  const Tensor key_input = latents(b, normed, WeightName::MlaDown, WeightName::MlaNorm);
+  const AttentionInputs heads{.q = b.layer.add(queries),
+                              .k = b.layer.add(queries),
+                              .v = b.layer.add(b.inputs(WeightName::AttentionOutput) * e)};
+  const Tensor query_rows = up_from(b, query_input, WeightName::QueryUp);
+  b.layer.flow.step(Module::MlaUp).reads(query_rows).writes(heads.q);
+  const Tensor key_rows = up_from(b, key_input, WeightName::MlaUp);
+  b.layer.flow.step(Module::MlaUp)
+      .reads(key_rows)
+      .writes(heads.k)
+      .writes(heads.v)
+      .forward_workspace(Bytes(rope))
+      .backward_workspace(Bytes(rope));
+  return heads;
+}
+
+// The half's output, of a parallel block to be summed with the MLP's.
+Tensor attention(const BlockTensors& b, Tensor normed) {
+  const AttentionInputs heads =
+      b.model().mla ? mla_inputs(b, normed, *b.model().mla) : attention_inputs(b, normed);
+  const Tensor core = CoreDataflow(b.layer, heads).output();
+  if (b.strategy().micro_batch > 1 && copies_attention_output(b))
+    b.layer.save_extra(Module::AttentionOutput, b.layer.size(core));
+  return b.layer.row_gemm(Module::AttentionOutput, core, b.weight(WeightName::AttentionOutput),
+                          b.layer.keeps_input(b.adapts(WeightName::AttentionOutput)),
+                          !b.parallel());
+}
+
+Tensor mlp(const BlockTensors& b, Tensor normed) {
+  const double f = b.inputs(WeightName::MlpDown), e = b.layer.element;
+  const Tensor gate = b.model().gated_mlp ? b.layer.add(f * e) : Dataflow::kNone,
+               up = b.layer.add(f * e), inner = b.layer.add(f * e);
+  b.layer.column_gemm(Module::MlpUp, normed, {gate, up}, b.weight(WeightName::MlpUp),
+                      b.layer.keeps_input(b.adapts(WeightName::MlpUp)));
+  // Silu(gate).
+  if (b.model().gated_mlp && b.eager()) b.layer.save_extra(Module::Activation, Bytes(f * e));
+  if (!b.model().gated_mlp && b.eager() && b.framework().composed_activation)
+    b.layer.save_extra(Module::Activation, Bytes(kComposedGeluKeeps * f * e));
+  b.layer.flow.step(Module::Activation).reads(gate).reads(up).writes(inner).saves(gate).saves(up);
+  if (b.adapts(WeightName::MlpDown)) b.layer.save_adapter_dropout(f);
+  b.layer.flow.end_of_needed();
+  return b.layer.row_gemm(Module::MlpDown, inner, b.weight(WeightName::MlpDown),
+                          b.layer.keeps_input(b.adapts(WeightName::MlpDown)), !b.parallel());
+}
 
 }  // namespace
 
 Dataflow block_dataflow(const Transformer& model, const Strategy& strategy,
                         const Framework& framework, LayerKind kind) {
-  return BlockDataflow(model, strategy, framework, kind).flow();
+  LayerDataflow layer(model, strategy, framework);
+  const BlockTensors b{.layer = layer, .weights = layer_weights(model, kind, strategy.tp)};
+  const Tensor input = layer.flow.add(layer.residual());
+  layer.flow.set_input(input);
+  const Tensor attention_norm = add_norm(layer, input);
+  const Tensor attended = attention(b, attention_norm);
+  const Tensor stream = b.parallel() ? input : end_half(b, input, attended);
+  layer.flow.begin_second_half();
+  const bool norms = !b.parallel() || model.norms_per_layer >= 2;
+  const Tensor normed = norms ? add_norm(layer, stream) : attention_norm;
+  Tensor output = kind == LayerKind::Moe ? add_moe(layer, normed) : mlp(b, normed);
+  if (b.parallel()) {
+    layer.flow.add_in_place(attended, output);
+    output = layer.reduce(Module::MlpDown, output);
+  }
+  layer.flow.set_output(end_half(b, stream, output));
+  return std::move(layer.flow);
 }
 
 }  // namespace llmsim::sim

@@ -9,208 +9,202 @@ namespace {
 using Tensor = Dataflow::Tensor;
 using Role = Dataflow::Role;
 
-class MoeDataflow {
- public:
-  MoeDataflow(LayerDataflow& layer, Tensor input)
-      : layer_(layer),
-        model_(layer.model()),
-        moe_(*model_.moe),
-        strategy_(layer.strategy()),
-        framework_(layer.framework()),
-        weights_(layer_weights(model_, LayerKind::Moe)),
-        shape_(expert_shape(model_, strategy_, framework_)),
-        e_(layer.element),
-        tokens_(static_cast<double>(shape_.tokens)),
-        input_(input) {}
+// What the parts of an MoE layer have in common.
+struct MoeTensors {
+  LayerDataflow& layer;
+  LayerWeights weights;
+  ExpertShape shape;
 
-  Tensor output() {
-    whole_ = input_;
-    if (layer_.gathers && !shape_.routes_shards) {
-      whole_ = layer_.add(ranks() * layer_.size(input_).value());
-      layer_.flow.step(Module::MoeInput).reads(input_).writes(whole_);
-    }
-    route();
-    dispatch();
-    const bool shares = shape_.shared_ffn > 0;
-    if (shares) shared_up();
-    experts();
-    give_back();
-    Tensor shared = shares ? activate(Module::SharedActivation, shared_) : Dataflow::kNone;
-    if (!moe_.shared_expert_gate) layer_.flow.end_of_needed();
-    if (shares) shared = shared_down(shared);
-    if (moe_.shared_expert_gate) layer_.flow.end_of_needed();
-    const Tensor sum = combine();
-    if (shared != Dataflow::kNone) layer_.flow.add_in_place(shared, sum);
-    return layer_.gathers && !shape_.routes_shards ? layer_.reduce(Module::Combine, sum) : sum;
-  }
-
- private:
-  double ranks() const { return layer_.ranks; }
-  bool exchanges() const { return strategy_.ep > 1; }
-  double rows() const { return static_cast<double>(shape_.rows); }
-  double sent() const { return static_cast<double>(shape_.sent); }
-  double row_bytes(double count) const { return count * model_.hidden_size * e_; }
+  const Transformer& model() const { return layer.model(); }
+  const Moe& moe() const { return *model().moe; }
+  const Framework& framework() const { return layer.framework(); }
+  double element() const { return layer.element; }
+  bool exchanges() const { return layer.strategy().ep > 1; }
   bool eager_gate() const {
-    return model_.gated_mlp && framework_.fusion == ElementwiseFusion::Eager;
+    return model().gated_mlp && framework().fusion == ElementwiseFusion::Eager;
   }
 
-  Tensor replaced(Module module, Tensor tensor, double bytes) {
-    const Tensor next = layer_.add(bytes);
-    layer_.flow.step(module).reads(tensor).writes(next);
-    return next;
-  }
+  double tokens() const { return static_cast<double>(shape.tokens); }
+  double rows() const { return static_cast<double>(shape.rows); }
+  double sent() const { return static_cast<double>(shape.sent); }
+  double shared_tokens() const { return shape.routes_shards ? tokens() * layer.ranks : tokens(); }
+  double row_bytes(double count) const { return count * model().hidden_size * element(); }
 
   LayerWeight expert_weight(WeightName name) const {
-    return weights_[name].on_rank(strategy_.expert_tensor_ranks());
+    return weights[name].on_rank(layer.strategy().expert_tensor_ranks());
   }
-  LayerWeight shared_weight(WeightName name) const { return weights_[name].on_rank(strategy_.tp); }
-
-  // What the first GEMM of an MLP gives: the values, and beside them those of a gate.
-  struct Up {
-    Tensor gate = Dataflow::kNone, values = Dataflow::kNone;
-    double elements = 0.0;  // of each
-  };
-
-  Up up(Module module, Tensor x, double rows, const LayerWeight& weight, Tensor saved,
-        Bytes again = {}) {
-    Up y{.elements = rows * static_cast<double>(weight.columns / weight.side_by_side)};
-    if (model_.gated_mlp) y.gate = layer_.add(y.elements * e_);
-    y.values = layer_.add(y.elements * e_);
-    layer_.gemm(module, x, {y.gate, y.values}, weight, saved, again);
-    return y;
+  LayerWeight shared_weight(WeightName name) const {
+    return weights[name].on_rank(layer.strategy().tp);
   }
-
-  Tensor activate(Module module, const Up& up) {
-    if (eager_gate()) layer_.save_extra(module, Bytes(up.elements * e_));  // silu(gate)
-    const Tensor inner = layer_.add(up.elements * e_);
-    layer_.flow.step(module).reads(up.gate).reads(up.values).writes(inner).saves(up.gate).saves(
-        up.values);
-    return inner;
-  }
-
-  // Logits, probabilities in fp32, the choice, its weights and where the rows go.
-  void route() {
-    const LayerWeight router = weights_[WeightName::Router];
-    const double logits = tokens_ * static_cast<double>(router.columns);
-    const Tensor raw = layer_.add(logits * e_);
-    layer_.flow.step(Module::Router)
-        .reads(whole_)
-        .writes(raw)
-        .gemm()
-        .saves(input_)
-        .backward_workspace(layer_.weight_gradient_workspace(Module::Router, router));
-    const Tensor high = e_ < kFp32Bytes ? replaced(Module::Router, raw, logits * kFp32Bytes) : raw;
-    const Tensor probabilities = layer_.add(logits * kFp32Bytes);
-    layer_.flow.step(Module::Router).reads(high).writes(probabilities).saves(probabilities);
-    choice_ = layer_.add(sent() * e_);
-    indices_ = layer_.add(3.0 * sent() * kRowIndexBytes, Role::Statistic);
-    layer_.flow.step(Module::Router)
-        .reads(probabilities)
-        .writes(choice_)
-        .writes(indices_)
-        .saves(indices_)
-        .forward_workspace(Bytes(sent() * std::max(kFp32Bytes, kRowIndexBytes)));
-  }
-
-  void dispatch() {
-    Tensor rows = layer_.add(row_bytes(sent()));
-    layer_.flow.step(Module::Dispatch).reads(whole_).writes(rows);
-    rows_ = moved(rows);
-  }
-
-  // To other ranks, and sorted by expert.
-  Tensor moved(Tensor rows) {
-    if (!exchanges()) return rows;
-    rows = replaced(Module::Dispatch, rows, row_bytes(this->rows()));
-    return shape_.experts > 1 ? replaced(Module::Dispatch, rows, row_bytes(this->rows())) : rows;
-  }
-
-  void experts() {
-    const Up first =
-        up(Module::ExpertUp, rows_, rows(), expert_weight(WeightName::ExpertUp), rows_);
-    const Tensor inner = activate(Module::ExpertActivation, first);
-    const bool unweighted =
-        framework_.saved.weighted_in_experts && !(model_.gated_mlp && !eager_gate());
-    if (unweighted) layer_.save_extra(Module::ExpertActivation, Bytes(first.elements * e_));
-    results_ = layer_.add(row_bytes(rows()));
-    layer_.gemm(Module::ExpertDown, inner, {results_}, expert_weight(WeightName::ExpertDown),
-                inner);
-  }
-
-  void give_back() {
-    if (exchanges()) {
-      if (shape_.experts > 1) results_ = replaced(Module::Dispatch, results_, row_bytes(rows()));
-      results_ = replaced(Module::Dispatch, results_, row_bytes(sent()));
-    }
-    results_ = replaced(Module::Dispatch, results_, row_bytes(sent()));  // by token
-  }
-
-  // The weighted sum of each token's rows, whose gradients are made in the place of the rows.
-  Tensor combine() {
-    const Tensor sum = layer_.add(row_bytes(tokens_));
-    Dataflow::Step& step =
-        layer_.flow.step(Module::Combine).reads(results_).reads(choice_).writes(sum).saves(choice_);
-    if (!framework_.saved.weighted_in_experts) step.saves(results_);
-    if (!layer_.autograd())
-      step.gradient_in(results_).backward_workspace(Bytes(row_bytes(tokens_)));
-    return sum;
-  }
-
-  void shared_up() {
-    Tensor x = whole_;
-    if (shape_.routes_shards) x = replaced(Module::SharedUp, input_, row_bytes(shared_tokens()));
-    // The runtime keeps what it has gathered.
-    const bool gathers_again = shape_.routes_shards && layer_.autograd();
-    shared_ = up(Module::SharedUp, x, shared_tokens(), shared_weight(WeightName::SharedUp),
-                 shape_.routes_shards && !gathers_again ? x : input_,
-                 gathers_again ? layer_.size(x) : Bytes(0.0));
-    if (moe_.shared_expert_gate) layer_.save_extra(Module::SharedUp, Bytes(tokens_ * e_));
-  }
-
-  // `inner`: the activation, whose backward pass is beside the first of the experts'.
-  Tensor shared_down(Tensor inner) {
-    Tensor sum = layer_.add(row_bytes(shared_tokens()));
-    Dataflow::Step& step =
-        layer_.gemm(Module::SharedDown, inner, {sum}, shared_weight(WeightName::SharedDown), inner)
-            .row_parallel();
-    // Without autograd the combination, which goes back first, is there already.
-    const Bytes combined(layer_.autograd() || moe_.shared_expert_gate ? 0.0 : row_bytes(tokens_));
-    step.forward_workspace(combined);
-    if (shape_.routes_shards) {
-      const Tensor part = layer_.add(row_bytes(tokens_));
-      layer_.flow.step(Module::SharedDown).reads(sum).writes(part).forward_workspace(combined);
-      sum = part;
-    }
-    if (!moe_.shared_expert_gate) return sum;
-    // Without autograd it is multiplied as it is added, and its gradient takes its place.
-    const Tensor gated = layer_.add(layer_.autograd() ? row_bytes(tokens_) : 0.0);
-    Dataflow::Step& gate = layer_.flow.step(Module::SharedDown).reads(sum).writes(gated).saves(sum);
-    if (!layer_.autograd()) gate.gradient_in(sum);
-    return gated;
-  }
-
-  double shared_tokens() const { return shape_.routes_shards ? tokens_ * ranks() : tokens_; }
-
-  LayerDataflow& layer_;
-  const Transformer& model_;
-  const Moe& moe_;
-  const Strategy& strategy_;
-  const Framework& framework_;
-  LayerWeights weights_;
-  ExpertShape shape_;
-  double e_;
-  double tokens_;
-  Tensor input_;
-  Tensor whole_ = Dataflow::kNone;
-  Tensor choice_ = Dataflow::kNone, indices_ = Dataflow::kNone, rows_ = Dataflow::kNone,
-         results_ = Dataflow::kNone;
-  Up shared_;
 };
+
+// What the first GEMM of an MLP gives: the values, and beside them those of a gate.
+struct Up {
+  Tensor gate = Dataflow::kNone, values = Dataflow::kNone;
+  double elements = 0.0;  // of each
+};
+
+Tensor activate(const MoeTensors& moe, Module module, const Up& up) {
+  if (moe.eager_gate())
+    moe.layer.save_extra(module, Bytes(up.elements * moe.element()));  // silu(gate)
+  const Tensor inner = moe.layer.add(up.elements * moe.element());
+  moe.layer.flow.step(module).reads(up.gate).reads(up.values).writes(inner).saves(up.gate).saves(
+      up.values);
+  return inner;
+}
+
+// The weighted sum of each token's rows, whose gradients are made in the place of the rows.
+Tensor combine(const MoeTensors& moe, Tensor results, Tensor choice) {
+  const Tensor sum = moe.layer.add(moe.row_bytes(moe.tokens()));
+  Dataflow::Step& step =
+      moe.layer.flow.step(Module::Combine).reads(results).reads(choice).writes(sum).saves(choice);
+  if (!moe.framework().saved.weighted_in_experts) step.saves(results);
+  if (!moe.layer.autograd())
+    step.gradient_in(results).backward_workspace(Bytes(moe.row_bytes(moe.tokens())));
+  return sum;
+}
+
+Tensor replaced(const MoeTensors& moe, Module module, Tensor tensor, double bytes) {
+  const Tensor next = moe.layer.add(bytes);
+  moe.layer.flow.step(module).reads(tensor).writes(next);
+  return next;
+}
+
+// To other ranks, and sorted by expert.
+Tensor moved(const MoeTensors& moe, Tensor rows) {
+  if (!moe.exchanges()) return rows;
+  rows = replaced(moe, Module::Dispatch, rows, moe.row_bytes(moe.rows()));
+  return moe.shape.experts > 1 ? replaced(moe, Module::Dispatch, rows, moe.row_bytes(moe.rows()))
+                               : rows;
+}
+
+Tensor dispatch(const MoeTensors& moe, Tensor tokens) {
+  Tensor rows = moe.layer.add(moe.row_bytes(moe.sent()));
+  moe.layer.flow.step(Module::Dispatch).reads(tokens).writes(rows);
+  return moved(moe, rows);
+}
+
+Up up(const MoeTensors& moe, Module module, Tensor x, double rows, const LayerWeight& weight,
+      Tensor saved, Bytes again = {}) {
+  Up y{.elements = rows * static_cast<double>(weight.columns / weight.side_by_side)};
+  if (moe.model().gated_mlp) y.gate = moe.layer.add(y.elements * moe.element());
+  y.values = moe.layer.add(y.elements * moe.element());
+  moe.layer.gemm(module, x, {y.gate, y.values}, weight, saved, again);
+  return y;
+}
+
+// What the rows that have arrived become.
+Tensor experts(const MoeTensors& moe, Tensor arrived) {
+  const Up first = up(moe, Module::ExpertUp, arrived, moe.rows(),
+                      moe.expert_weight(WeightName::ExpertUp), arrived);
+  const Tensor inner = activate(moe, Module::ExpertActivation, first);
+  const bool unweighted =
+      moe.framework().saved.weighted_in_experts && !(moe.model().gated_mlp && !moe.eager_gate());
+  if (unweighted)
+    moe.layer.save_extra(Module::ExpertActivation, Bytes(first.elements * moe.element()));
+  const Tensor results = moe.layer.add(moe.row_bytes(moe.rows()));
+  moe.layer.gemm(Module::ExpertDown, inner, {results}, moe.expert_weight(WeightName::ExpertDown),
+                 inner);
+  return results;
+}
+
+Tensor give_back(const MoeTensors& moe, Tensor results) {
+  if (moe.exchanges()) {
+    if (moe.shape.experts > 1)
+      results = replaced(moe, Module::Dispatch, results, moe.row_bytes(moe.rows()));
+    results = replaced(moe, Module::Dispatch, results, moe.row_bytes(moe.sent()));
+  }
+  return replaced(moe, Module::Dispatch, results, moe.row_bytes(moe.sent()));  // by token
+}
+
+// Logits, probabilities in fp32, the choice, its weights and where the rows go; gives the choice.
+// `input`: of this rank, of which `whole` are the tokens of all tensor ranks.
+Tensor route(const MoeTensors& moe, Tensor input, Tensor whole) {
+  const LayerWeight router = moe.weights[WeightName::Router];
+  const double logits = moe.tokens() * static_cast<double>(router.columns);
+  const Tensor raw = moe.layer.add(logits * moe.element());
+  moe.layer.flow.step(Module::Router)
+      .reads(whole)
+      .writes(raw)
+      .gemm()
+      .saves(input)
+      .backward_workspace(moe.layer.weight_gradient_workspace(Module::Router, router));
+  const Tensor high =
+      moe.element() < kFp32Bytes ? replaced(moe, Module::Router, raw, logits * kFp32Bytes) : raw;
+  const Tensor probabilities = moe.layer.add(logits * kFp32Bytes);
+  moe.layer.flow.step(Module::Router).reads(high).writes(probabilities).saves(probabilities);
+  const Tensor choice = moe.layer.add(moe.sent() * moe.element());
+  const Tensor indices = moe.layer.add(3.0 * moe.sent() * kRowIndexBytes, Role::Statistic);
+  moe.layer.flow.step(Module::Router)
+      .reads(probabilities)
+      .writes(choice)
+      .writes(indices)
+      .saves(indices)
+      .forward_workspace(Bytes(moe.sent() * std::max(kFp32Bytes, kRowIndexBytes)));
+  return choice;
+}
+
+// `inner`: the activation, whose backward pass is beside the first of the experts'.
+Tensor shared_down(const MoeTensors& moe, Tensor inner) {
+  Tensor sum = moe.layer.add(moe.row_bytes(moe.shared_tokens()));
+  Dataflow::Step& step =
+      moe.layer
+          .gemm(Module::SharedDown, inner, {sum}, moe.shared_weight(WeightName::SharedDown), inner)
+          .row_parallel();
+  // Without autograd the combination, which goes back first, is there already.
+  const Bytes combined(
+      moe.layer.autograd() || moe.moe().shared_expert_gate ? 0.0 : moe.row_bytes(moe.tokens()));
+  step.forward_workspace(combined);
+  if (moe.shape.routes_shards) {
+    const Tensor part = moe.layer.add(moe.row_bytes(moe.tokens()));
+    moe.layer.flow.step(Module::SharedDown).reads(sum).writes(part).forward_workspace(combined);
+    sum = part;
+  }
+  if (!moe.moe().shared_expert_gate) return sum;
+  // Without autograd it is multiplied as it is added, and its gradient takes its place.
+  const Tensor gated = moe.layer.add(moe.layer.autograd() ? moe.row_bytes(moe.tokens()) : 0.0);
+  Dataflow::Step& gate =
+      moe.layer.flow.step(Module::SharedDown).reads(sum).writes(gated).saves(sum);
+  if (!moe.layer.autograd()) gate.gradient_in(sum);
+  return gated;
+}
+
+Up shared_up(const MoeTensors& moe, Tensor input, Tensor whole) {
+  Tensor x = whole;
+  if (moe.shape.routes_shards)
+    x = replaced(moe, Module::SharedUp, input, moe.row_bytes(moe.shared_tokens()));
+  // The runtime keeps what it has gathered.
+  const bool gathers_again = moe.shape.routes_shards && moe.layer.autograd();
+  const Up values =
+      up(moe, Module::SharedUp, x, moe.shared_tokens(), moe.shared_weight(WeightName::SharedUp),
+         moe.shape.routes_shards && !gathers_again ? x : input,
+         gathers_again ? moe.layer.size(x) : Bytes(0.0));
+  if (moe.moe().shared_expert_gate)
+    moe.layer.save_extra(Module::SharedUp, Bytes(moe.tokens() * moe.element()));
+  return values;
+}
 
 }  // namespace
 
 Dataflow::Tensor add_moe(LayerDataflow& layer, Dataflow::Tensor x) {
-  return MoeDataflow(layer, x).output();
+  const MoeTensors moe{.layer = layer,
+                       .weights = layer_weights(layer.model(), LayerKind::Moe),
+                       .shape = expert_shape(layer.model(), layer.strategy(), layer.framework())};
+  const bool gathers = layer.gathers && !moe.shape.routes_shards, shares = moe.shape.shared_ffn > 0,
+             gated = moe.moe().shared_expert_gate;
+  const Tensor whole =
+      gathers ? replaced(moe, Module::MoeInput, x, layer.ranks * layer.size(x).value()) : x;
+  const Tensor choice = route(moe, x, whole);
+  const Tensor arrived = dispatch(moe, whole);
+  const Up shared_values = shares ? shared_up(moe, x, whole) : Up{};
+  const Tensor results = give_back(moe, experts(moe, arrived));
+  Tensor shared = shares ? activate(moe, Module::SharedActivation, shared_values) : Dataflow::kNone;
+  if (!gated) layer.flow.end_of_needed();
+  if (shares) shared = shared_down(moe, shared);
+  if (gated) layer.flow.end_of_needed();
+  const Tensor sum = combine(moe, results, choice);
+  if (shared != Dataflow::kNone) layer.flow.add_in_place(shared, sum);
+  return gathers ? layer.reduce(Module::Combine, sum) : sum;
 }
 
 }  // namespace llmsim::sim
