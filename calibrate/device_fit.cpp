@@ -57,334 +57,334 @@ Figure figure(const std::vector<Reading>& readings) {
   return result;
 }
 
-class DeviceFitting {
- public:
-  explicit DeviceFitting(const hwdb::RuntimeResults& results) : results_(results) {
-    const hwdb::MeasuredMachine& machine = results.machine;
-    sim::Device& device = fit_.device;
-    device.id = machine.id;
-    device.name = machine.name;
-    device.memory = device.usable_memory = machine.memory;
-    device.cache = machine.last_level_cache;
-    device.compute_units = is_host() ? machine.threads : 1;
-    if (is_host()) fit_.fabric_kind = sim::FabricKind::Loopback;
-    source_ = "llmsim-runtime on " + machine.name + ", " + std::to_string(machine.threads) +
-              " threads, libtorch " + machine.libtorch + ", " + machine.date;
-  }
+// The device as far as it is fitted.
+struct Fitting {
+  const hwdb::RuntimeResults& results;
+  DeviceFit fit;
+  std::string source;
 
-  DeviceFit fit() {
-    fit_memory();
-    fit_launch();
-    for (const DType dtype : measured_formats()) fit_gemms(dtype);
-    for (const DType dtype : measured_formats()) fit_attention_kernel(dtype);
-    fit_memory_bound();
-    fit_collectives();
-    fit_sharing();
-    return std::move(fit_);
-  }
-
- private:
-  void put(const std::string& key, const Figure& fitted) {
-    fit_.coefficients.push_back({.scope = "device",
-                                 .id = fit_.device.id,
-                                 .key = key,
-                                 .value = fitted.value,
-                                 .standard_error = fitted.standard_error,
-                                 .evidence = sim::Evidence::Fitted,
-                                 .source = source_,
-                                 .fitted_from = results_.file});
-  }
-
-  void fit_memory() {
-    if (!has_copies()) throw Error(results_.file + ": no copies; measure with --kernels first");
-    const double from = streams_from();
-    std::vector<Reading> rates;
-    for (const MeasuredKernel& kernel : results_.kernels) {
-      const double rate = (kernel.op.moved / kernel.median).value();
-      if (is_copy(kernel) && kernel.op.moved.value() >= from)
-        rates.push_back({rate, kernel.spread * rate});
-    }
-    const Figure bandwidth = figure(rates);
-    fit_.device.memory_bandwidth = sim::BytesPerSecond(bandwidth.value);
-    fit_.device.achieved.memory_fraction = 1.0;
-    const auto& error = bandwidth.standard_error;
-    put("memory_fraction", {1.0, error ? std::optional(*error / bandwidth.value) : std::nullopt});
-    put("host_memory_bytes_per_s", bandwidth);
-  }
-
-  static bool is_copy(const MeasuredKernel& kernel) { return kernel.library == "stream_copy"; }
-
-  bool has_copies() const {
-    return std::any_of(results_.kernels.begin(), results_.kernels.end(), is_copy);
-  }
-
-  // Bytes that a copy of memory moves at least.
-  double streams_from() {
-    sim::Bytes largest;
-    for (const MeasuredKernel& kernel : results_.kernels) {
-      if (is_copy(kernel)) largest = std::max(largest, kernel.op.moved);
-    }
-    const sim::Bytes cache = fit_.device.cache;
-    if (cache <= sim::Bytes(0.0)) return largest.value() / kNearLargest;
-    if (largest < sim::kCopyOfMemory * cache) note_small_copies(largest, cache);
-    return std::min(largest, sim::kCopyOfMemory * cache).value();
-  }
-
-  void note_small_copies(sim::Bytes largest, sim::Bytes cache) {
-    char text[200];
-    std::snprintf(text, sizeof text,
-                  "memory bandwidth: of copies that move %.0f MiB, which the last-level cache of "
-                  "%.0f MiB holds in part; "
-                  "larger ones were not measured",
-                  largest / sim::MiB, cache / sim::MiB);
-    fit_.notes.emplace_back(text);
-  }
-
-  void fit_launch() {
-    for (const MeasuredKernel& kernel : results_.kernels) {
-      if (kernel.library != "launch") continue;
-      fit_.device.achieved.kernel_time = kernel.median / kernel.op.kernels;
-      const double time = fit_.device.achieved.kernel_time.value();
-      put("kernel_time_s", figure({{time, kernel.spread * time}}));
-    }
-  }
-
-  std::set<DType> measured_formats() const {
-    std::set<DType> formats;
-    for (const MeasuredKernel& kernel : results_.kernels) {
-      if (kernel.library.empty() && kernel.op.kind == OperatorKind::Gemm)
-        formats.insert(kernel.op.dtype);
-    }
-    if (formats.empty()) throw Error(results_.file + ": no GEMMs; measure with --kernels first");
-    return formats;
-  }
-
-  void fit_gemms(DType dtype) {
-    std::vector<GemmSample> samples;
-    double best = 0.0;
-    for (const MeasuredKernel& kernel : results_.kernels) {
-      if (!kernel.library.empty() || kernel.op.kind != OperatorKind::Gemm ||
-          kernel.op.dtype != dtype)
-        continue;
-      samples.push_back({.gemm = kernel.op, .time = kernel.median});
-      best = std::max(best, (kernel.op.flops / kernel.median).value());
-    }
-    sim::Device& device = fit_.device;
-    device.matrix_peak[static_cast<std::size_t>(dtype)] = sim::FlopsPerSecond(kHeadroom * best);
-    if (dtype == DType::Fp32) device.vector_peak = sim::FlopsPerSecond(kHeadroom * best);
-    sim::GemmCoefficients& coefficients = device.achieved.gemm[static_cast<std::size_t>(dtype)];
-    coefficients.alignment = 1;
-    coefficients.smallest_tile =
-        results_.machine.kind == "cpu" ? kVectorRows : sim::GemmCoefficients{}.smallest_tile;
-    const sim::GemmMachine machine = sim::gemm_machine(device, dtype);
-    const GemmPrior prior{.max_efficiency = {0.9, 1.0},
-                          .k_half = {30.0, 1.0},
-                          .wave_quantisation = {0.1, 1.0},
-                          .kernel_time = {device.achieved.kernel_time.value() * 2.0, 1.0},
-                          .weight_gradient_factor = {0.94, 0.3},
-                          .transposed_factor = {1.0, 0.3}};
-    GemmFit fit = fit_gemm(machine, prior, samples);
-    // The peak is what GEMMs reach: where all of them fall short by something else, it is higher.
-    const double above = std::max(1.0, fit.coefficients.max_efficiency);
-    device.matrix_peak[static_cast<std::size_t>(dtype)] *= above;
-    fit.coefficients.max_efficiency /= above;
-    for (FittedValue& value : fit.values)
-      if (value.name == "max_efficiency") value.value /= above, value.standard_error /= above;
-    coefficients = fit.coefficients;
-    const std::string prefix = std::string("gemm.") + name_of(dtype) + ".";
-    for (const FittedValue& value : fit.values)
-      put(prefix + value.name, {value.value, value.standard_error});
-    put(prefix + "alignment", {static_cast<double>(coefficients.alignment), {}});
-    put(prefix + "smallest_tile", {static_cast<double>(coefficients.smallest_tile), {}});
-    note("gemm", dtype, gemm_log_errors(sim::gemm_machine(device, dtype), samples));
-  }
-
-  static sim::AttentionKernel kernel_of(DType dtype) {
-    return dtype == DType::Fp32 ? sim::AttentionKernel::BlockwiseFp32
-                                : sim::AttentionKernel::Blockwise;
-  }
-
-  void fit_attention_kernel(DType dtype) {
-    std::vector<AttentionSample> samples;
-    for (const MeasuredKernel& kernel : results_.kernels) {
-      if (!kernel.library.empty() || kernel.op.kind != OperatorKind::Attention ||
-          kernel.op.dtype != dtype)
-        continue;
-      AttentionSample sample{.forward = kernel.op, .time = kernel.median};
-      sample.forward.repeats = 1.0;
-      if (kernel.backward) {  // twice the FLOPs and bytes of forward
-        sample.pass = AttentionPass::Backward;
-        sample.forward.flops /= 2.0;
-        sample.forward.moved /= 2.0;
-      }
-      samples.push_back(sample);
-    }
-    if (samples.empty()) return;
-    sim::Device& device = fit_.device;
-    const AttentionFit fit =
-        fit_attention(sim::attention_machine(device, dtype, kernel_of(dtype)), samples);
-    device.achieved.attention[static_cast<std::size_t>(kernel_of(dtype))] = fit.coefficients;
-    for (const FittedValue& value : fit.values) {
-      put(std::string("attention.") + name_of(kernel_of(dtype)) + "." + value.name,
-          {value.value, value.standard_error});
-    }
-    note_attention(dtype);
-  }
-
-  void note_attention(DType dtype) {
-    const sim::AttentionMachine machine =
-        sim::attention_machine(fit_.device, dtype, kernel_of(dtype));
-    std::vector<double> errors;
-    for (const MeasuredKernel& kernel : results_.kernels) {
-      if (!kernel.library.empty() || kernel.op.kind != OperatorKind::Attention ||
-          kernel.op.dtype != dtype)
-        continue;
-      errors.push_back(
-          std::log(attention_time(kernel.op, kernel.backward, machine) / kernel.median));
-    }
-    note("attention", dtype, errors);
-  }
-
-  using MemoryBoundGroup = std::tuple<DType, sim::MemoryBoundKernel, bool>;
-
-  void fit_memory_bound() {
-    std::map<MemoryBoundGroup, std::vector<const MeasuredKernel*>> groups;
-    for (const MeasuredKernel& kernel : results_.kernels) {
-      if (kernel.memory_bound)
-        groups[{kernel.op.dtype, *kernel.memory_bound, kernel.backward}].push_back(&kernel);
-    }
-    for (const auto& [group, kernels] : groups) fit_memory_bound_group(group, kernels);
-  }
-
-  // Relative to memory; none where the launches alone take longer.
-  std::optional<double> rate_of(const MeasuredKernel& kernel) const {
-    const Seconds moving = kernel.median - kernel.op.kernels * fit_.device.achieved.kernel_time;
-    if (moving <= 0.2 * kernel.median) return std::nullopt;
-    return kernel.op.moved / moving / fit_.device.memory_bandwidth;
-  }
-
-  Seconds streamed_time(const MeasuredKernel& kernel, const sim::MemoryBoundRate& rate) const {
-    const double relative = sim::relative_rate(rate, kernel.op.moved, fit_.device.cache);
-    return kernel.op.moved / (relative * fit_.device.memory_bandwidth) +
-           kernel.op.kernels * fit_.device.achieved.kernel_time;
-  }
-
-  void fit_memory_bound_group(const MemoryBoundGroup& group,
-                              const std::vector<const MeasuredKernel*>& kernels) {
-    const auto [dtype, kind, backward] = group;
-    std::vector<Reading> cached, streamed;
-    for (const MeasuredKernel* kernel : kernels) {
-      const std::optional<double> rate = rate_of(*kernel);
-      if (!rate) continue;
-      (sim::streamed_share(kernel->op.moved, fit_.device.cache) < 0.5 ? cached : streamed)
-          .push_back({*rate, kernel->spread * *rate});
-    }
-    if (cached.empty() && streamed.empty()) return;
-    const Figure streamed_rate = figure(streamed.empty() ? cached : streamed);
-    const Figure cached_rate = figure(cached.empty() ? streamed : cached);
-    const sim::MemoryBoundRate rate{.cached = cached_rate.value, .streamed = streamed_rate.value};
-    sim::MemoryBoundRates& rates =
-        fit_.device.achieved.memory_bound[static_cast<std::size_t>(dtype)];
-    (backward ? rates.backward : rates.forward)[static_cast<std::size_t>(kind)] = rate;
-    const std::string pass = backward ? "backward" : "forward";
-    const std::string key =
-        std::string("memory_bound.") + name_of(dtype) + "." + name_of(kind) + "." + pass;
-    put(key, streamed_rate);
-    put(key + "_cached", cached_rate);
-    std::vector<double> errors;
-    for (const MeasuredKernel* kernel : kernels)
-      errors.push_back(std::log(streamed_time(*kernel, rate) / kernel->median));
-    note(std::string(name_of(kind)) + " " + pass, dtype, errors);
-  }
-
-  bool is_host() const { return results_.machine.kind == "cpu"; }
-
-  // Of the largest groups on one node.  What one host's processes carry in one direction alone
-  // (broadcasts) tells nothing of exchanges.
-  std::vector<CollectiveSample> collective_samples() const {
-    std::vector<CollectiveSample> samples;
-    for (const hwdb::MeasuredCollective& one : results_.collectives) {
-      if (one.nodes != 1 || one.ranks != one.ranks_per_node || one.dtype != DType::Fp32) continue;
-      if (is_host() && one.kind == sim::CollectiveKind::Broadcast) continue;
-      samples.push_back(
-          {.kind = one.kind, .message = one.message, .time = one.median, .ranks = one.ranks});
-    }
-    return samples;
-  }
-
-  void fit_collectives() {
-    const std::vector<CollectiveSample> samples = collective_samples();
-    if (samples.empty()) return;
-    for (const CollectiveSample& sample : samples) {
-      fit_.fabric = std::max(fit_.fabric, sample.message / sample.time);
-      fit_.ranks_per_node = std::max(fit_.ranks_per_node, sample.ranks);
-    }
-    sim::Cluster cluster;
-    cluster.device = fit_.device;
-    cluster.num_devices = cluster.devices_per_node = fit_.ranks_per_node;
-    cluster.fabric.kind = fit_.fabric_kind;
-    cluster.fabric.devices = fit_.ranks_per_node;
-    cluster.fabric.device_bandwidth = fit_.fabric;
-    const CollectiveFit fit =
-        is_host() ? fit_loopback(cluster, samples) : fit_fabric(cluster, samples);
-    for (const FittedValue& value : fit.values)
-      put(value.name, {value.value, value.standard_error});
-    fit_.quality.push_back({.what = "collectives",
-                            .samples = static_cast<int>(fit.samples),
-                            .median_error = std::expm1(fit.median_abs_error)});
-  }
-
-  void fit_overlap() {
-    std::vector<Reading> costs;
-    for (const hwdb::MeasuredOverlap& one : results_.overlaps) {
-      if (one.nodes != 1 || one.dtype != DType::Fp32) continue;
-      costs.push_back(
-          {one.collective_slowdown * (1.0 - 1.0 / std::max(1.0, one.gemm_slowdown)), 0.0});
-    }
-    if (costs.empty()) return;
-    Figure cost = figure(costs);
-    cost.value = std::clamp(cost.value, 0.0, 1.0);
-    fit_.device.achieved.sharing.collectives = cost.value;
-    put("sharing.collectives", cost);
-  }
-
-  // The time that each other rank adds to calls of one kind.
-  void fit_shared(const char* kind, const char* key, double sim::HostSharing::*added) {
-    std::vector<Reading> times;
-    for (const hwdb::MeasuredSharing& one : results_.sharing) {
-      if (one.kind != kind || one.ranks < 2) continue;
-      const double others = one.ranks - 1.0;
-      times.push_back(
-          {std::max(0.0, one.slowdown - 1.0) / others, one.spread * one.slowdown / others});
-    }
-    if (times.empty()) return;
-    const Figure time = figure(times);
-    fit_.device.achieved.sharing.*added = time.value;
-    put(key, time);
-  }
-
-  void fit_sharing() {
-    if (!is_host()) return;
-    fit_overlap();
-    fit_shared("gemm", "sharing.gemms", &sim::HostSharing::gemms);
-    fit_shared("copy", "sharing.memory_bound", &sim::HostSharing::memory_bound);
-  }
-
-  void note(const std::string& what, DType dtype, const std::vector<double>& log_errors) {
-    std::vector<double> errors;
-    for (const double error : log_errors) errors.push_back(std::abs(std::exp(error) - 1.0));
-    fit_.quality.push_back({.what = what + " " + name_of(dtype),
-                            .samples = static_cast<int>(errors.size()),
-                            .median_error = median(errors)});
-  }
-
-  const hwdb::RuntimeResults& results_;
-  std::string source_;
-  DeviceFit fit_;
+  bool is_host() const { return results.machine.kind == "cpu"; }
 };
+
+Fitting fitting_of(const hwdb::RuntimeResults& results) {
+  const hwdb::MeasuredMachine& machine = results.machine;
+  Fitting f{.results = results,
+            .fit = {},
+            .source = "llmsim-runtime on " + machine.name + ", " + std::to_string(machine.threads) +
+                      " threads, libtorch " + machine.libtorch + ", " + machine.date};
+  sim::Device& device = f.fit.device;
+  device.id = machine.id;
+  device.name = machine.name;
+  device.memory = device.usable_memory = machine.memory;
+  device.cache = machine.last_level_cache;
+  device.compute_units = f.is_host() ? machine.threads : 1;
+  if (f.is_host()) f.fit.fabric_kind = sim::FabricKind::Loopback;
+  return f;
+}
+
+using MemoryBoundGroup = std::tuple<DType, sim::MemoryBoundKernel, bool>;
+
+void put(Fitting& f, const std::string& key, const Figure& fitted) {
+  f.fit.coefficients.push_back({.scope = "device",
+                                .id = f.fit.device.id,
+                                .key = key,
+                                .value = fitted.value,
+                                .standard_error = fitted.standard_error,
+                                .evidence = sim::Evidence::Fitted,
+                                .source = f.source,
+                                .fitted_from = f.results.file});
+}
+
+bool is_copy(const MeasuredKernel& kernel) { return kernel.library == "stream_copy"; }
+
+bool has_copies(const Fitting& f) {
+  return std::any_of(f.results.kernels.begin(), f.results.kernels.end(), is_copy);
+}
+
+void note_small_copies(Fitting& f, sim::Bytes largest, sim::Bytes cache) {
+  char text[200];
+  std::snprintf(text, sizeof text,
+                "memory bandwidth: of copies that move %.0f MiB, which the last-level cache of "
+                "%.0f MiB holds in part; "
+                "larger ones were not measured",
+                largest / sim::MiB, cache / sim::MiB);
+  f.fit.notes.emplace_back(text);
+}
+
+// Bytes that a copy of memory moves at least.
+double streams_from(Fitting& f) {
+  sim::Bytes largest;
+  for (const MeasuredKernel& kernel : f.results.kernels) {
+    if (is_copy(kernel)) largest = std::max(largest, kernel.op.moved);
+  }
+  const sim::Bytes cache = f.fit.device.cache;
+  if (cache <= sim::Bytes(0.0)) return largest.value() / kNearLargest;
+  if (largest < sim::kCopyOfMemory * cache) note_small_copies(f, largest, cache);
+  return std::min(largest, sim::kCopyOfMemory * cache).value();
+}
+
+void fit_memory(Fitting& f) {
+  if (!has_copies(f)) throw Error(f.results.file + ": no copies; measure with --kernels first");
+  const double from = streams_from(f);
+  std::vector<Reading> rates;
+  for (const MeasuredKernel& kernel : f.results.kernels) {
+    const double rate = (kernel.op.moved / kernel.median).value();
+    if (is_copy(kernel) && kernel.op.moved.value() >= from)
+      rates.push_back({rate, kernel.spread * rate});
+  }
+  const Figure bandwidth = figure(rates);
+  f.fit.device.memory_bandwidth = sim::BytesPerSecond(bandwidth.value);
+  f.fit.device.achieved.memory_fraction = 1.0;
+  const auto& error = bandwidth.standard_error;
+  put(f, "memory_fraction", {1.0, error ? std::optional(*error / bandwidth.value) : std::nullopt});
+  put(f, "host_memory_bytes_per_s", bandwidth);
+}
+
+void fit_launch(Fitting& f) {
+  for (const MeasuredKernel& kernel : f.results.kernels) {
+    if (kernel.library != "launch") continue;
+    f.fit.device.achieved.kernel_time = kernel.median / kernel.op.kernels;
+    const double time = f.fit.device.achieved.kernel_time.value();
+    put(f, "kernel_time_s", figure({{time, kernel.spread * time}}));
+  }
+}
+
+std::set<DType> measured_formats(const Fitting& f) {
+  std::set<DType> formats;
+  for (const MeasuredKernel& kernel : f.results.kernels) {
+    if (kernel.library.empty() && kernel.op.kind == OperatorKind::Gemm)
+      formats.insert(kernel.op.dtype);
+  }
+  if (formats.empty()) throw Error(f.results.file + ": no GEMMs; measure with --kernels first");
+  return formats;
+}
+
+void note(Fitting& f, const std::string& what, DType dtype, const std::vector<double>& log_errors) {
+  std::vector<double> errors;
+  for (const double error : log_errors) errors.push_back(std::abs(std::exp(error) - 1.0));
+  f.fit.quality.push_back({.what = what + " " + name_of(dtype),
+                           .samples = static_cast<int>(errors.size()),
+                           .median_error = median(errors)});
+}
+
+void fit_gemms(Fitting& f, DType dtype) {
+  std::vector<GemmSample> samples;
+  double best = 0.0;
+  for (const MeasuredKernel& kernel : f.results.kernels) {
+    if (!kernel.library.empty() || kernel.op.kind != OperatorKind::Gemm || kernel.op.dtype != dtype)
+      continue;
+    samples.push_back({.gemm = kernel.op, .time = kernel.median});
+    best = std::max(best, (kernel.op.flops / kernel.median).value());
+  }
+  sim::Device& device = f.fit.device;
+  device.matrix_peak[static_cast<std::size_t>(dtype)] = sim::FlopsPerSecond(kHeadroom * best);
+  if (dtype == DType::Fp32) device.vector_peak = sim::FlopsPerSecond(kHeadroom * best);
+  sim::GemmCoefficients& coefficients = device.achieved.gemm[static_cast<std::size_t>(dtype)];
+  coefficients.alignment = 1;
+  coefficients.smallest_tile =
+      f.results.machine.kind == "cpu" ? kVectorRows : sim::GemmCoefficients{}.smallest_tile;
+  const sim::GemmMachine machine = sim::gemm_machine(device, dtype);
+  const GemmPrior prior{.max_efficiency = {0.9, 1.0},
+                        .k_half = {30.0, 1.0},
+                        .wave_quantisation = {0.1, 1.0},
+                        .kernel_time = {device.achieved.kernel_time.value() * 2.0, 1.0},
+                        .weight_gradient_factor = {0.94, 0.3},
+                        .transposed_factor = {1.0, 0.3}};
+  GemmFit fit = fit_gemm(machine, prior, samples);
+  // The peak is what GEMMs reach: where all of them fall short by something else, it is higher.
+  const double above = std::max(1.0, fit.coefficients.max_efficiency);
+  device.matrix_peak[static_cast<std::size_t>(dtype)] *= above;
+  fit.coefficients.max_efficiency /= above;
+  for (FittedValue& value : fit.values)
+    if (value.name == "max_efficiency") value.value /= above, value.standard_error /= above;
+  coefficients = fit.coefficients;
+  const std::string prefix = std::string("gemm.") + name_of(dtype) + ".";
+  for (const FittedValue& value : fit.values)
+    put(f, prefix + value.name, {value.value, value.standard_error});
+  put(f, prefix + "alignment", {static_cast<double>(coefficients.alignment), {}});
+  put(f, prefix + "smallest_tile", {static_cast<double>(coefficients.smallest_tile), {}});
+  note(f, "gemm", dtype, gemm_log_errors(sim::gemm_machine(device, dtype), samples));
+}
+
+sim::AttentionKernel kernel_of(DType dtype) {
+  return dtype == DType::Fp32 ? sim::AttentionKernel::BlockwiseFp32
+                              : sim::AttentionKernel::Blockwise;
+}
+
+void note_attention(Fitting& f, DType dtype) {
+  const sim::AttentionMachine machine =
+      sim::attention_machine(f.fit.device, dtype, kernel_of(dtype));
+  std::vector<double> errors;
+  for (const MeasuredKernel& kernel : f.results.kernels) {
+    if (!kernel.library.empty() || kernel.op.kind != OperatorKind::Attention ||
+        kernel.op.dtype != dtype)
+      continue;
+    errors.push_back(std::log(attention_time(kernel.op, kernel.backward, machine) / kernel.median));
+  }
+  note(f, "attention", dtype, errors);
+}
+
+void fit_attention_kernel(Fitting& f, DType dtype) {
+  std::vector<AttentionSample> samples;
+  for (const MeasuredKernel& kernel : f.results.kernels) {
+    if (!kernel.library.empty() || kernel.op.kind != OperatorKind::Attention ||
+        kernel.op.dtype != dtype)
+      continue;
+    AttentionSample sample{.forward = kernel.op, .time = kernel.median};
+    sample.forward.repeats = 1.0;
+    if (kernel.backward) {  // twice the FLOPs and bytes of forward
+      sample.pass = AttentionPass::Backward;
+      sample.forward.flops /= 2.0;
+      sample.forward.moved /= 2.0;
+    }
+    samples.push_back(sample);
+  }
+  if (samples.empty()) return;
+  sim::Device& device = f.fit.device;
+  const AttentionFit fit =
+      fit_attention(sim::attention_machine(device, dtype, kernel_of(dtype)), samples);
+  device.achieved.attention[static_cast<std::size_t>(kernel_of(dtype))] = fit.coefficients;
+  for (const FittedValue& value : fit.values) {
+    put(f, std::string("attention.") + name_of(kernel_of(dtype)) + "." + value.name,
+        {value.value, value.standard_error});
+  }
+  note_attention(f, dtype);
+}
+
+// Relative to memory; none where the launches alone take longer.
+std::optional<double> rate_of(const Fitting& f, const MeasuredKernel& kernel) {
+  const Seconds moving = kernel.median - kernel.op.kernels * f.fit.device.achieved.kernel_time;
+  if (moving <= 0.2 * kernel.median) return std::nullopt;
+  return kernel.op.moved / moving / f.fit.device.memory_bandwidth;
+}
+
+Seconds streamed_time(const Fitting& f, const MeasuredKernel& kernel,
+                      const sim::MemoryBoundRate& rate) {
+  const double relative = sim::relative_rate(rate, kernel.op.moved, f.fit.device.cache);
+  return kernel.op.moved / (relative * f.fit.device.memory_bandwidth) +
+         kernel.op.kernels * f.fit.device.achieved.kernel_time;
+}
+
+void fit_memory_bound_group(Fitting& f, const MemoryBoundGroup& group,
+                            const std::vector<const MeasuredKernel*>& kernels) {
+  const auto [dtype, kind, backward] = group;
+  std::vector<Reading> cached, streamed;
+  for (const MeasuredKernel* kernel : kernels) {
+    const std::optional<double> rate = rate_of(f, *kernel);
+    if (!rate) continue;
+    (sim::streamed_share(kernel->op.moved, f.fit.device.cache) < 0.5 ? cached : streamed)
+        .push_back({*rate, kernel->spread * *rate});
+  }
+  if (cached.empty() && streamed.empty()) return;
+  const Figure streamed_rate = figure(streamed.empty() ? cached : streamed);
+  const Figure cached_rate = figure(cached.empty() ? streamed : cached);
+  const sim::MemoryBoundRate rate{.cached = cached_rate.value, .streamed = streamed_rate.value};
+  sim::MemoryBoundRates& rates =
+      f.fit.device.achieved.memory_bound[static_cast<std::size_t>(dtype)];
+  (backward ? rates.backward : rates.forward)[static_cast<std::size_t>(kind)] = rate;
+  const std::string pass = backward ? "backward" : "forward";
+  const std::string key =
+      std::string("memory_bound.") + name_of(dtype) + "." + name_of(kind) + "." + pass;
+  put(f, key, streamed_rate);
+  put(f, key + "_cached", cached_rate);
+  std::vector<double> errors;
+  for (const MeasuredKernel* kernel : kernels)
+    errors.push_back(std::log(streamed_time(f, *kernel, rate) / kernel->median));
+  note(f, std::string(name_of(kind)) + " " + pass, dtype, errors);
+}
+
+void fit_memory_bound(Fitting& f) {
+  std::map<MemoryBoundGroup, std::vector<const MeasuredKernel*>> groups;
+  for (const MeasuredKernel& kernel : f.results.kernels) {
+    if (kernel.memory_bound)
+      groups[{kernel.op.dtype, *kernel.memory_bound, kernel.backward}].push_back(&kernel);
+  }
+  for (const auto& [group, kernels] : groups) fit_memory_bound_group(f, group, kernels);
+}
+
+// Of the largest groups on one node.  What one host's processes carry in one direction alone
+// (broadcasts) tells nothing of exchanges.
+std::vector<CollectiveSample> collective_samples(const Fitting& f) {
+  std::vector<CollectiveSample> samples;
+  for (const hwdb::MeasuredCollective& one : f.results.collectives) {
+    if (one.nodes != 1 || one.ranks != one.ranks_per_node || one.dtype != DType::Fp32) continue;
+    if (f.is_host() && one.kind == sim::CollectiveKind::Broadcast) continue;
+    samples.push_back(
+        {.kind = one.kind, .message = one.message, .time = one.median, .ranks = one.ranks});
+  }
+  return samples;
+}
+
+void fit_collectives(Fitting& f) {
+  const std::vector<CollectiveSample> samples = collective_samples(f);
+  if (samples.empty()) return;
+  for (const CollectiveSample& sample : samples) {
+    f.fit.fabric = std::max(f.fit.fabric, sample.message / sample.time);
+    f.fit.ranks_per_node = std::max(f.fit.ranks_per_node, sample.ranks);
+  }
+  sim::Cluster cluster;
+  cluster.device = f.fit.device;
+  cluster.num_devices = cluster.devices_per_node = f.fit.ranks_per_node;
+  cluster.fabric.kind = f.fit.fabric_kind;
+  cluster.fabric.devices = f.fit.ranks_per_node;
+  cluster.fabric.device_bandwidth = f.fit.fabric;
+  const CollectiveFit fit =
+      f.is_host() ? fit_loopback(cluster, samples) : fit_fabric(cluster, samples);
+  for (const FittedValue& value : fit.values)
+    put(f, value.name, {value.value, value.standard_error});
+  f.fit.quality.push_back({.what = "collectives",
+                           .samples = static_cast<int>(fit.samples),
+                           .median_error = std::expm1(fit.median_abs_error)});
+}
+
+void fit_overlap(Fitting& f) {
+  std::vector<Reading> costs;
+  for (const hwdb::MeasuredOverlap& one : f.results.overlaps) {
+    if (one.nodes != 1 || one.dtype != DType::Fp32) continue;
+    costs.push_back(
+        {one.collective_slowdown * (1.0 - 1.0 / std::max(1.0, one.gemm_slowdown)), 0.0});
+  }
+  if (costs.empty()) return;
+  Figure cost = figure(costs);
+  cost.value = std::clamp(cost.value, 0.0, 1.0);
+  f.fit.device.achieved.sharing.collectives = cost.value;
+  put(f, "sharing.collectives", cost);
+}
+
+// The time that each other rank adds to calls of one kind.
+void fit_shared(Fitting& f, const char* kind, const char* key, double sim::HostSharing::*added) {
+  std::vector<Reading> times;
+  for (const hwdb::MeasuredSharing& one : f.results.sharing) {
+    if (one.kind != kind || one.ranks < 2) continue;
+    const double others = one.ranks - 1.0;
+    times.push_back(
+        {std::max(0.0, one.slowdown - 1.0) / others, one.spread * one.slowdown / others});
+  }
+  if (times.empty()) return;
+  const Figure time = figure(times);
+  f.fit.device.achieved.sharing.*added = time.value;
+  put(f, key, time);
+}
+
+void fit_sharing(Fitting& f) {
+  if (!f.is_host()) return;
+  fit_overlap(f);
+  fit_shared(f, "gemm", "sharing.gemms", &sim::HostSharing::gemms);
+  fit_shared(f, "copy", "sharing.memory_bound", &sim::HostSharing::memory_bound);
+}
 
 }  // namespace
 
-DeviceFit fit_device(const hwdb::RuntimeResults& results) { return DeviceFitting(results).fit(); }
+DeviceFit fit_device(const hwdb::RuntimeResults& results) {
+  Fitting f = fitting_of(results);
+  fit_memory(f);
+  fit_launch(f);
+  for (const DType dtype : measured_formats(f)) fit_gemms(f, dtype);
+  for (const DType dtype : measured_formats(f)) fit_attention_kernel(f, dtype);
+  fit_memory_bound(f);
+  fit_collectives(f);
+  fit_sharing(f);
+  return std::move(f.fit);
+}
 
 }  // namespace llmsim::calibrate
