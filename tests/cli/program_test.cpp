@@ -243,8 +243,7 @@ TEST_F(Program, JsonThatNestsTooDeepIsRefusedAtItsLine) {
 TEST_F(Program, StatusThreeSaysWhyOnStandardErrorInEveryFormat) {
   for (const char* format : {"table", "markdown", "csv", "json", "latex"}) {
     const std::string ending = std::string(" --format ") + format;
-    const Outcome memory =
-        run("predict --model llama-70b --gpus 8 --pp 8 --global-batch 8" + ending);
+    const Outcome memory = run("predict --model llama3-8b --gpus 1 --global-batch 8" + ending);
     EXPECT_EQ(memory.status, 3) << format;
     EXPECT_TRUE(one_line(memory.messages)) << memory.messages;
     EXPECT_NE(memory.messages.find("GiB"), std::string::npos) << memory.messages;
