@@ -72,6 +72,8 @@ std::vector<Setting> all_settings() {
             "last layers that a low-precision recipe leaves in 16 bits", "1"),
       on_off("moe_fp8_dispatch", "experts.dispatches_low_precision", "precision",
              "tokens travel to experts in low precision"),
+      on_off("fp8_activation_inputs", "saved.fp8_activation_inputs", "precision",
+             "gate and values of a gated MLP are kept in 8 bits"),
       word("attention_kernel", "attention_kernel",
            {"flash-1", "flash-triton", "flash-2", "flash-3", "cudnn", "composable-kernel",
             "aotriton", "aotriton-first", "splash", "blockwise", "blockwise-fp32"},

@@ -51,13 +51,19 @@ Traffic activation_traffic(bool gated, const Framework& framework, double e) {
             .forward_kernels = 1,
             .backward_bytes = 3 * e,
             .backward_kernels = 1};
-  if (eager(framework))
-    return {.forward_bytes = 5 * e,
-            .forward_kernels = 2,
-            .backward_bytes = 9 * e,
-            .backward_kernels = 3};
-  return {
-      .forward_bytes = 3 * e, .forward_kernels = 1, .backward_bytes = 5 * e, .backward_kernels = 1};
+  Traffic traffic = eager(framework) ? Traffic{.forward_bytes = 5 * e,
+                                               .forward_kernels = 2,
+                                               .backward_bytes = 9 * e,
+                                               .backward_kernels = 3}
+                                     : Traffic{.forward_bytes = 3 * e,
+                                               .forward_kernels = 1,
+                                               .backward_bytes = 5 * e,
+                                               .backward_kernels = 1};
+  if (framework.saved.fp8_activation_inputs) {
+    traffic.forward_bytes += 2 * (e + 1), traffic.backward_bytes += 2 * (1 + e);
+    ++traffic.forward_kernels, ++traffic.backward_kernels;
+  }
+  return traffic;
 }
 
 Traffic rotary_traffic(const Framework& framework, double e) {

@@ -20,7 +20,8 @@ namespace llmsim::sim {
 Traffic norm_traffic(Norm norm, const Framework& framework, double e);
 
 // GELU (2 e, 3 e; composed of eight elementwise operators 18 e, 28 e) or a gated activation (fused
-// 3 e, 5 e; eager silu then GEMM 5 e, 9 e), per element of the ffn width.
+// 3 e, 5 e; eager silu then GEMM 5 e, 9 e), per element of the ffn width; a gated one that keeps its
+// inputs in 8 bits casts both there and back, 2 (e + 1) more each way.
 Traffic activation_traffic(bool gated, const Framework& framework, double e);
 
 // Rotary positions, per element of q and k.

@@ -349,7 +349,8 @@ void SearchSpace::add_pipelines(std::vector<SearchPipeline>& list, PipelineSched
   }
 }
 
-// Without a list of schedules: 1F1B, and interleaved where a stage has several parts.
+// Without a list of schedules: 1F1B, interleaved where a stage has several parts, and DualPipe where
+// the framework has it.
 std::vector<SearchPipeline> SearchSpace::pipelines(int pp) const {
   std::vector<int> sensible{1};
   for (int v = 2; pp > 1 && v <= (base_.model.num_layers + 2) / pp; ++v) sensible.push_back(v);
@@ -362,7 +363,9 @@ std::vector<SearchPipeline> SearchSpace::pipelines(int pp) const {
         std::find(schedules.begin(), schedules.end(), schedule) != schedules.end())
       add_pipelines(list, schedule, pp, v);
   }
-  for (const PipelineSchedule schedule : schedules) {
+  std::vector<PipelineSchedule> others = schedules;
+  if (schedules.empty() && base_.offers.dualpipe) others.push_back(PipelineSchedule::DualPipe);
+  for (const PipelineSchedule schedule : others) {
     if (schedule == PipelineSchedule::OneForwardOneBackward ||
         schedule == PipelineSchedule::Interleaved)
       continue;

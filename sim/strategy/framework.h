@@ -163,6 +163,9 @@ struct SavedActivations {
   bool flash_output_copied = false;
   // The router's weights multiply an expert's activation, not its output.
   bool weighted_in_experts = false;
+  // Gate and values of a gated MLP are kept in 8 bits, without scales, until its backward pass.
+  // Source: Megatron Core TransformerConfig.activation_func_fp8_input_store.
+  bool fp8_activation_inputs = false;
   double parts_per_block = 1.0;  // modules of a block that count when checkpoints are spaced
   double adapter_dropout = 0.0;  // > 0: an adapter keeps its input after dropout, and the mask
   bool operator==(const SavedActivations&) const = default;
@@ -253,6 +256,7 @@ struct FrameworkOffers {
   bool deduplicated_dispatch = false;
   // Of whole passes: without pipelines or with interleaved ones, and no block recomputed whole.
   bool moe_overlap = false;
+  bool dualpipe = false;  // beside 1F1B
   bool operator==(const FrameworkOffers&) const = default;
 };
 

@@ -120,6 +120,36 @@ TEST(Block, OperatorRecomputationLiesBetweenNoneAndFull) {
   EXPECT_GT(saved(RecomputeKind::Op), saved(RecomputeKind::Full));
 }
 
+double moved_by(const OperatorList& operators, const std::string& label) {
+  double sum = 0.0;
+  for (const Operator& op : operators) sum += label == op.label ? op.moved.value() : 0.0;
+  return sum;
+}
+
+// A byte in place of two for gate and values, also where the activation is recomputed from them.
+TEST(Block, InputsOfAGatedActivationCanBeKeptInEightBits) {
+  TrainingRun run = small_run(), kept = run;
+  kept.framework.saved.fp8_activation_inputs = true;
+  EXPECT_EQ(saved_by_block(kept), saved_by_block(run));  // no gate
+  run.model.gated_mlp = kept.model.gated_mlp = true;
+  const double values = 2.0 * kTokens * run.model.ffn_size;
+  for (const RecomputeKind recompute : {RecomputeKind::None, RecomputeKind::Selective}) {
+    run.strategy.recompute.modules = kept.strategy.recompute.modules = {.activation = true};
+    EXPECT_DOUBLE_EQ((saved_by_block(run, recompute) - saved_by_block(kept, recompute)).value(),
+                     values);
+  }
+  // Cast to 8 bits in the forward pass and back in the other: two and one bytes a value.
+  const auto block = [](const TrainingRun& of) {
+    return lower_block(of.model, of.strategy, of.framework, RecomputeKind::None);
+  };
+  EXPECT_DOUBLE_EQ(
+      moved_by(block(kept).forward, "activation") - moved_by(block(run).forward, "activation"),
+      3.0 * values);
+  EXPECT_DOUBLE_EQ(
+      moved_by(block(kept).backward, "activation") - moved_by(block(run).backward, "activation"),
+      3.0 * values);
+}
+
 TEST(Block, TensorParallelismReducesTwiceInEachDirection) {
   TrainingRun run = small_run(4);
   run.strategy.dp = 1, run.strategy.tp = 4;
@@ -189,12 +219,6 @@ TEST(Block, AWindowShowsEachQueryOnlyItsKeys) {
   // causal: s^2/2 scores; window w: s w - w^2/2
   const double s = 1024.0, w = 256.0;
   EXPECT_DOUBLE_EQ(dense - windowed, 4.0 * kHidden * (s * s / 2.0 - (s * w - w * w / 2.0)));
-}
-
-double moved_by(const OperatorList& operators, const std::string& label) {
-  double sum = 0.0;
-  for (const Operator& op : operators) sum += label == op.label ? op.moved.value() : 0.0;
-  return sum;
 }
 
 TEST(Block, BiasGradientsReadTheOutputGradientsOnce) {

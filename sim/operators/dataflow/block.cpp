@@ -305,7 +305,7 @@ Tensor mlp(const BlockTensors& b, Tensor normed) {
   if (b.model().gated_mlp && b.eager()) b.layer.save_extra(Module::Activation, Bytes(f * e));
   if (!b.model().gated_mlp && b.eager() && b.framework().composed_activation)
     b.layer.save_extra(Module::Activation, Bytes(kComposedGeluKeeps * f * e));
-  b.layer.flow.step(Module::Activation).reads(gate).reads(up).writes(inner).saves(gate).saves(up);
+  b.layer.activation(Module::MlpUp, Module::Activation, gate, up, inner);
   if (b.adapts(WeightName::MlpDown)) b.layer.save_adapter_dropout(f);
   b.layer.flow.end_of_needed();
   return b.layer.row_gemm(Module::MlpDown, inner, b.weight(WeightName::MlpDown),

@@ -98,6 +98,20 @@ LayerDataflow::Tensor LayerDataflow::row_gemm(Module module, Tensor x, const Lay
   return reduces ? reduce(module, partial) : partial;
 }
 
+void LayerDataflow::activation(Module up, Module module, Tensor gate, Tensor values, Tensor inner) {
+  Tensor kept = Dataflow::kNone;
+  if (gate != Dataflow::kNone && framework_.saved.fp8_activation_inputs) {
+    kept = add(2.0 * size(values).value() / element, Role::Statistic);
+    flow.step(up).reads(gate).reads(values).writes(kept);
+  }
+  Dataflow::Step& step = flow.step(module).reads(gate).reads(values).writes(inner);
+  if (kept == Dataflow::kNone) {
+    step.saves(gate).saves(values);
+  } else {
+    step.saves(kept).backward_workspace(2.0 * size(values));
+  }
+}
+
 LayerDataflow::Tensor LayerDataflow::reduce(Module module, Tensor partial) {
   if (!gathers) return partial;
   const Tensor sum = flow.add(residual());

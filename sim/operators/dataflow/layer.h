@@ -93,6 +93,10 @@ class LayerDataflow {
   // ranks.
   Tensor row_gemm(Module module, Tensor x, const LayerWeight& weight, bool saves_input,
                   bool reduces);
+  // Of an MLP with or without a gate, behind the GEMM of module `up`.  What the backward pass needs
+  // is kept as it is, or of a gated one as a copy in 8 bits, which it casts back
+  // (SavedActivations::fp8_activation_inputs).
+  void activation(Module up, Module module, Tensor gate, Tensor values, Tensor inner);
   // The sum over tensor ranks of a residual stream; with sequence parallelism each keeps its part.
   Tensor reduce(Module module, Tensor partial);
 

@@ -44,12 +44,11 @@ struct Up {
   double elements = 0.0;  // of each
 };
 
-Tensor activate(const MoeTensors& moe, Module module, const Up& up) {
+Tensor activate(const MoeTensors& moe, Module gemm, Module module, const Up& up) {
   if (moe.eager_gate())
     moe.layer.save_extra(module, Bytes(up.elements * moe.element()));  // silu(gate)
   const Tensor inner = moe.layer.add(up.elements * moe.element());
-  moe.layer.flow.step(module).reads(up.gate).reads(up.values).writes(inner).saves(up.gate).saves(
-      up.values);
+  moe.layer.activation(gemm, module, up.gate, up.values, inner);
   return inner;
 }
 
@@ -97,7 +96,7 @@ Up up(const MoeTensors& moe, Module module, Tensor x, double rows, const LayerWe
 Tensor experts(const MoeTensors& moe, Tensor arrived) {
   const Up first = up(moe, Module::ExpertUp, arrived, moe.rows(),
                       moe.expert_weight(WeightName::ExpertUp), arrived);
-  const Tensor inner = activate(moe, Module::ExpertActivation, first);
+  const Tensor inner = activate(moe, Module::ExpertUp, Module::ExpertActivation, first);
   const bool unweighted =
       moe.framework().saved.weighted_in_experts && !(moe.model().gated_mlp && !moe.eager_gate());
   if (unweighted)
@@ -198,7 +197,8 @@ Dataflow::Tensor add_moe(LayerDataflow& layer, Dataflow::Tensor x) {
   const Tensor arrived = dispatch(moe, whole);
   const Up shared_values = shares ? shared_up(moe, x, whole) : Up{};
   const Tensor results = give_back(moe, experts(moe, arrived));
-  Tensor shared = shares ? activate(moe, Module::SharedActivation, shared_values) : Dataflow::kNone;
+  Tensor shared = shares ? activate(moe, Module::SharedUp, Module::SharedActivation, shared_values)
+                         : Dataflow::kNone;
   if (!gated) layer.flow.end_of_needed();
   if (shares) shared = shared_down(moe, shared);
   if (gated) layer.flow.end_of_needed();

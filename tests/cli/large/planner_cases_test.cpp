@@ -157,6 +157,28 @@ TEST(PlannerCases, DeepSeekV3WithoutTensorRanksLacksMemoryAlone) {
   EXPECT_TRUE(own.memory.fits());
 }
 
+// With what DeepSeek's own program has, no tensor ranks, DualPipe, experts over 64 ranks and cheap
+// modules recomputed.  The 16 stages that DeepSeek chose are the faster plan, with less memory to
+// spare than is left by default.
+TEST(PlannerCases, DeepSeekV3UnderItsOwnProgramIsPlannedAsItWasTrained) {
+  RunOptions options{.model = "deepseek-v3"};
+  options.gpus = "2048", options.hardware = "h800", options.global_batch = "15360";
+  options.framework = "hai-llm", options.strategy = {{"precision", "fp8"}};
+  const sim::Plan plan = sim::plan(query(options));
+  ASSERT_FALSE(plan.plans.empty());
+  ASSERT_TRUE(plan.tight);
+  const auto expect_as_trained = [](const sim::Strategy& chosen) {
+    EXPECT_EQ(chosen.tp, 1);
+    EXPECT_EQ(chosen.ep, 64);
+    EXPECT_EQ(chosen.pipeline_schedule, sim::PipelineSchedule::DualPipe);
+    EXPECT_EQ(chosen.sharding, sim::Sharding::Zero1);
+    EXPECT_EQ(chosen.recompute.kind, sim::RecomputeKind::Selective);
+  };
+  expect_as_trained(plan.plans.front().run.strategy);
+  expect_as_trained(plan.tight->run.strategy);
+  EXPECT_EQ(plan.tight->run.strategy.pp, 16);
+}
+
 struct HeadCase {
   const char* model;
   int stages;
