@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <utility>
@@ -45,6 +46,7 @@ struct WorkSpan {
   std::string name;  // "F3", "B3 chunk 1", "W3", "F3 & B1"
   const char* category = "";
   std::span<const PassEvent> passes{};  // none of several
+  std::size_t covered = 0;              // how many passes it stands for
   Seconds start{};
   Seconds end{};
   Terms terms{};
@@ -58,6 +60,7 @@ struct WorkSpan {
 
 void WorkSpan::add(const WorkSpan& later) {
   terms += later.terms;
+  covered += later.covered;
   for (std::size_t i = 0; i < messages.size(); ++i) messages[i] += later.messages[i];
   end = later.end;
 }
@@ -179,7 +182,8 @@ WorkSpan span_of(const StepSimulation& simulation, const std::vector<ChunkMessag
   const std::size_t count = pass.joins_next ? 2 : 1;
   WorkSpan work{.name = pass_name(layout, pass),
                 .category = category_of(pass.kind),
-                .passes = passes.subspan(index, count)};
+                .passes = passes.subspan(index, count),
+                .covered = count};
   for (std::size_t i = index; i < index + count; ++i) {
     const PipelinePass& one = passes[i].pass;
     const bool first = is_first(passes, i), last = is_last(passes, i);
@@ -197,6 +201,9 @@ WorkSpan span_of(const StepSimulation& simulation, const std::vector<ChunkMessag
   return work;
 }
 
+// Whether a pass is drawn whatever is beside it: all are where `shown` is 0.
+bool is_shown(const PipelinePass& pass, int shown) { return shown == 0 || pass.microbatch < shown; }
+
 // All `passes` of a stage, which must outlive the result.  Those of micro-batches from `shown` on
 // (0: of none) that follow one another are one span, the bubbles between them with it.  Gathers and
 // reductions of weights of this stage make a pass longer than it was simulated, and the later ones
@@ -205,9 +212,7 @@ std::vector<WorkSpan> work_spans(const Run& run, const LayerPrices& prices,
                                  const StepSimulation& simulation, int stage,
                                  std::span<const PassEvent> passes, int shown) {
   const std::vector<ChunkMessages> chunks = chunk_messages(run, prices, simulation, stage);
-  const auto is_shown = [shown](const PassEvent& event) {
-    return shown == 0 || event.pass.microbatch < shown;
-  };
+  const auto drawn = [shown](const PassEvent& event) { return is_shown(event.pass, shown); };
   std::vector<WorkSpan> spans;
   // What gathers and reductions of this stage have taken beyond the simulated passes.
   Seconds shift;
@@ -218,7 +223,7 @@ std::vector<WorkSpan> work_spans(const Run& run, const LayerPrices& prices,
     shift += work.terms.total() - (simulated.end - simulated.start);
     work.end = simulated.end + shift;
     i += work.passes.size();
-    if (std::any_of(work.passes.begin(), work.passes.end(), is_shown)) {
+    if (std::any_of(work.passes.begin(), work.passes.end(), drawn)) {
       spans.push_back(std::move(work));
       continue;
     }
@@ -304,6 +309,91 @@ void draw_send(Events& events, const Stage& stage, const PipelinePass& pass, Sec
                     .duration = time,
                     .time = time});
   last = begin + time;
+}
+
+// Messages between stages.
+
+// Of all stages: where each message leaves and arrives, by its number: of its micro-batch, of the
+// part of the model it goes to, and of its direction.
+class Messages {
+ public:
+  Messages(const std::vector<Stage>& stages, const std::vector<std::vector<WorkSpan>>& works)
+      : layout_(stages.front().layout) {
+    const auto count = 2 * static_cast<std::size_t>(layout_.parts()) *
+                       static_cast<std::size_t>(layout_.num_microbatches);
+    sent_.resize(count), received_.resize(count);
+    for (const Stage& stage : stages) {
+      for_each_end(stage, works[static_cast<std::size_t>(stage.number)],
+                   [&](std::int64_t message, bool arrives, bool, const WorkSpan& work) {
+                     (arrives ? received_ : sent_)[static_cast<std::size_t>(message)] = {work.start,
+                                                                                         work.end};
+                   });
+    }
+  }
+
+  std::vector<MessageEnd> ends(const Stage& stage, const std::vector<WorkSpan>& works) const {
+    std::vector<MessageEnd> ends;
+    for_each_end(stage, works,
+                 [&](std::int64_t message, bool arrives, bool gradients, const WorkSpan&) {
+                   ends.push_back({.message = message,
+                                   .arrives = arrives,
+                                   .gradients = gradients,
+                                   .time = arrives ? arrival(message) : departure(message)});
+                 });
+    return ends;
+  }
+
+ private:
+  struct Interval {
+    Seconds start{}, end{};
+  };
+
+  // A pass may be longer than it was simulated, which passes of other stages do not see: what is
+  // made after it was needed, leaves and arrives in the middle of the pass that needs it.
+  static Seconds middle(const Interval& pass) { return 0.5 * (pass.start + pass.end); }
+  Seconds departure(std::int64_t message) const {
+    const Interval &sent = sent_[static_cast<std::size_t>(message)],
+                   &received = received_[static_cast<std::size_t>(message)];
+    return std::clamp(middle(received), sent.start, sent.end);
+  }
+  Seconds arrival(std::int64_t message) const {
+    const Interval& received = received_[static_cast<std::size_t>(message)];
+    return std::clamp(departure(message), received.start, middle(received));
+  }
+
+  std::int64_t number(const PipelinePass& pass, int to_part) const {
+    const std::int64_t before = std::int64_t{pass.microbatch} * layout_.parts();
+    return 2 * (before + to_part) + (pass.backward() ? 1 : 0);
+  }
+
+  // visit(message, arrives, gradients, work) of every pass that is drawn whatever is beside it.
+  template <class Visit>
+  void for_each_end(const Stage& stage, const std::vector<WorkSpan>& works,
+                    const Visit& visit) const {
+    for (const WorkSpan& work : works) {
+      for (const PassEvent& event : work.passes) {
+        const PipelinePass& pass = event.pass;
+        if (pass.kind == PassKind::WeightGradient || !is_shown(pass, stage.options.microbatches))
+          continue;
+        const bool backward = pass.backward();
+        const int part = layout_.part(stage.number, pass.chunk);
+        if (layout_.next_stage(stage.number, pass.chunk, backward))
+          visit(number(pass, part + (backward ? -1 : 1)), false, backward, work);
+        // What it needs comes from where the pass the other way would send to.
+        if (layout_.next_stage(stage.number, pass.chunk, !backward))
+          visit(number(pass, part), true, backward, work);
+      }
+    }
+  }
+
+  StageLayout layout_;
+  std::vector<Interval> sent_, received_;  // by number: the passes at both ends
+};
+
+std::vector<Seconds> pass_starts(const std::vector<WorkSpan>& works) {
+  std::vector<Seconds> starts;
+  for (const WorkSpan& work : works) starts.insert(starts.end(), work.covered, work.start);
+  return starts;
 }
 
 // Moves `start` to its end.
@@ -437,6 +527,7 @@ void draw_timeline(const Run& run, const LayerPrices& prices, const TimelineOpti
         work_spans(run, prices, simulation, stage.number, stage.passes, options.microbatches));
     longest = std::max(longest, works.back().back().end - start_of(stage));
   }
+  const Messages messages(stages, works);
   for (const Stage& stage : stages) {
     const std::vector<WorkSpan>& of_stage = works[static_cast<std::size_t>(stage.number)];
     const Seconds start = start_of(stage);
@@ -446,7 +537,10 @@ void draw_timeline(const Run& run, const LayerPrices& prices, const TimelineOpti
                      [](const TimelineEvent& a, const TimelineEvent& b) {
                        return a.stream != b.stream ? a.stream < b.stream : a.start < b.start;
                      });
-    draw(summary, {.stage = stage.number, .events = std::move(events)});
+    draw(summary, {.stage = stage.number,
+                   .events = std::move(events),
+                   .messages = messages.ends(stage, of_stage),
+                   .pass_starts = pass_starts(of_stage)});
   }
 }
 
