@@ -92,7 +92,7 @@ TEST_F(HelpExamples, OfOptionsRun) {
 TEST_F(HelpExamples, OfCommandsRun) {
   int count = 0;
   for (const std::string command :
-       {"", "predict", "plan", "compare", "trace", "report", "export", "validate", "models",
+       {"", "predict", "plan", "compare", "plot", "trace", "report", "export", "validate", "models",
         "models show", "hardware", "hardware show"}) {
     const Outcome help = run(command + " --help");
     for (const char* mark : {"Example: llmsim ", "\n  llmsim "}) {
