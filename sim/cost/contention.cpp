@@ -144,14 +144,6 @@ ExposedTimes run_overlapped(Seconds collective, Seconds work, double loss) {
   return {.exposed = collective - together, .slowdown = together - done};
 }
 
-namespace {
-
-bool in_gemm(const Operator& op) {
-  return op.kind == OperatorKind::Gemm || op.kind == OperatorKind::Cast;
-}
-
-}  // namespace
-
 ExposedTimes pipelined(Seconds collective, const OverlapGemm& gemm, int pieces, int messages,
                        double loss) {
   const double beside = pieces - 1.0;
@@ -165,15 +157,15 @@ ExposedTimes pipelined(Seconds collective, const OverlapGemm& gemm, int pieces, 
 
 OperatorRange overlapped_gemms(const OperatorList& operators, std::size_t index) {
   OperatorRange range{.first = index, .last = index};
+  const auto goes_on = [&](std::size_t from, std::size_t to) {
+    return in_gemms(operators[to]) && operators[to].module == operators[from].module;
+  };
   if (operators[index].tensor_overlap == TensorOverlap::Follows) {
-    while (range.first > 0 && in_gemm(operators[range.first - 1])) --range.first;
+    while (range.first > 0 && goes_on(index - 1, range.first - 1)) --range.first;
     return range;
   }
-  ++range.first;
-  while (range.first < operators.size() && operators[range.first].kind == OperatorKind::Collective)
-    ++range.first;
-  range.last = range.first;
-  while (range.last < operators.size() && in_gemm(operators[range.last])) ++range.last;
+  range.last = ++range.first;
+  while (range.last < operators.size() && goes_on(range.first, range.last)) ++range.last;
   return range;
 }
 

@@ -183,7 +183,7 @@ ExposedTimes pipelined(Seconds collective, const OverlapGemm& gemm, int pieces, 
                        double loss);
 
 // GEMMs of `operators` beside which the collective at `index` runs, as its `tensor_overlap` says:
-// [first, last).  Casts between GEMMs belong to them.
+// [first, last), of one module.  Casts between GEMMs belong to them.
 OperatorRange overlapped_gemms(const OperatorList& operators, std::size_t index);
 
 // Whether a GEMM of the range is one of those the collective runs beside.

@@ -1,6 +1,7 @@
 #include "sim/operators/attention_core.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "sim/base/dtype.h"
 #include "sim/operators/traffic.h"
@@ -8,227 +9,245 @@
 namespace llmsim::sim {
 namespace {
 
-class CoreLowering {
- public:
-  CoreLowering(const Transformer& model, const Strategy& strategy, const Framework& framework)
-      : model_(model),
-        strategy_(strategy),
-        framework_(framework),
-        dtype_(activation_dtype(strategy.precision)),
-        element_(size_of(dtype_).value()),
-        ranks_(strategy.cp),
-        heads_(model.num_heads / strategy.tp),
-        kv_heads_(model.mla ? heads_ : std::max(1, model.num_kv_heads / strategy.tp)),
-        query_dim_(query_head_dim(model)),
-        value_dim_(attention_output_width(model) / model.num_heads),
-        tokens_(model.seq_len / ranks_),
-        causal_(!model.encoder) {}
+// Of the attention of one rank.
+struct Core {
+  const Transformer& model;
+  const Strategy& strategy;
+  const Framework& framework;
+  DType dtype;
+  double element;      // bytes
+  std::int64_t heads;  // of this tensor rank
+  std::int64_t kv_heads;
+  std::int64_t query_dim;  // of a query or key vector, and of a value
+  std::int64_t value_dim;
+  std::int64_t tokens;  // of this context rank
+  bool causal;
 
-  LayerOperators lower() {
-    if (!strategy_.flash_attention) {
-      unfused();
-    } else if (ranks_ == 1) {
-      add_kernel(flash(heads_, model_.seq_len, keys(), 1, area(model_.seq_len)));
-    } else {
-      across_ranks();
-    }
-    return std::move(core_);
-  }
-
- private:
-  void across_ranks() {
-    switch (context_scheme_of(model_, strategy_)) {
-      case ContextScheme::Ring: ring(); break;
-      case ContextScheme::AllGather: gather(); break;
-      case ContextScheme::AllToAll: exchange_heads(); break;
-    }
-  }
-
-  void ring() {
-    const std::int64_t steps = ranks_ - 1;
-    const double m = static_cast<double>(tokens_),
-                 whole = area(model_.seq_len) / static_cast<double>(ranks_);
-    const double diagonal = causal_ ? m * m / 2.0 : m * m;
-    const bool halves = causal_ && strategy_.cp_balanced;
-    Operator own = flash(heads_, tokens_, tokens_, 1, diagonal);
-    own.causal = causal_;
-    add_kernel(own);
-    Operator others =
-        flash(heads_, tokens_, halves ? std::max<std::int64_t>(1, tokens_ / 2) : tokens_,
-              static_cast<int>(steps), whole - diagonal);
-    others.causal = false;
-    add_kernel(others, even() ? 1.0 : 2.0);
-    const Bytes message = keys_and_values();
-    core_.forward.push_back(hop("context_keys", message, static_cast<int>(steps), true));
-    core_.backward.push_back(
-        hop("context_keys_gradients", 2.0 * message, static_cast<int>(steps), true));
-    core_.backward.push_back(hop("context_last_gradients", message, 1, false));
-    merge(static_cast<double>(steps));
-  }
-
-  // Each partial result is added to an fp32 output; in the backward pass to the gradients of q, k
-  // and v.
-  void merge(double steps) {
-    const double keys = keys_and_values().value() / element_;
-    core_.forward.push_back(memory_bound(OperatorKind::Residual, "context_merge", outputs(),
-                                         steps * (element_ + 2.0 * kFp32Bytes),
-                                         static_cast<int>(2 * steps)));
-    core_.backward.push_back(memory_bound(OperatorKind::Residual, "context_merge_gradients",
-                                          queries() + keys, steps * 3.0 * element_,
-                                          static_cast<int>(3 * steps)));
-  }
-
-  void gather() {
-    const Bytes whole = static_cast<double>(ranks_) * keys_and_values();
-    core_.forward.push_back(
-        collective("context_keys", CollectiveKind::AllGather, GroupKind::Context, whole));
-    core_.backward.push_back(
-        collective("context_keys_again", CollectiveKind::AllGather, GroupKind::Context, whole));
-    Operator op =
-        flash(heads_, tokens_, keys(), 1, area(model_.seq_len) / static_cast<double>(ranks_));
-    add_kernel(op, even() || model_.sliding_window ? 1.0 : 2.0 - 1.0 / static_cast<double>(ranks_));
-    core_.backward.push_back(collective("context_key_gradients", CollectiveKind::ReduceScatter,
-                                        GroupKind::Context, whole));
-  }
-
-  void exchange_heads() {
-    const Bytes q = queries() * size_of(dtype_), out = outputs() * size_of(dtype_),
-                kv = replicated_keys();
-    for (const char* label : {"context_keys", "context_values"}) add_exchange(label, kv / 2.0);
-    add_exchange("context_queries", q);
-    add_kernel(flash(heads_ / ranks_, model_.seq_len, keys(), 1, area(model_.seq_len)));
-    add_exchange("context_output", out);
-  }
-
-  void add_exchange(const char* label, Bytes message) {
-    const Operator op = collective(label, CollectiveKind::AllToAll, GroupKind::Context, message);
-    core_.forward.push_back(op);
-    core_.backward.push_back(op);
-  }
-
-  // Fewer key/value heads than ranks are sent to several of them.
-  Bytes replicated_keys() const {
-    const double copies =
-        std::max(1.0, static_cast<double>(ranks_) / static_cast<double>(kv_heads_));
-    return copies * keys_and_values();
-  }
-
-  Operator hop(const char* label, Bytes message, int launches, bool overlaps_attention) const {
-    Operator op = collective(label, CollectiveKind::SendRecv, GroupKind::Context, message);
-    op.kernels *= launches;
-    op.launches = launches;
-    op.overlaps_attention = overlaps_attention;
-    return op;
-  }
-
-  // `launches` kernels of m queries and n keys that together have `scores` useful scores for each
-  // head.
-  Operator flash(std::int64_t heads, std::int64_t m, std::int64_t n, int launches,
-                 double scores) const {
-    const double kv =
-        std::max(1.0, static_cast<double>(kv_heads_ * heads) / static_cast<double>(heads_));
-    Operator op{.kind = OperatorKind::Attention, .label = "attention", .dtype = dtype_};
-    op.batch = strategy_.micro_batch * heads;
-    op.m = m;
-    op.n = n;
-    op.k = value_dim_;
-    op.causal = causal_ && n == model_.seq_len;
-    op.kernels = op.launches = launches;
-    op.flops = 2.0 * static_cast<double>(op.batch) * scores *
-               static_cast<double>(query_dim_ + value_dim_) * FLOP;
-    const double io = static_cast<double>(strategy_.micro_batch * (query_dim_ + value_dim_)) *
-                      (static_cast<double>(heads * m) + kv * static_cast<double>(std::max(m, n)));
-    op.moved = Bytes(io * element_ * launches);
-    return op;
-  }
-
-  // Forward, and backward with four GEMMs instead of two; the scores that the kernel recomputes,
-  // over the size of queries, are no model work.  Every rank waits for one that has `imbalance` of
-  // the mean work.
-  void add_kernel(Operator op, double imbalance = 1.0) {
-    op.repeats = imbalance;
-    core_.forward.push_back(op);
-    op.label = "attention_backward";
-    op.flops = 2.0 * op.flops;
-    const double query = static_cast<double>(query_dim_), value = static_cast<double>(value_dim_);
-    op.repeats = (3.0 * query + 2.0 * value) / (2.0 * (query + value)) * imbalance;
-    op.moved = 2.0 * op.moved;
-    op.kernels = 2 * op.launches;
-    core_.backward.push_back(op);
-  }
-
-  void unfused() {
-    const std::int64_t s = model_.seq_len, d = query_dim_, v = value_dim_,
-                       batch = strategy_.micro_batch * heads_;
-    const double scores = static_cast<double>(batch * s) * static_cast<double>(s);
-    const DType dtype = high_precision_matmul_dtype(strategy_.precision);
-    core_.forward.push_back(transposed(gemm("attention_scores", batch, s, s, d, dtype, dtype_)));
-    if (model_.position == Position::Alibi) {
-      const Traffic bias = position_bias_traffic(framework_, element_);
-      core_.forward.push_back(memory_bound(OperatorKind::Softmax, "position_bias", scores,
-                                           bias.forward_bytes, bias.forward_kernels));
-    }
-    const bool one_kernel = framework_.fusion != ElementwiseFusion::Fused ||
-                            (element_ <= 2.0 && softmax_kernel_takes(batch, s));
-    core_.add(OperatorKind::Softmax, Module::CoreAttention, "softmax", scores,
-              softmax_traffic(framework_, element_, one_kernel));
-    core_.forward.push_back(gemm("attention_values", batch, s, v, s, dtype, dtype_));
-    core_.backward.push_back(
-        transposed(gemm("attention_values_dgrad", batch, s, s, v, dtype, dtype_)));
-    core_.backward.push_back(gemm("attention_values_wgrad", batch, s, v, s, dtype, dtype_));
-    core_.backward.push_back(gemm("attention_scores_dgrad_q", batch, s, d, s, dtype, dtype_));
-    core_.backward.push_back(gemm("attention_scores_dgrad_k", batch, s, d, s, dtype, dtype_));
-    core_.add(OperatorKind::Copy, Module::CoreAttention, "attention_layout", queries() + outputs(),
-              layout_traffic(framework_, element_));
-  }
-
+  std::int64_t ranks() const { return strategy.cp; }
   std::int64_t keys() const {
-    return std::min(model_.seq_len, model_.sliding_window.value_or(model_.seq_len));
+    return std::min(model.seq_len, model.sliding_window.value_or(model.seq_len));
   }
-
   // Every context rank has the same work.
-  bool even() const { return !causal_ || strategy_.cp_balanced; }
+  bool even() const { return !causal || strategy.cp_balanced; }
 
   // Scores of one head over a whole sequence: the first w queries of a causal window see a
   // triangle.
-  double area(std::int64_t sequence) const {
-    const double s = static_cast<double>(sequence), w = static_cast<double>(keys());
-    return causal_ ? s * w - w * w / 2.0 : s * w;
+  double area() const {
+    const double s = static_cast<double>(model.seq_len), w = static_cast<double>(keys());
+    return causal ? s * w - w * w / 2.0 : s * w;
   }
 
   // Elements of q and of the output, and bytes of k and v, on this rank.
   double queries() const {
-    return static_cast<double>(strategy_.micro_batch * tokens_ * heads_ * query_dim_);
+    return static_cast<double>(strategy.micro_batch * tokens * heads * query_dim);
   }
   double outputs() const {
-    return static_cast<double>(strategy_.micro_batch * tokens_ * heads_ * value_dim_);
+    return static_cast<double>(strategy.micro_batch * tokens * heads * value_dim);
   }
   Bytes keys_and_values() const {
-    return static_cast<double>(strategy_.micro_batch * tokens_ * kv_heads_ *
-                               (query_dim_ + value_dim_)) *
-           size_of(dtype_);
+    return static_cast<double>(strategy.micro_batch * tokens * kv_heads * (query_dim + value_dim)) *
+           size_of(dtype);
   }
-
-  const Transformer& model_;
-  const Strategy& strategy_;
-  const Framework& framework_;
-  DType dtype_;
-  double element_;
-  std::int64_t ranks_;
-  std::int64_t heads_;
-  std::int64_t kv_heads_;
-  std::int64_t query_dim_;  // of a query or key vector, and of a value
-  std::int64_t value_dim_;
-  std::int64_t tokens_;
-  bool causal_;
-  LayerOperators core_;
 };
+
+Core core_of(const Transformer& model, const Strategy& strategy, const Framework& framework) {
+  const DType dtype = activation_dtype(strategy.precision);
+  const std::int64_t heads = model.num_heads / strategy.tp;
+  return {.model = model,
+          .strategy = strategy,
+          .framework = framework,
+          .dtype = dtype,
+          .element = size_of(dtype).value(),
+          .heads = heads,
+          .kv_heads = model.mla ? heads : std::max(1, model.num_kv_heads / strategy.tp),
+          .query_dim = query_head_dim(model),
+          .value_dim = attention_output_width(model) / model.num_heads,
+          .tokens = model.seq_len / strategy.cp,
+          .causal = !model.encoder};
+}
+
+// `launches` kernels of m queries and n keys that together have `scores` useful scores for each
+// head.
+Operator flash(const Core& core, std::int64_t heads, std::int64_t m, std::int64_t n, int launches,
+               double scores) {
+  const double kv =
+      std::max(1.0, static_cast<double>(core.kv_heads * heads) / static_cast<double>(core.heads));
+  const std::int64_t micro_batch = core.strategy.micro_batch,
+                     dims = core.query_dim + core.value_dim;
+  Operator op{.kind = OperatorKind::Attention, .label = "attention", .dtype = core.dtype};
+  op.batch = micro_batch * heads;
+  op.m = m;
+  op.n = n;
+  op.k = core.value_dim;
+  op.causal = core.causal && n == core.model.seq_len;
+  op.kernels = op.launches = launches;
+  op.flops = 2.0 * static_cast<double>(op.batch) * scores * static_cast<double>(dims) * FLOP;
+  const double io = static_cast<double>(micro_batch * dims) *
+                    (static_cast<double>(heads * m) + kv * static_cast<double>(std::max(m, n)));
+  op.moved = Bytes(io * core.element * launches);
+  return op;
+}
+
+// Forward, and backward with four GEMMs instead of two; the scores that the kernel recomputes, over
+// the size of queries, are no model work.  Every rank waits for one that has `imbalance` of the
+// mean work.
+void add_kernel(LayerOperators& operators, const Core& core, Operator op, double imbalance = 1.0) {
+  op.repeats = imbalance;
+  operators.forward.push_back(op);
+  op.label = "attention_backward";
+  op.flops = 2.0 * op.flops;
+  const double query = static_cast<double>(core.query_dim),
+               value = static_cast<double>(core.value_dim);
+  op.repeats = (3.0 * query + 2.0 * value) / (2.0 * (query + value)) * imbalance;
+  op.moved = 2.0 * op.moved;
+  op.kernels = 2 * op.launches;
+  operators.backward.push_back(op);
+}
+
+LayerOperators one_kernel(const Core& core) {
+  LayerOperators operators;
+  add_kernel(operators, core,
+             flash(core, core.heads, core.model.seq_len, core.keys(), 1, core.area()));
+  return operators;
+}
+
+Operator hop(const char* label, Bytes message, int launches, bool overlaps_attention) {
+  Operator op = collective(label, CollectiveKind::SendRecv, GroupKind::Context, message);
+  op.kernels *= launches;
+  op.launches = launches;
+  op.overlaps_attention = overlaps_attention;
+  return op;
+}
+
+// Each partial result is added to an fp32 output; in the backward pass to the gradients of q, k and
+// v.
+void add_merge(LayerOperators& operators, const Core& core, double steps) {
+  const double keys = core.keys_and_values().value() / core.element;
+  operators.forward.push_back(memory_bound(OperatorKind::Residual, "context_merge", core.outputs(),
+                                           steps * (core.element + 2.0 * kFp32Bytes),
+                                           static_cast<int>(2 * steps)));
+  operators.backward.push_back(memory_bound(OperatorKind::Residual, "context_merge_gradients",
+                                            core.queries() + keys, steps * 3.0 * core.element,
+                                            static_cast<int>(3 * steps)));
+}
+
+// Both passes start with a rank's own keys.
+LayerOperators ring(const Core& core) {
+  const std::int64_t tokens = core.tokens;
+  const int steps = static_cast<int>(core.ranks() - 1);
+  const double m = static_cast<double>(tokens),
+               whole = core.area() / static_cast<double>(core.ranks());
+  const double diagonal = core.causal ? m * m / 2.0 : m * m;
+  const bool halves = core.causal && core.strategy.cp_balanced;
+  LayerOperators operators;
+  Operator own = flash(core, core.heads, tokens, tokens, 1, diagonal);
+  own.causal = core.causal;
+  add_kernel(operators, core, own);
+  const std::int64_t keys = halves ? std::max<std::int64_t>(1, tokens / 2) : tokens;
+  Operator others = flash(core, core.heads, tokens, keys, steps, whole - diagonal);
+  others.causal = false;
+  add_kernel(operators, core, others, core.even() ? 1.0 : 2.0);
+  const Bytes message = core.keys_and_values();
+  operators.forward.push_back(hop("context_keys", message, steps, true));
+  operators.backward.push_back(hop("context_keys_gradients", 2.0 * message, steps, true));
+  operators.backward.push_back(hop("context_last_gradients", message, 1, false));
+  add_merge(operators, core, steps);
+  return operators;
+}
+
+LayerOperators gathered_keys(const Core& core) {
+  const double ranks = static_cast<double>(core.ranks());
+  const auto over_context_ranks = [&](const char* label, CollectiveKind kind) {
+    return collective(label, kind, GroupKind::Context, ranks * core.keys_and_values());
+  };
+  LayerOperators operators;
+  operators.forward.push_back(over_context_ranks("context_keys", CollectiveKind::AllGather));
+  operators.backward.push_back(over_context_ranks("context_keys_again", CollectiveKind::AllGather));
+  add_kernel(operators, core,
+             flash(core, core.heads, core.tokens, core.keys(), 1, core.area() / ranks),
+             core.even() || core.model.sliding_window ? 1.0 : 2.0 - 1.0 / ranks);
+  operators.backward.push_back(
+      over_context_ranks("context_key_gradients", CollectiveKind::ReduceScatter));
+  return operators;
+}
+
+// Fewer key/value heads than ranks are sent to several of them.
+Bytes replicated_keys(const Core& core) {
+  const double copies =
+      std::max(1.0, static_cast<double>(core.ranks()) / static_cast<double>(core.kv_heads));
+  return copies * core.keys_and_values();
+}
+
+LayerOperators exchanged_heads(const Core& core) {
+  const Bytes q = core.queries() * size_of(core.dtype), out = core.outputs() * size_of(core.dtype),
+              kv = replicated_keys(core);
+  const auto exchange = [](OperatorList& pass, const char* label, Bytes message) {
+    pass.push_back(collective(label, CollectiveKind::AllToAll, GroupKind::Context, message));
+  };
+  const auto exchange_inputs = [&](OperatorList& pass) {
+    for (const char* label : {"context_keys", "context_values"}) exchange(pass, label, kv / 2.0);
+    exchange(pass, "context_queries", q);
+  };
+  LayerOperators operators;
+  exchange_inputs(operators.forward);
+  exchange(operators.backward, "context_output", out);
+  add_kernel(
+      operators, core,
+      flash(core, core.heads / core.ranks(), core.model.seq_len, core.keys(), 1, core.area()));
+  exchange(operators.forward, "context_output", out);
+  exchange_inputs(operators.backward);
+  return operators;
+}
+
+LayerOperators across_ranks(const Core& core) {
+  switch (context_scheme_of(core.model, core.strategy)) {
+    case ContextScheme::Ring: return ring(core);
+    case ContextScheme::AllGather: return gathered_keys(core);
+    case ContextScheme::AllToAll: break;
+  }
+  return exchanged_heads(core);
+}
+
+LayerOperators unfused(const Core& core) {
+  const std::int64_t s = core.model.seq_len, d = core.query_dim, v = core.value_dim,
+                     batch = core.strategy.micro_batch * core.heads;
+  const double element = core.element,
+               square = static_cast<double>(batch * s) * static_cast<double>(s);
+  const DType dtype = high_precision_matmul_dtype(core.strategy.precision);
+  const auto one_gemm = [&](const char* label, std::int64_t n, std::int64_t k) {
+    return gemm(label, batch, s, n, k, dtype, core.dtype);
+  };
+  LayerOperators scores, values;
+  scores.forward.push_back(transposed(one_gemm("attention_scores", s, d)));
+  if (core.model.position == Position::Alibi) {
+    const Traffic bias = position_bias_traffic(core.framework, element);
+    scores.forward.push_back(memory_bound(OperatorKind::Softmax, "position_bias", square,
+                                          bias.forward_bytes, bias.forward_kernels));
+  }
+  scores.backward = {one_gemm("attention_scores_dgrad_q", d, s),
+                     one_gemm("attention_scores_dgrad_k", d, s)};
+  values.forward = {one_gemm("attention_values", v, s)};
+  values.backward = {transposed(one_gemm("attention_values_dgrad", s, v)),
+                     one_gemm("attention_values_wgrad", v, s)};
+  const bool softmax_kernel = core.framework.fusion != ElementwiseFusion::Fused ||
+                              (element <= 2.0 && softmax_kernel_takes(batch, s));
+  LayerBuilder operators;
+  operators.add(scores);
+  operators.add(OperatorKind::Softmax, Module::CoreAttention, "softmax", square,
+                softmax_traffic(core.framework, element, softmax_kernel));
+  operators.add(values);
+  operators.add(OperatorKind::Copy, Module::CoreAttention, "attention_layout",
+                core.queries() + core.outputs(), layout_traffic(core.framework, element));
+  return std::move(operators).build();
+}
 
 }  // namespace
 
 LayerOperators lower_attention_core(const Transformer& model, const Strategy& strategy,
                                     const Framework& framework) {
-  return CoreLowering(model, strategy, framework).lower();
+  const Core core = core_of(model, strategy, framework);
+  if (!strategy.flash_attention) return unfused(core);
+  return strategy.cp == 1 ? one_kernel(core) : across_ranks(core);
 }
 
 ContextScheme context_scheme_of(const Transformer& model, const Strategy& strategy) {

@@ -1,7 +1,6 @@
 #include "sim/operators/block.h"
 
 #include <algorithm>
-#include <initializer_list>
 #include <utility>
 
 #include "sim/model/parameters.h"
@@ -19,263 +18,266 @@ bool gathers_again(const Strategy& strategy, const Framework& framework) {
          (strategy.sharding == Sharding::Zero3 || strategy.sharding == Sharding::Hsdp);
 }
 
-// Collects the operators of a block; one method per half, one per idiom.
-class BlockLowering {
- public:
-  BlockLowering(const Transformer& model, const Strategy& strategy, const Framework& framework,
-                LayerKind kind)
-      : model_(model),
-        kind_(kind),
-        weights_(layer_weights(model, kind, strategy.tp)),
-        strategy_(strategy),
-        framework_(framework),
-        linear_{.precision = strategy.precision,
-                .framework = &framework,
-                .adapters = strategy.adapters,
-                .requantises_weights = gathers_again(strategy, framework)},
-        element_(size_of(activation_dtype(strategy.precision)).value()),
-        tokens_(static_cast<std::int64_t>(strategy.micro_batch) * model.seq_len / strategy.cp),
-        tensor_(strategy.tp) {}
+// What the parts of a block have in common.
+struct Block {
+  const Transformer& model;
+  const Strategy& strategy;
+  const Framework& framework;
+  LayerWeights weights;
+  LinearContext linear;
+  double element;       // bytes of an activation
+  std::int64_t tokens;  // t
 
-  LayerOperators lower() {
-    attention_half();
-    kind_ == LayerKind::Moe ? moe_half() : mlp_half();
-    bias_gradients();
-    return std::move(block_);
-  }
-
- private:
-  double residual_elements() const {
-    const double whole = static_cast<double>(tokens_) * model_.hidden_size;
-    return strategy_.sequence_parallel ? whole / tensor_ : whole;
-  }
-
-  void attention_half() {
-    norm("attention_norm");
-    model_.mla ? mla_inputs(*model_.mla) : attention_inputs();
-    block_.add(Module::CoreAttention, lower_attention_core(model_, strategy_, framework_));
-    gemm(Module::AttentionOutput, WeightName::AttentionOutput);
-    if (!model_.parallel_block) reduce(Module::AttentionOutput);
-    if (model_.norms_per_layer >= 4) norm("post_attention_norm");
-    if (!model_.parallel_block) residual("attention_residual");
-  }
-
-  // Queries, keys and values.
-  void attention_inputs() {
-    const std::int64_t heads = model_.num_heads / tensor_,
-                       kv_heads = std::max(1, model_.num_kv_heads / tensor_);
-    const double queries_and_keys =
-        static_cast<double>(tokens_ * (heads + kv_heads) * model_.head_dim);
-    gather(Module::Qkv);
-    fuses_inputs() ? joined_inputs() : gemm(Module::Qkv, WeightName::Qkv);
-    if (model_.qk_norm != QkNorm::None) qk_norm(queries_and_keys);
-    if (model_.position == Position::Rope)
-      block_.add(OperatorKind::Rotary, Module::Qkv, "rotary", queries_and_keys,
-                 rotary_traffic(framework_, element_));
-  }
-
-  // One GEMM of qkv and the MLP's input.
-  void joined_inputs() {
-    const LayerWeight qkv = rank_weight(WeightName::Qkv), up = rank_weight(WeightName::MlpUp);
-    LayerOperators joined =
-        lower_linear(linear_, "qkv_mlp_up", tokens_, qkv.columns + up.columns, qkv.rows);
-    for (const LayerWeight& weight : {qkv, up}) add_adapters(joined, linear_, weight, tokens_);
-    block_.add(Module::Qkv, joined);
-  }
-
-  void mla_inputs(const Mla& mla) {
-    if (mla.q_lora_rank) down(WeightName::QueryDown, WeightName::QueryNorm);
-    down(WeightName::MlaDown, WeightName::MlaNorm);
-    mla.q_lora_rank ? share_mla(WeightName::QueryDown) : gather(Module::MlaUp);
-    share_mla(WeightName::MlaDown);
-    gemm(Module::MlaUp, WeightName::QueryUp);
-    gemm(Module::MlaUp, WeightName::MlaUp);
-    const double t = static_cast<double>(tokens_), per_head = t * (model_.num_heads / tensor_);
-    block_.add(OperatorKind::Rotary, Module::MlaUp, "rotary", (per_head + t) * mla.qk_rope_head_dim,
-               rotary_traffic(framework_, element_));
-    block_.add(OperatorKind::Copy, Module::MlaUp, "assemble_keys",
-               per_head * query_head_dim(model_), permutation_traffic(element_));
-  }
-
-  // Into a bottleneck: the GEMM, and the norm of its first values.
-  void down(WeightName matrix, WeightName norm) {
-    const std::int64_t tokens = strategy_.sequence_parallel ? tokens_ / tensor_ : tokens_;
-    block_.add(Module::Qkv, lower_linear(linear_, weights_[matrix], tokens));
-    block_.add(OperatorKind::Norm, Module::Qkv, name_of(norm),
-               static_cast<double>(tokens * weights_[norm].columns),
-               norm_traffic(model_.norm, framework_, element_));
-  }
-
-  // Each tensor rank projects the latents of all tokens up.  Megatron-LM gathers them within the
-  // GEMMs up: where those are recomputed they are gathered again, and once more for the gradient of
-  // the weights, as before any column-parallel GEMM
-  // (megatron/core/transformer/multi_latent_attention.py, qkv_up_proj_and_rope_apply).
-  void share_mla(WeightName down) {
-    if (tensor_ == 1) return;
-    const Bytes message(static_cast<double>(tokens_ * weights_[down].columns) * element_);
-    if (!strategy_.sequence_parallel) {
-      block_.add_backward(Module::MlaUp, collective("mla_gradient", CollectiveKind::AllReduce,
-                                                    GroupKind::Tensor, message));
-      return;
-    }
-    block_.add_forward(Module::MlaUp, collective("latents", CollectiveKind::AllGather,
-                                                 GroupKind::Tensor, message));
-    block_.add_backward(Module::MlaUp, collective("mla_again", CollectiveKind::AllGather,
-                                                  GroupKind::Tensor, message));
-    block_.add_backward(Module::MlaUp, collective("mla_gradient", CollectiveKind::ReduceScatter,
-                                                  GroupKind::Tensor, message));
-  }
-
-  bool norms_twice() const { return !model_.parallel_block || model_.norms_per_layer >= 2; }
-
-  void mlp_half() {
-    if (norms_twice()) norm("mlp_norm");
-    if (!model_.parallel_block) gather(Module::MlpUp);
-    if (!fuses_inputs()) gemm(Module::MlpUp, WeightName::MlpUp);
-    block_.add(OperatorKind::Activation, Module::Activation, "activation",
-               static_cast<double>(tokens_ * rank_weight(WeightName::MlpDown).rows),
-               activation_traffic(model_.gated_mlp, framework_, element_));
-    gemm(Module::MlpDown, WeightName::MlpDown);
-    end_half(Module::MlpDown);
-  }
-
-  void moe_half() {
-    if (norms_twice()) norm("mlp_norm");
-    const bool gathers = !routes_shards(strategy_, framework_);
-    if (!model_.parallel_block && gathers) gather(Module::MoeInput);
-    block_.add(lower_experts(model_, strategy_, framework_, linear_));
-    end_half(Module::Combine, gathers);
-  }
-
-  // What follows the second half's last GEMM, of `module`; `partial`: tensor ranks have a part of
-  // the sum each.
-  void end_half(Module module, bool partial = true) {
-    if (model_.parallel_block) sum_of_halves(module);
-    if (partial) reduce(module);
-    if (model_.norms_per_layer >= 4) norm("post_mlp_norm");
-    residual("mlp_residual");
-  }
-
-  // One GEMM where both halves read the same norm and the framework joins their weights.
-  bool fuses_inputs() const {
-    return model_.parallel_block && model_.norms_per_layer == 1 && framework_.fuses_parallel_inputs;
-  }
-
-  // The partial sums of attention and MLP, added before the one reduction that both share.
-  void sum_of_halves(Module module) {
-    const double elements = static_cast<double>(tokens_) * model_.hidden_size;
-    block_.add_forward(
-        module, memory_bound(OperatorKind::Residual, "parallel_sum", elements, 3 * element_, 1));
-  }
-
-  void qk_norm(double elements) {
-    Traffic traffic = norm_traffic(model_.norm, framework_, element_);
-    traffic.forward_kernels *= 2, traffic.backward_kernels *= 2;
-    block_.add(OperatorKind::Norm, Module::Qkv, "qk_norm", elements, traffic);
-  }
-
-  // The gradient of a bias is the sum of its GEMM's output gradient over the tokens.
-  void bias_gradients() {
-    if (framework_.gradients.fused_bias || strategy_.adapters) return;
-    const auto add = [&](Module module, std::initializer_list<WeightName> names) {
-      std::int64_t width = 0;
-      int kernels = 0;
-      for (const WeightName name : names) {
-        const std::int64_t bias = rank_weight(name).bias_parameters();
-        width += bias, kernels += bias > 0;
-      }
-      const double elements = static_cast<double>(tokens_ * width);
-      if (kernels > 0)
-        block_.add_backward(module, memory_bound(OperatorKind::BiasGradient, "bias_gradient",
-                                                 elements, element_, kernels));
-    };
-    add(Module::Qkv, {WeightName::Qkv, WeightName::QueryDown, WeightName::MlaDown});
-    add(Module::AttentionOutput, {WeightName::AttentionOutput});
-    add(Module::MlpUp, {WeightName::MlpUp, WeightName::MlpDown});
-  }
-
-  void norm(const char* label) {
-    block_.add(OperatorKind::Norm, Module::Norm, label, residual_elements(),
-               norm_traffic(model_.norm, framework_, element_));
-  }
-
-  void residual(const char* label) {
-    block_.add(OperatorKind::Residual, Module::Residual, label, residual_elements(),
-               residual_traffic(framework_, element_));
-  }
-
-  // Before a column-parallel GEMM.
-  void gather(Module module) {
-    if (tensor_ == 1) return;
-    const auto over_tensor_ranks = [](const char* label, CollectiveKind kind, Bytes message,
-                                      TensorOverlap overlap) {
-      return collective(label, kind, GroupKind::Tensor, message, overlap);
-    };
-    const CollectiveKind sum =
-        strategy_.sequence_parallel ? CollectiveKind::ReduceScatter : CollectiveKind::AllReduce;
-    block_.add_backward(module, over_tensor_ranks("column_gradient", sum, whole_residual(),
-                                                  TensorOverlap::WeightGradient));
-    if (!strategy_.sequence_parallel) return;
-    const auto all_gather = [&](const char* label, TensorOverlap overlap) {
-      return over_tensor_ranks(label, CollectiveKind::AllGather, gathered_residual(), overlap);
-    };
-    block_.add_forward(module, all_gather("column_input", TensorOverlap::Feeds));
-    block_.add_backward(module, all_gather("column_input_again", TensorOverlap::DataGradient));
-  }
-
-  // After a row-parallel GEMM.
-  void reduce(Module module) {
-    if (tensor_ == 1) return;
-    const Bytes message = whole_residual();
-    if (!strategy_.sequence_parallel) {
-      block_.add_forward(
-          module, collective("row_output", CollectiveKind::AllReduce, GroupKind::Tensor, message));
-      return;
-    }
-    block_.add_forward(module, collective("row_output", CollectiveKind::ReduceScatter,
-                                          GroupKind::Tensor, message, TensorOverlap::Follows));
-    block_.add_backward(module,
-                        collective("row_gradient", CollectiveKind::AllGather, GroupKind::Tensor,
-                                   gathered_residual(), TensorOverlap::Follows));
-  }
-
-  // As all-gathers send it: linear layers need it in the format of their GEMMs.
-  Bytes gathered_residual() const {
-    const double sent =
-        framework_.low_precision.gathers_inputs
-            ? low_precision_bytes(framework_.low_precision, strategy_.precision, false)
-            : element_;
-    return std::min(1.0, sent / element_) * whole_residual();
-  }
-
-  Bytes whole_residual() const {
-    return Bytes(static_cast<double>(tokens_) * model_.hidden_size * element_);
-  }
-
-  LayerWeight rank_weight(WeightName name) const { return weights_[name].on_rank(tensor_); }
-
-  // The GEMM of tokens and all matrices that stand side by side: q, k and v; gate and up.
-  void gemm(Module module, WeightName name) {
-    block_.add(module, lower_linear(linear_, rank_weight(name), tokens_));
-  }
-
-  const Transformer& model_;
-  LayerKind kind_;
-  LayerWeights weights_;
-  const Strategy& strategy_;
-  const Framework& framework_;
-  LinearContext linear_;
-  double element_;
-  std::int64_t tokens_;
-  int tensor_;
-  LayerOperators block_;
+  LayerWeight on_rank(WeightName name) const { return weights[name].on_rank(strategy.tp); }
 };
+
+Block block_of(const Transformer& model, const Strategy& strategy, const Framework& framework,
+               LayerKind kind) {
+  return {.model = model,
+          .strategy = strategy,
+          .framework = framework,
+          .weights = layer_weights(model, kind, strategy.tp),
+          .linear = {.precision = strategy.precision,
+                     .framework = &framework,
+                     .adapters = strategy.adapters,
+                     .requantises_weights = gathers_again(strategy, framework)},
+          .element = size_of(activation_dtype(strategy.precision)).value(),
+          .tokens = static_cast<std::int64_t>(strategy.micro_batch) * model.seq_len / strategy.cp};
+}
+
+double residual_elements(const Block& b) {
+  const double whole = static_cast<double>(b.tokens) * b.model.hidden_size;
+  return b.strategy.sequence_parallel ? whole / b.strategy.tp : whole;
+}
+
+Bytes whole_residual(const Block& b) {
+  return Bytes(static_cast<double>(b.tokens) * b.model.hidden_size * b.element);
+}
+
+// As all-gathers send it: linear layers need it in the format of their GEMMs.
+Bytes gathered_residual(const Block& b) {
+  const LowPrecisionRecipe& recipe = b.framework.low_precision;
+  const double sent =
+      recipe.gathers_inputs ? low_precision_bytes(recipe, b.strategy.precision, false) : b.element;
+  return std::min(1.0, sent / b.element) * whole_residual(b);
+}
+
+// The GEMM of tokens and all matrices that stand side by side: q, k and v; gate and up.
+LayerOperators linear(const Block& b, WeightName name) {
+  return lower_linear(b.linear, b.on_rank(name), b.tokens);
+}
+
+// Of a column-parallel layer that reads the residual stream.
+SharedInput shared_residual(const Block& b, Module module) {
+  if (b.strategy.tp == 1) return {};
+  const auto over_tensor_ranks = [&](const char* label, CollectiveKind kind, Bytes message,
+                                     TensorOverlap overlap) {
+    Operator op = collective(label, kind, GroupKind::Tensor, message, overlap);
+    op.module = module;
+    return op;
+  };
+  const auto all_gather = [&](const char* label, TensorOverlap overlap) {
+    return over_tensor_ranks(label, CollectiveKind::AllGather, gathered_residual(b), overlap);
+  };
+  const auto sum = [&](CollectiveKind kind) {
+    return over_tensor_ranks("column_gradient", kind, whole_residual(b),
+                             TensorOverlap::WeightGradient);
+  };
+  if (!b.strategy.sequence_parallel)
+    return {.gather = {}, .gather_again = {}, .sum = sum(CollectiveKind::AllReduce)};
+  return {.gather = all_gather("column_input", TensorOverlap::Feeds),
+          .gather_again = all_gather("column_input_again", TensorOverlap::DataGradient),
+          .sum = sum(CollectiveKind::ReduceScatter)};
+}
+
+LayerOperators sharing_residual(const Block& b, Module module, LayerOperators columns) {
+  share_input(columns, shared_residual(b, module));
+  columns.set_module(module);
+  return columns;
+}
+
+void add_norm(LayerBuilder& half, const Block& b, const char* label) {
+  half.add(OperatorKind::Norm, Module::Norm, label, residual_elements(b),
+           norm_traffic(b.model.norm, b.framework, b.element));
+}
+
+void add_residual(LayerBuilder& half, const Block& b, const char* label) {
+  half.add(OperatorKind::Residual, Module::Residual, label, residual_elements(b),
+           residual_traffic(b.framework, b.element));
+}
+
+// After a row-parallel GEMM.
+void add_reduction(LayerBuilder& half, const Block& b, Module module) {
+  if (b.strategy.tp == 1) return;
+  const auto over_tensor_ranks = [](const char* label, CollectiveKind kind, Bytes message,
+                                    TensorOverlap overlap) {
+    return collective(label, kind, GroupKind::Tensor, message, overlap);
+  };
+  if (!b.strategy.sequence_parallel) {
+    half.add_forward(module, over_tensor_ranks("row_output", CollectiveKind::AllReduce,
+                                               whole_residual(b), TensorOverlap::None));
+    return;
+  }
+  half.add_forward(module, over_tensor_ranks("row_output", CollectiveKind::ReduceScatter,
+                                             whole_residual(b), TensorOverlap::Follows));
+  half.add_backward(module, over_tensor_ranks("row_gradient", CollectiveKind::AllGather,
+                                              gathered_residual(b), TensorOverlap::Feeds));
+}
+
+// One GEMM where both halves read the same norm and the framework joins their weights.
+bool fuses_inputs(const Block& b) {
+  return b.model.parallel_block && b.model.norms_per_layer == 1 &&
+         b.framework.fuses_parallel_inputs;
+}
+
+// One GEMM of qkv and the MLP's input.
+LayerOperators joined_inputs(const Block& b) {
+  const LayerWeight qkv = b.on_rank(WeightName::Qkv), up = b.on_rank(WeightName::MlpUp);
+  LayerOperators joined =
+      lower_linear(b.linear, "qkv_mlp_up", b.tokens, qkv.columns + up.columns, qkv.rows);
+  for (const LayerWeight& weight : {qkv, up}) {
+    add_bias_gradient(joined, b.linear, weight, b.tokens);
+    add_adapters(joined, b.linear, weight, b.tokens);
+  }
+  return joined;
+}
+
+void add_qk_norm(LayerBuilder& inputs, const Block& b, double elements) {
+  if (b.model.qk_norm == QkNorm::None) return;
+  Traffic traffic = norm_traffic(b.model.norm, b.framework, b.element);
+  traffic.forward_kernels *= 2, traffic.backward_kernels *= 2;
+  inputs.add(OperatorKind::Norm, Module::Qkv, "qk_norm", elements, traffic);
+}
+
+// Queries, keys and values.
+LayerOperators attention_inputs(const Block& b) {
+  const std::int64_t heads = b.model.num_heads / b.strategy.tp,
+                     kv_heads = std::max(1, b.model.num_kv_heads / b.strategy.tp);
+  const double queries_and_keys =
+      static_cast<double>(b.tokens * (heads + kv_heads) * b.model.head_dim);
+  LayerBuilder inputs;
+  inputs.add(sharing_residual(b, Module::Qkv,
+                              fuses_inputs(b) ? joined_inputs(b) : linear(b, WeightName::Qkv)));
+  add_qk_norm(inputs, b, queries_and_keys);
+  if (b.model.position == Position::Rope)
+    inputs.add(OperatorKind::Rotary, Module::Qkv, "rotary", queries_and_keys,
+               rotary_traffic(b.framework, b.element));
+  return std::move(inputs).build();
+}
+
+// Into a bottleneck: the GEMM, and the norm of its first values.
+void add_down(LayerBuilder& inputs, const Block& b, WeightName matrix, WeightName norm) {
+  const std::int64_t tokens = b.strategy.sequence_parallel ? b.tokens / b.strategy.tp : b.tokens;
+  inputs.add(Module::Qkv, lower_linear(b.linear, b.weights[matrix], tokens));
+  inputs.add(OperatorKind::Norm, Module::Qkv, name_of(norm),
+             static_cast<double>(tokens * b.weights[norm].columns),
+             norm_traffic(b.model.norm, b.framework, b.element));
+}
+
+// Each tensor rank projects the latents of all tokens up.  Megatron-LM gathers them within the
+// GEMMs up: where those are recomputed they are gathered again, and once more for the gradient of
+// the weights, as before any column-parallel GEMM
+// (megatron/core/transformer/multi_latent_attention.py, qkv_up_proj_and_rope_apply).
+SharedInput shared_latents(const Block& b, WeightName down) {
+  if (b.strategy.tp == 1) return {};
+  const Bytes message(static_cast<double>(b.tokens * b.weights[down].columns) * b.element);
+  const auto over_tensor_ranks = [&](const char* label, CollectiveKind kind) {
+    return collective(label, kind, GroupKind::Tensor, message);
+  };
+  if (!b.strategy.sequence_parallel)
+    return {.gather = {},
+            .gather_again = {},
+            .sum = over_tensor_ranks("mla_gradient", CollectiveKind::AllReduce)};
+  return {.gather = over_tensor_ranks("latents", CollectiveKind::AllGather),
+          .gather_again = over_tensor_ranks("mla_again", CollectiveKind::AllGather),
+          .sum = over_tensor_ranks("mla_gradient", CollectiveKind::ReduceScatter)};
+}
+
+LayerOperators mla_inputs(const Block& b, const Mla& mla) {
+  LayerBuilder inputs;
+  if (mla.q_lora_rank) add_down(inputs, b, WeightName::QueryDown, WeightName::QueryNorm);
+  add_down(inputs, b, WeightName::MlaDown, WeightName::MlaNorm);
+  LayerOperators queries = linear(b, WeightName::QueryUp), keys = linear(b, WeightName::MlaUp);
+  share_input(queries, mla.q_lora_rank ? shared_latents(b, WeightName::QueryDown)
+                                       : shared_residual(b, Module::MlaUp));
+  share_input(keys, shared_latents(b, WeightName::MlaDown));
+  inputs.add(Module::MlaUp, std::move(queries));
+  inputs.add(Module::MlaUp, std::move(keys));
+  const double t = static_cast<double>(b.tokens),
+               per_head = t * (b.model.num_heads / b.strategy.tp);
+  inputs.add(OperatorKind::Rotary, Module::MlaUp, "rotary", (per_head + t) * mla.qk_rope_head_dim,
+             rotary_traffic(b.framework, b.element));
+  inputs.add(OperatorKind::Copy, Module::MlaUp, "assemble_keys", per_head * query_head_dim(b.model),
+             permutation_traffic(b.element));
+  return std::move(inputs).build();
+}
+
+LayerOperators attention_half(const Block& b) {
+  LayerBuilder half;
+  add_norm(half, b, "attention_norm");
+  half.add(b.model.mla ? mla_inputs(b, *b.model.mla) : attention_inputs(b));
+  half.add(Module::CoreAttention, lower_attention_core(b.model, b.strategy, b.framework));
+  half.add(Module::AttentionOutput, linear(b, WeightName::AttentionOutput));
+  if (!b.model.parallel_block) add_reduction(half, b, Module::AttentionOutput);
+  if (b.model.norms_per_layer >= 4) add_norm(half, b, "post_attention_norm");
+  if (!b.model.parallel_block) add_residual(half, b, "attention_residual");
+  return std::move(half).build();
+}
+
+bool norms_twice(const Transformer& model) {
+  return !model.parallel_block || model.norms_per_layer >= 2;
+}
+
+// What follows the second half's last GEMM, of `module`; `partial`: tensor ranks have a part of the
+// sum each.  A parallel block adds the partial sums of attention and MLP before the one reduction
+// that both share.
+void end_half(LayerBuilder& half, const Block& b, Module module, bool partial = true) {
+  if (b.model.parallel_block)
+    half.add_forward(module, memory_bound(OperatorKind::Residual, "parallel_sum",
+                                          static_cast<double>(b.tokens) * b.model.hidden_size,
+                                          3 * b.element, 1));
+  if (partial) add_reduction(half, b, module);
+  if (b.model.norms_per_layer >= 4) add_norm(half, b, "post_mlp_norm");
+  add_residual(half, b, "mlp_residual");
+}
+
+LayerOperators mlp_half(const Block& b) {
+  LayerBuilder half;
+  if (norms_twice(b.model)) add_norm(half, b, "mlp_norm");
+  if (!b.model.parallel_block) {
+    half.add(sharing_residual(b, Module::MlpUp, linear(b, WeightName::MlpUp)));
+  } else if (!fuses_inputs(b)) {
+    half.add(Module::MlpUp, linear(b, WeightName::MlpUp));
+  }
+  half.add(OperatorKind::Activation, Module::Activation, "activation",
+           static_cast<double>(b.tokens * b.on_rank(WeightName::MlpDown).rows),
+           activation_traffic(b.model.gated_mlp, b.framework, b.element));
+  half.add(Module::MlpDown, linear(b, WeightName::MlpDown));
+  end_half(half, b, Module::MlpDown);
+  return std::move(half).build();
+}
+
+LayerOperators moe_half(const Block& b) {
+  const bool gathers = !routes_shards(b.strategy, b.framework);
+  LayerOperators experts = lower_experts(b.model, b.strategy, b.framework, b.linear);
+  if (!b.model.parallel_block && gathers)
+    share_input(experts, shared_residual(b, Module::MoeInput));
+  LayerBuilder half;
+  if (norms_twice(b.model)) add_norm(half, b, "mlp_norm");
+  half.add(experts);
+  end_half(half, b, Module::Combine, gathers);
+  return std::move(half).build();
+}
 
 }  // namespace
 
 LayerOperators lower_block(const Transformer& model, const Strategy& strategy,
                            const Framework& framework, RecomputeKind recompute, LayerKind kind) {
-  LayerOperators block = BlockLowering(model, strategy, framework, kind).lower();
+  const Block b = block_of(model, strategy, framework, kind);
+  LayerBuilder halves;
+  halves.add(attention_half(b));
+  halves.add(kind == LayerKind::Moe ? moe_half(b) : mlp_half(b));
+  LayerOperators block = std::move(halves).build();
   block.recompute =
       recomputed_operators(block.forward, model, strategy, framework, recompute, kind);
   return block;

@@ -7,11 +7,12 @@
 //   forward   norm, [gather], (t, (a+2g)d/n, h), rotary, attention, (t, h, ad/n), [reduce],
 //             residual,
 //             norm, [gather], (t, f/n or 2f/n, h), activation, (t, h, f/n), [reduce], residual
-//   backward  for each GEMM a data gradient and a weight gradient; attention twice its forward
-//             FLOPs; the conjugate collectives
+//   backward  the same from its end to its beginning: for each GEMM a data gradient, then a weight
+//             gradient; attention twice its forward FLOPs; the conjugate collectives, those of a
+//             column-parallel GEMM around its data gradient (SharedInput in linear.h)
 //
-// MLA (multi-head MLA, DeepSeek-V2), with ranks r and c of the bottlenecks of queries and of keys
-// and values, heads of e = qk_nope + qk_rope for queries and keys and v for values:
+// MLA (multi-head latent attention, DeepSeek-V2), with ranks r and c of the bottlenecks of queries
+// and of keys and values, heads of e = qk_nope + qk_rope for queries and keys and v for values:
 //
 //   (t, r, h), norm; (t, c + qk_rope, h), norm; [gather]; (t, a e/n, r), (t, a (qk_nope + v)/n, c),
 //     rotary, keys assembled, attention, (t, h, a v/n)

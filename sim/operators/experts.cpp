@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "sim/model/parameters.h"
 #include "sim/operators/traffic.h"
@@ -13,252 +14,260 @@ constexpr double kIndicesPerRow = 3.0;
 
 double real(std::int64_t count) { return static_cast<double>(count); }
 
-class ExpertLowering {
- public:
-  ExpertLowering(const Transformer& model, const Strategy& strategy, const Framework& framework,
-                 const LinearContext& linear)
-      : model_(model),
-        moe_(*model.moe),
-        weights_(layer_weights(model, LayerKind::Moe)),
-        framework_(framework),
-        linear_(linear),
-        shape_(expert_shape(model, strategy, framework)),
-        dispatch_(strategy.moe_dispatch),
-        ranks_(strategy.ep),
-        expert_tensor_(shape_.routes_shards ? strategy.expert_tensor_ranks() : 1),
-        tensor_(strategy.tp),
-        element_(size_of(activation_dtype(strategy.precision)).value()),
-        expert_ranks_(strategy.expert_tensor_ranks()) {
-    linear_.frozen = linear_.adapters.has_value();
-    linear_.adapters.reset();
-  }
+// What the parts of an MoE layer have in common.
+struct MoeLayer {
+  const Transformer& model;
+  const Strategy& strategy;
+  const Framework& framework;
+  LinearContext linear;  // of routed and shared experts
+  LayerWeights weights;
+  ExpertShape shape;
+  double element;  // bytes of an activation
 
-  LayerOperators lower() {
-    route();
-    const std::size_t forward = out_.forward.size(), backward = out_.backward.size();
-    dispatch();
-    if (shape_.shared_ffn > 0) shared_up();
-    experts();
-    give_back();
-    if (shape_.shared_ffn > 0) shared_down();
-    combine();
-    mark_ragged(out_.forward, forward);
-    mark_ragged(out_.backward, backward);
-    return std::move(out_);
-  }
+  const Moe& moe() const { return *model.moe; }
+  // Among which arrived rows are gathered.
+  int expert_tensor() const { return shape.routes_shards ? strategy.expert_tensor_ranks() : 1; }
 
- private:
-  // Rows that are sent, that have arrived from other ranks, and that experts work on.
-  double sent_elements() const { return real(shape_.sent) * model_.hidden_size; }
-  double row_elements() const { return real(shape_.rows) * model_.hidden_size; }
-  double arrived_elements() const { return row_elements() / expert_tensor_; }
-  double token_elements() const { return real(shape_.tokens) * model_.hidden_size; }
+  // Values of the rows that are sent, that have arrived from other ranks, and that experts work on.
+  double sent() const { return real(shape.sent) * model.hidden_size; }
+  double arrived() const { return rows() / expert_tensor(); }
+  double rows() const { return real(shape.rows) * model.hidden_size; }
+  double token_values() const { return real(shape.tokens) * model.hidden_size; }
   std::int64_t shared_tokens() const {
-    return shape_.routes_shards ? shape_.tokens * tensor_ : shape_.tokens;
-  }
-  bool exchanges() const { return ranks_ > 1; }
-  bool deduplicates() const { return exchanges() && dispatch_ == ExpertDispatch::Deduplicated; }
-  bool gathers() const { return exchanges() && dispatch_ == ExpertDispatch::AllGather; }
-
-  // GEMMs outside the experts multiply in the activation format.
-  LinearContext wide() const {
-    LinearContext context = linear_;
-    if (is_low_precision(matmul_dtype(context.precision))) context.precision = Precision::Bf16;
-    return context;
+    return shape.routes_shards ? shape.tokens * strategy.tp : shape.tokens;
   }
 
-  static void mark_ragged(OperatorList& operators, std::size_t from) {
-    for (std::size_t i = from; i < operators.size(); ++i) operators[i].ragged = true;
+  bool exchanges() const { return strategy.ep > 1; }
+  bool deduplicates() const {
+    return exchanges() && strategy.moe_dispatch == ExpertDispatch::Deduplicated;
   }
-
-  void route() {
-    const LayerWeight router = weights_[WeightName::Router];
-    out_.add(Module::Router, lower_linear(wide(), router, shape_.tokens));
-    bias_gradient(Module::Router, router, shape_.tokens);
-    const double probabilities = real(shape_.tokens * router.columns);
-    out_.add(OperatorKind::Softmax, Module::Router, "router_choice", probabilities,
-             router_traffic(framework_, element_));
-  }
-
-  void dispatch() {
-    if (gathers()) gather_tokens();
-    permute("expert_dispatch", gathers() ? arrived_elements() : sent_elements());
-    if (exchanges() && !gathers()) {
-      out_.add_forward(Module::Dispatch,
-                       collective("expert_counts", CollectiveKind::AllToAll, GroupKind::Expert,
-                                  Bytes(kRowIndexBytes * moe_.num_experts)));
-      exchange("expert_dispatch", dispatched_bytes());
-    }
-    if (expert_tensor_ > 1)
-      conjugate("expert_gather", CollectiveKind::AllGather, CollectiveKind::ReduceScatter);
-    if (exchanges() && !gathers()) sort_chunks("expert_sort");
-  }
-
-  // All tokens of the expert ranks, and on the way back the sum of what each rank has for them.
-  Bytes gathered_tokens() const { return Bytes(token_elements() * ranks_ * element_); }
-  void gather_tokens() {
-    pair(Module::Dispatch, "expert_dispatch", CollectiveKind::AllGather,
-         CollectiveKind::ReduceScatter, GroupKind::Expert, gathered_tokens());
-  }
-  void scatter_tokens() {
-    pair(Module::Combine, "expert_combine", CollectiveKind::ReduceScatter,
-         CollectiveKind::AllGather, GroupKind::Expert, gathered_tokens());
-  }
-
-  // A collective and that of the gradients.
-  void pair(Module module, const char* label, CollectiveKind forward, CollectiveKind backward,
-            GroupKind group, Bytes message) {
-    out_.add_forward(module, collective(label, forward, group, message));
-    out_.add_backward(module, collective(label, backward, group, message));
-  }
-
-  // Rows over the ranks that divide an expert.
-  void conjugate(const char* label, CollectiveKind forward, CollectiveKind backward) {
-    pair(Module::Dispatch, label, forward, backward, GroupKind::ExpertTensor,
-         Bytes(row_elements() * element_));
-  }
-
-  void experts() {
-    const LayerWeight up = weights_[WeightName::ExpertUp].on_rank(expert_ranks_);
-    const LayerWeight down = weights_[WeightName::ExpertDown].on_rank(expert_ranks_);
-    const ExpertRows group{.experts = shape_.experts,
-                           .busy = shape_.busy_experts,
-                           .rows = shape_.rows,
-                           .rows_per_expert = shape_.rows_per_expert,
-                           .one_kernel = framework_.experts.grouped_kernel};
-    if (pads_rows()) move_rows(Module::ExpertUp, "expert_pad", row_elements());
-    out_.add(Module::ExpertUp, lower_expert_linear(linear_, up, group));
-    bias_gradient(Module::ExpertUp, up, shape_.rows);
-    activate(Module::ExpertActivation, "expert_activation", real(shape_.rows * down.rows));
-    out_.add(Module::ExpertDown, lower_expert_linear(linear_, down, group));
-    if (down.biases > 0) last_bias(down);
-    if (pads_rows()) move_rows(Module::ExpertDown, "expert_unpad", row_elements());
-  }
-
-  // Low-precision GEMMs want a multiple of rows for each expert; a kernel that deduplicates sends
-  // them so.
-  bool pads_rows() const {
-    return framework_.experts.copies_to_pad && is_low_precision(matmul_dtype(linear_.precision)) &&
-           !deduplicates();
-  }
-
-  // A GEMM whose result is weighted afterwards has its bias in its own kernel.
-  void last_bias(const LayerWeight& down) {
-    if (!framework_.experts.biases_one_by_one)
-      return bias_gradient(Module::ExpertDown, down, shape_.rows);
-    const int experts = static_cast<int>(shape_.busy_experts);
-    out_.add(OperatorKind::Residual, Module::ExpertDown, "expert_bias", row_elements(),
-             weighted_bias_traffic(element_, experts));
-  }
-
-  void give_back() {
-    if (exchanges() && !gathers()) sort_chunks("expert_unsort");
-    if (expert_tensor_ > 1)
-      conjugate("expert_scatter", CollectiveKind::ReduceScatter, CollectiveKind::AllGather);
-    if (exchanges() && !gathers()) exchange("expert_combine", element_);
-    permute("expert_return", gathers() ? arrived_elements() : sent_elements());
-  }
-
-  // By expert, and back by token; a kernel that deduplicates does it as it sends and receives.
-  void permute(const char* label, double elements) {
-    if (!deduplicates()) move_rows(Module::Dispatch, label, elements);
-  }
-
-  void combine() {
-    const double rows = gathers() ? arrived_elements() : sent_elements();
-    out_.add(OperatorKind::Residual, Module::Combine, "expert_combination", rows,
-             combination_traffic(framework_, element_, moe_.top_k));
-    if (gathers()) scatter_tokens();
-    if (shape_.shared_ffn > 0)
-      out_.add_forward(Module::Residual, memory_bound(OperatorKind::Residual, "shared_sum",
-                                                      token_elements(), 3 * element_, 1));
-  }
-
-  // The tokens of all tensor ranks, which share out the width of shared experts.
-  void share_tokens(Module module, const char* label, CollectiveKind forward,
-                    CollectiveKind backward) {
-    if (shape_.routes_shards)
-      pair(module, label, forward, backward, GroupKind::Tensor,
-           Bytes(token_elements() * tensor_ * element_));
-  }
-
-  void shared_up() {
-    const LayerWeight up = weights_[WeightName::SharedUp].on_rank(tensor_);
-    share_tokens(Module::SharedUp, "shared_input", CollectiveKind::AllGather,
-                 CollectiveKind::ReduceScatter);
-    out_.add(Module::SharedUp, lower_linear(linear_, up, shared_tokens()));
-    bias_gradient(Module::SharedUp, up, shared_tokens());
-    activate(Module::SharedActivation, "shared_activation",
-             real(shared_tokens() * weights_[WeightName::SharedDown].on_rank(tensor_).rows));
-    if (moe_.shared_expert_gate)
-      out_.add(Module::SharedUp,
-               lower_linear(wide(), weights_[WeightName::SharedGate], shape_.tokens));
-  }
-
-  void shared_down() {
-    const LayerWeight down = weights_[WeightName::SharedDown].on_rank(tensor_);
-    out_.add(Module::SharedDown, lower_linear(linear_, down, shared_tokens()));
-    share_tokens(Module::SharedDown, "shared_output", CollectiveKind::ReduceScatter,
-                 CollectiveKind::AllGather);
-    if (moe_.shared_expert_gate)
-      out_.add_backward(Module::SharedDown, memory_bound(OperatorKind::Residual, "shared_gate",
-                                                         token_elements(), 7 * element_, 4));
-    bias_gradient(Module::SharedDown, down, shape_.tokens);
-  }
-
-  void activate(Module module, const char* label, double elements) {
-    out_.add(OperatorKind::Activation, module, label, elements,
-             activation_traffic(model_.gated_mlp, framework_, element_));
-  }
-
-  // `bytes` of an element on its way there; gradients come back in the activation format.
-  void exchange(const char* label, double bytes) {
-    const double elements = std::max(sent_elements(), arrived_elements());
-    const auto rows = [&](double size) {
-      return collective(label, CollectiveKind::AllToAll, GroupKind::Expert, Bytes(elements * size));
-    };
-    out_.add_forward(Module::Dispatch, rows(bytes));
-    out_.add_backward(Module::Dispatch, rows(element_));
-  }
-
-  double dispatched_bytes() const {
-    const bool low_precision = framework_.experts.dispatches_low_precision &&
-                               is_low_precision(matmul_dtype(linear_.precision));
-    return low_precision ? low_precision_bytes(framework_.low_precision, linear_.precision, false)
-                         : element_;
-  }
-
-  // Rows arrive by rank, and are wanted by expert.
-  void sort_chunks(const char* label) {
-    if (shape_.experts == 1 || deduplicates()) return;
-    move_rows(Module::Dispatch, label, row_elements());
-  }
-
-  void move_rows(Module module, const char* label, double elements) {
-    out_.add(OperatorKind::Copy, module, label, elements, permutation_traffic(element_));
-  }
-
-  void bias_gradient(Module module, const LayerWeight& weight, std::int64_t tokens) {
-    if (weight.biases == 0 || framework_.gradients.fused_bias || linear_.frozen) return;
-    const double elements = real(tokens * weight.columns);
-    out_.add_backward(
-        module, memory_bound(OperatorKind::BiasGradient, "bias_gradient", elements, element_, 1));
-  }
-
-  const Transformer& model_;
-  const Moe& moe_;
-  LayerWeights weights_;
-  const Framework& framework_;
-  LinearContext linear_;
-  ExpertShape shape_;
-  ExpertDispatch dispatch_;
-  int ranks_;          // with different experts
-  int expert_tensor_;  // among which arrived rows are gathered
-  int tensor_;
-  double element_;
-  int expert_ranks_;  // that divide an expert
-  LayerOperators out_;
+  bool gathers() const { return exchanges() && strategy.moe_dispatch == ExpertDispatch::AllGather; }
+  bool is_low_precision() const { return sim::is_low_precision(matmul_dtype(linear.precision)); }
 };
+
+MoeLayer moe_layer(const Transformer& model, const Strategy& strategy, const Framework& framework,
+                   const LinearContext& linear) {
+  MoeLayer layer{.model = model,
+                 .strategy = strategy,
+                 .framework = framework,
+                 .linear = linear,
+                 .weights = layer_weights(model, LayerKind::Moe),
+                 .shape = expert_shape(model, strategy, framework),
+                 .element = size_of(activation_dtype(strategy.precision)).value()};
+  layer.linear.frozen = linear.adapters.has_value();
+  layer.linear.adapters.reset();
+  return layer;
+}
+
+// GEMMs outside the experts multiply in the activation format.
+LinearContext wide(const MoeLayer& layer) {
+  LinearContext context = layer.linear;
+  if (layer.is_low_precision()) context.precision = Precision::Bf16;
+  return context;
+}
+
+// A collective and that of the gradients.
+void add_pair(LayerBuilder& part, Module module, Operator forward, Operator backward) {
+  part.add_forward(module, forward);
+  part.add_backward(module, backward);
+}
+void add_gather(LayerBuilder& part, Module module, const char* label, GroupKind group,
+                Bytes message) {
+  add_pair(part, module, collective(label, CollectiveKind::AllGather, group, message),
+           collective(label, CollectiveKind::ReduceScatter, group, message));
+}
+void add_scatter(LayerBuilder& part, Module module, const char* label, GroupKind group,
+                 Bytes message) {
+  add_pair(part, module, collective(label, CollectiveKind::ReduceScatter, group, message),
+           collective(label, CollectiveKind::AllGather, group, message));
+}
+
+// All-to-alls of rows of which each element has `bytes` on its way there; gradients come back in
+// the activation format.
+void add_exchange(LayerBuilder& part, const MoeLayer& layer, const char* label, double bytes) {
+  const double elements = std::max(layer.sent(), layer.arrived());
+  const auto rows = [&](double size) {
+    return collective(label, CollectiveKind::AllToAll, GroupKind::Expert, Bytes(elements * size));
+  };
+  add_pair(part, Module::Dispatch, rows(bytes), rows(layer.element));
+}
+
+void add_move(LayerBuilder& part, const MoeLayer& layer, Module module, const char* label,
+              double elements) {
+  part.add(OperatorKind::Copy, module, label, elements, permutation_traffic(layer.element));
+}
+
+// By expert, and back by token; a kernel that deduplicates does it as it sends and receives.
+void add_permutation(LayerBuilder& part, const MoeLayer& layer, const char* label) {
+  if (!layer.deduplicates())
+    add_move(part, layer, Module::Dispatch, label,
+             layer.gathers() ? layer.arrived() : layer.sent());
+}
+
+// Rows arrive by rank, and are wanted by expert.
+void add_sort(LayerBuilder& part, const MoeLayer& layer, const char* label) {
+  if (layer.shape.experts > 1 && !layer.deduplicates())
+    add_move(part, layer, Module::Dispatch, label, layer.rows());
+}
+
+void add_activation(LayerBuilder& part, const MoeLayer& layer, Module module, const char* label,
+                    std::int64_t elements) {
+  part.add(OperatorKind::Activation, module, label, real(elements),
+           activation_traffic(layer.model.gated_mlp, layer.framework, layer.element));
+}
+
+LayerOperators router(const MoeLayer& layer) {
+  const LayerWeight weight = layer.weights[WeightName::Router];
+  const double probabilities = real(layer.shape.tokens * weight.columns);
+  LayerBuilder part;
+  part.add(Module::Router, lower_linear(wide(layer), weight, layer.shape.tokens));
+  part.add(OperatorKind::Softmax, Module::Router, "router_choice", probabilities,
+           router_traffic(layer.framework, layer.element));
+  return std::move(part).build();
+}
+
+// All tokens of the expert ranks, and on the way back the sum of what each rank has for them.
+Bytes gathered_tokens(const MoeLayer& layer) {
+  return Bytes(layer.token_values() * layer.strategy.ep * layer.element);
+}
+
+double dispatched_bytes(const MoeLayer& layer) {
+  if (!layer.framework.experts.dispatches_low_precision || !layer.is_low_precision())
+    return layer.element;
+  return low_precision_bytes(layer.framework.low_precision, layer.linear.precision, false);
+}
+
+LayerOperators dispatch(const MoeLayer& layer) {
+  const bool sends_rows = layer.exchanges() && !layer.gathers();
+  LayerBuilder part;
+  if (layer.gathers())
+    add_gather(part, Module::Dispatch, "expert_dispatch", GroupKind::Expert,
+               gathered_tokens(layer));
+  add_permutation(part, layer, "expert_dispatch");
+  if (sends_rows) {
+    part.add_forward(Module::Dispatch,
+                     collective("expert_counts", CollectiveKind::AllToAll, GroupKind::Expert,
+                                Bytes(kRowIndexBytes * layer.moe().num_experts)));
+    add_exchange(part, layer, "expert_dispatch", dispatched_bytes(layer));
+  }
+  if (layer.expert_tensor() > 1)
+    add_gather(part, Module::Dispatch, "expert_gather", GroupKind::ExpertTensor,
+               Bytes(layer.rows() * layer.element));
+  if (sends_rows) add_sort(part, layer, "expert_sort");
+  return std::move(part).build();
+}
+
+// Low-precision GEMMs want a multiple of rows for each expert; a kernel that deduplicates sends
+// them so.
+bool pads_rows(const MoeLayer& layer) {
+  return layer.framework.experts.copies_to_pad && layer.is_low_precision() && !layer.deduplicates();
+}
+
+// A GEMM whose result is weighted afterwards may have its bias in kernels of its own.
+void add_expert_down(LayerBuilder& part, const MoeLayer& layer, LayerWeight down,
+                     const ExpertRows& rows) {
+  const bool one_by_one = down.biases > 0 && layer.framework.experts.biases_one_by_one;
+  if (one_by_one) down.biases = 0;
+  part.add(Module::ExpertDown, lower_expert_linear(layer.linear, down, rows));
+  if (one_by_one)
+    part.add(OperatorKind::Residual, Module::ExpertDown, "expert_bias", layer.rows(),
+             weighted_bias_traffic(layer.element, static_cast<int>(rows.busy)));
+}
+
+LayerOperators experts(const MoeLayer& layer) {
+  const ExpertShape& shape = layer.shape;
+  const int ranks = layer.strategy.expert_tensor_ranks();
+  const LayerWeight up = layer.weights[WeightName::ExpertUp].on_rank(ranks),
+                    down = layer.weights[WeightName::ExpertDown].on_rank(ranks);
+  const ExpertRows rows{.experts = shape.experts,
+                        .busy = shape.busy_experts,
+                        .rows = shape.rows,
+                        .rows_per_expert = shape.rows_per_expert,
+                        .one_kernel = layer.framework.experts.grouped_kernel};
+  LayerBuilder part;
+  if (pads_rows(layer)) add_move(part, layer, Module::ExpertUp, "expert_pad", layer.rows());
+  part.add(Module::ExpertUp, lower_expert_linear(layer.linear, up, rows));
+  add_activation(part, layer, Module::ExpertActivation, "expert_activation",
+                 shape.rows * down.rows);
+  add_expert_down(part, layer, down, rows);
+  if (pads_rows(layer)) add_move(part, layer, Module::ExpertDown, "expert_unpad", layer.rows());
+  return std::move(part).build();
+}
+
+LayerOperators give_back(const MoeLayer& layer) {
+  const bool sends_rows = layer.exchanges() && !layer.gathers();
+  LayerBuilder part;
+  if (sends_rows) add_sort(part, layer, "expert_unsort");
+  if (layer.expert_tensor() > 1)
+    add_scatter(part, Module::Dispatch, "expert_scatter", GroupKind::ExpertTensor,
+                Bytes(layer.rows() * layer.element));
+  if (sends_rows) add_exchange(part, layer, "expert_combine", layer.element);
+  add_permutation(part, layer, "expert_return");
+  return std::move(part).build();
+}
+
+LayerOperators combine(const MoeLayer& layer) {
+  LayerBuilder part;
+  part.add(OperatorKind::Residual, Module::Combine, "expert_combination",
+           layer.gathers() ? layer.arrived() : layer.sent(),
+           combination_traffic(layer.framework, layer.element, layer.moe().top_k));
+  if (layer.gathers())
+    add_scatter(part, Module::Combine, "expert_combine", GroupKind::Expert, gathered_tokens(layer));
+  if (layer.shape.shared_ffn > 0)
+    part.add_forward(Module::Residual, memory_bound(OperatorKind::Residual, "shared_sum",
+                                                    layer.token_values(), 3 * layer.element, 1));
+  return std::move(part).build();
+}
+
+// The tokens of all tensor ranks, which share out the width of shared experts.
+Bytes all_tokens(const MoeLayer& layer) {
+  return Bytes(layer.token_values() * layer.strategy.tp * layer.element);
+}
+
+LayerOperators shared_up(const MoeLayer& layer) {
+  const int tp = layer.strategy.tp;
+  const std::int64_t tokens = layer.shared_tokens();
+  LayerBuilder part;
+  if (layer.shape.routes_shards)
+    add_gather(part, Module::SharedUp, "shared_input", GroupKind::Tensor, all_tokens(layer));
+  part.add(Module::SharedUp,
+           lower_linear(layer.linear, layer.weights[WeightName::SharedUp].on_rank(tp), tokens));
+  add_activation(part, layer, Module::SharedActivation, "shared_activation",
+                 tokens * layer.weights[WeightName::SharedDown].on_rank(tp).rows);
+  if (layer.moe().shared_expert_gate)
+    part.add(Module::SharedUp,
+             lower_linear(wide(layer), layer.weights[WeightName::SharedGate], layer.shape.tokens));
+  return std::move(part).build();
+}
+
+LayerOperators shared_down(const MoeLayer& layer) {
+  const LayerWeight down = layer.weights[WeightName::SharedDown].on_rank(layer.strategy.tp);
+  LayerBuilder part;
+  part.add(Module::SharedDown, lower_linear(layer.linear, down, layer.shared_tokens()));
+  if (layer.shape.routes_shards)
+    add_scatter(part, Module::SharedDown, "shared_output", GroupKind::Tensor, all_tokens(layer));
+  if (layer.moe().shared_expert_gate)
+    part.add_backward(Module::SharedDown, memory_bound(OperatorKind::Residual, "shared_gate",
+                                                       layer.token_values(), 7 * layer.element, 4));
+  return std::move(part).build();
+}
+
+// Everything on rows, as many as the router sends.
+LayerOperators routed(const MoeLayer& layer) {
+  const bool shared = layer.shape.shared_ffn > 0;
+  LayerBuilder parts;
+  parts.add(dispatch(layer));
+  if (shared) parts.add(shared_up(layer));
+  parts.add(experts(layer));
+  parts.add(give_back(layer));
+  if (shared) parts.add(shared_down(layer));
+  parts.add(combine(layer));
+  LayerOperators rows = std::move(parts).build();
+  for (OperatorList* pass : {&rows.forward, &rows.backward}) {
+    for (Operator& op : *pass) op.ragged = true;
+  }
+  return rows;
+}
 
 }  // namespace
 
@@ -291,7 +300,11 @@ ExpertShape expert_shape(const Transformer& model, const Strategy& strategy,
 
 LayerOperators lower_experts(const Transformer& model, const Strategy& strategy,
                              const Framework& framework, const LinearContext& linear) {
-  return ExpertLowering(model, strategy, framework, linear).lower();
+  const MoeLayer layer = moe_layer(model, strategy, framework, linear);
+  LayerBuilder parts;
+  parts.add(router(layer));
+  parts.add(routed(layer));
+  return std::move(parts).build();
 }
 
 }  // namespace llmsim::sim

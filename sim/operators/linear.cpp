@@ -1,5 +1,8 @@
 #include "sim/operators/linear.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "sim/operators/traffic.h"
 #include "sim/strategy/adapters.h"
 
@@ -24,25 +27,6 @@ Operator quantise(const LinearContext& context, const char* label, double elemen
 // Reads and writes a 16-bit GEMM that was accumulated without its scales.
 Operator scale_output(double elements) {
   return memory_bound(OperatorKind::Cast, "scale_output", elements, 4.0, 1);
-}
-
-// Casts around the three GEMMs of a low-precision linear layer; the weight once more where the
-// backward pass gathers it again.
-void add_casts(LayerOperators& linear, const LinearContext& context, double tokens, double out,
-               double in, double weights) {
-  linear.forward.push_back(quantise(context, "quantise_input", tokens * in, false));
-  linear.backward.push_back(quantise(context, "quantise_gradient", tokens * out, false));
-  if (!context.framework->low_precision.caches_weights) {
-    linear.forward.push_back(quantise(context, "quantise_weight", weights, true));
-    if (context.requantises_weights)
-      linear.backward.push_back(quantise(context, "quantise_weight_again", weights, true));
-  }
-  const LowPrecisionScaling scaling = scaling_of(context);
-  if (scaling == LowPrecisionScaling::Rowwise ||
-      scaling == LowPrecisionScaling::RowwiseHighPrecisionGradient)
-    linear.backward.push_back(scale_output(tokens * in));
-  if (scaling == LowPrecisionScaling::Rowwise && !context.frozen)
-    linear.backward.push_back(scale_output(weights));
 }
 
 // Autocast makes a 16-bit copy of fp32 weights in every forward pass, and fp32 gradients of the
@@ -112,14 +96,75 @@ bool casts_again(const LinearContext& context) {
   return casts_weights(context) && context.framework->casts_weights_in_backward;
 }
 
-// A GEMM that adds to the gradient of its `weights` reads it too.
-void add_weight_gradient(LayerOperators& linear, const LinearContext& context, Operator gemm,
-                         double weights) {
+// A linear layer's GEMMs, and the values that casts around them read and write.
+struct Linear {
+  Operator forward, data_gradient, weight_gradient;
+  double inputs = 0.0, outputs = 0.0, weights = 0.0;
+  int casts = 1;  // matrices that are cast one by one
+};
+
+// One for each matrix.
+Operator repeated(Operator cast, const Linear& linear) {
+  cast.kernels *= linear.casts;
+  return cast;
+}
+
+// Before the GEMMs of a low-precision linear layer; the weight once more where the backward pass
+// gathers it again.
+void add_quantisation(LayerOperators& operators, const LinearContext& context,
+                      const Linear& linear) {
+  const auto add = [&](OperatorList& pass, const char* label, double values, bool weight) {
+    pass.push_back(repeated(quantise(context, label, values, weight), linear));
+  };
+  add(operators.forward, "quantise_input", linear.inputs, false);
+  add(operators.backward, "quantise_gradient", linear.outputs, false);
+  if (context.framework->low_precision.caches_weights) return;
+  add(operators.forward, "quantise_weight", linear.weights, true);
+  if (context.requantises_weights)
+    add(operators.backward, "quantise_weight_again", linear.weights, true);
+}
+
+// Which GEMMs of the backward pass leave their scales to a kernel of their own.
+bool scales_data_gradient(LowPrecisionScaling scaling) {
+  return scaling == LowPrecisionScaling::Rowwise ||
+         scaling == LowPrecisionScaling::RowwiseHighPrecisionGradient;
+}
+bool scales_weight_gradient(LowPrecisionScaling scaling) {
+  return scaling == LowPrecisionScaling::Rowwise;
+}
+
+// A GEMM that adds to the gradient reads it too.
+void add_weight_gradient(OperatorList& backward, const LinearContext& context,
+                         const Linear& linear) {
+  Operator gemm = linear.weight_gradient;
   gemm.weight_gradient = true;
   if (context.framework->gradients.accumulated_by_gemm)
-    gemm.moved += weights * size_of(accumulated_dtype(context));
-  linear.backward.push_back(gemm);
-  if (casts_weights(context)) linear.backward.push_back(cast("gradient_cast", weights));
+    gemm.moved += linear.weights * size_of(accumulated_dtype(context));
+  backward.push_back(gemm);
+}
+
+LayerOperators in_order(const LinearContext& context, const Linear& linear, bool trained) {
+  const bool low_precision = is_low_precision(matmul_dtype(context.precision));
+  const LowPrecisionScaling scaling = scaling_of(context);
+  LayerOperators operators;
+  OperatorList &forward = operators.forward, &backward = operators.backward;
+  if (casts_weights(context)) forward.push_back(cast("weight_cast", linear.weights));
+  if (casts_again(context)) backward.push_back(cast("weight_cast", linear.weights));
+  if (low_precision) add_quantisation(operators, context, linear);
+  forward.push_back(transposed(linear.forward));
+  backward.push_back(linear.data_gradient);
+  if (low_precision && scales_data_gradient(scaling))
+    backward.push_back(repeated(scale_output(linear.inputs), linear));
+  if (!trained) return operators;
+  add_weight_gradient(backward, context, linear);
+  if (low_precision && scales_weight_gradient(scaling))
+    backward.push_back(repeated(scale_output(linear.weights), linear));
+  if (casts_weights(context)) backward.push_back(cast("gradient_cast", linear.weights));
+  return operators;
+}
+
+bool is_data_gradient(const Operator& op) {
+  return op.kind == OperatorKind::Gemm && !op.weight_gradient;
 }
 
 }  // namespace
@@ -127,30 +172,36 @@ void add_weight_gradient(LayerOperators& linear, const LinearContext& context, O
 LayerOperators lower_linear(const LinearContext& context, const char* label, std::int64_t tokens,
                             std::int64_t out, std::int64_t in) {
   const DType dtype = matmul_dtype(context.precision), wide = activation_dtype(context.precision);
-  const double weights = static_cast<double>(out) * static_cast<double>(in);
-  LayerOperators linear;
-  if (casts_weights(context)) linear.forward.push_back(cast("weight_cast", weights));
-  if (is_low_precision(dtype)) {
-    add_casts(linear, context, static_cast<double>(tokens), static_cast<double>(out),
-              static_cast<double>(in), weights);
-  }
-  linear.forward.push_back(transposed(gemm(label, 1, tokens, out, in, dtype, wide)));
-  if (casts_again(context)) linear.backward.push_back(cast("weight_cast", weights));
-  linear.backward.push_back(gemm(label, 1, tokens, in, out, dtype, wide));
-  if (context.frozen || context.adapters) return linear;
-  add_weight_gradient(
-      linear, context,
-      gemm(label, 1, in, out, tokens, weight_gradient_dtype(context), accumulated_dtype(context)),
-      weights);
-  return linear;
+  const double rows = static_cast<double>(tokens), columns = static_cast<double>(out),
+               inner = static_cast<double>(in);
+  return in_order(
+      context,
+      {.forward = gemm(label, 1, tokens, out, in, dtype, wide),
+       .data_gradient = gemm(label, 1, tokens, in, out, dtype, wide),
+       .weight_gradient = gemm(label, 1, in, out, tokens, weight_gradient_dtype(context),
+                               accumulated_dtype(context)),
+       .inputs = rows * inner,
+       .outputs = rows * columns,
+       .weights = columns * inner},
+      !context.frozen && !context.adapters);
 }
 
 LayerOperators lower_linear(const LinearContext& context, const LayerWeight& weight,
                             std::int64_t tokens) {
   LayerOperators linear =
       lower_linear(context, name_of(weight.name), tokens, weight.columns, weight.rows);
+  add_bias_gradient(linear, context, weight, tokens);
   add_adapters(linear, context, weight, tokens);
   return linear;
+}
+
+void add_bias_gradient(LayerOperators& linear, const LinearContext& context,
+                       const LayerWeight& weight, std::int64_t tokens) {
+  if (weight.biases == 0 || context.framework->gradients.fused_bias) return;
+  if (context.frozen || context.adapters) return;
+  const double outputs = static_cast<double>(tokens) * static_cast<double>(weight.columns);
+  linear.backward.push_back(memory_bound(OperatorKind::BiasGradient, "bias_gradient", outputs,
+                                         size_of(activation_dtype(context.precision)).value(), 1));
 }
 
 void add_adapters(LayerOperators& linear, const LinearContext& context, const LayerWeight& weight,
@@ -167,27 +218,34 @@ LayerOperators lower_expert_linear(const LinearContext& context, const LayerWeig
   const DType dtype = matmul_dtype(context.precision), wide = activation_dtype(context.precision);
   ExpertRows group = rows;
   if (is_low_precision(dtype)) group.multiple = row_multiple(scaling_of(context));
-  const double weights =
-      static_cast<double>(group.experts) * static_cast<double>(out) * static_cast<double>(in);
-  LayerOperators linear;
-  if (casts_weights(context)) linear.forward.push_back(cast("weight_cast", weights));
-  if (is_low_precision(dtype)) {
-    add_casts(linear, context, static_cast<double>(group.rows + group.padding()),
-              static_cast<double>(out), static_cast<double>(in), weights);
-    for (OperatorList* pass : {&linear.forward, &linear.backward}) {
-      for (Operator& op : *pass) op.kernels *= group.kernels();
-    }
-  }
-  linear.forward.push_back(transposed(grouped(label, group, out, in, dtype, wide)));
-  if (casts_again(context)) linear.backward.push_back(cast("weight_cast", weights));
-  linear.backward.push_back(grouped(label, group, in, out, dtype, wide));
-  if (context.frozen) return linear;
-  const DType accumulated = accumulated_dtype(context);
-  add_weight_gradient(
-      linear, context,
-      grouped_weight_gradient(label, group, in, out, weight_gradient_dtype(context), accumulated),
-      weights);
+  const double padded = static_cast<double>(group.rows + group.padding()),
+               columns = static_cast<double>(out), inner = static_cast<double>(in);
+  LayerOperators linear = in_order(
+      context,
+      {.forward = grouped(label, group, out, in, dtype, wide),
+       .data_gradient = grouped(label, group, in, out, dtype, wide),
+       .weight_gradient = grouped_weight_gradient(
+           label, group, in, out, weight_gradient_dtype(context), accumulated_dtype(context)),
+       .inputs = padded * inner,
+       .outputs = padded * columns,
+       .weights = static_cast<double>(group.experts) * columns * inner,
+       .casts = group.kernels()},
+      !context.frozen);
+  add_bias_gradient(linear, context, weight, rows.rows);
   return linear;
+}
+
+void share_input(LayerOperators& part, const SharedInput& input) {
+  OperatorList& forward = part.forward;
+  OperatorList& backward = part.backward;
+  if (input.gather) forward.insert(forward.begin(), *input.gather);
+  auto sum = std::find_if(backward.rbegin(), backward.rend(), is_data_gradient).base();
+  if (sum == backward.begin()) sum = backward.end();
+  while (sum != backward.end() && sum->kind == OperatorKind::Cast) ++sum;
+  if (input.sum) sum = backward.insert(sum, *input.sum);
+  auto first = sum;
+  while (first != backward.begin() && in_gemms(*std::prev(first))) --first;
+  if (input.gather_again) backward.insert(first, *input.gather_again);
 }
 
 double linear_input_bytes(const LinearContext& context) {

@@ -32,7 +32,10 @@ LayerOperators lower_linear(const LinearContext& context, const char* label, std
 // Under the name of the weight, as it stands on a rank (LayerWeight::on_rank).
 LayerOperators lower_linear(const LinearContext& context, const LayerWeight& weight,
                             std::int64_t tokens);
-// The GEMMs of the weight's adapters, for a layer that has joined several weights.
+// The gradient of a bias, the sum of its GEMM's output gradient over the tokens, unless that is
+// fused; and the GEMMs of the weight's adapters: for a layer that has joined several weights.
+void add_bias_gradient(LayerOperators& linear, const LinearContext& context,
+                       const LayerWeight& weight, std::int64_t tokens);
 void add_adapters(LayerOperators& linear, const LinearContext& context, const LayerWeight& weight,
                   std::int64_t tokens);
 
@@ -55,6 +58,16 @@ struct ExpertRows {
 // all rows.  Low-precision GEMMs work on padded ones (row_multiple).
 LayerOperators lower_expert_linear(const LinearContext& context, const LayerWeight& weight,
                                    const ExpertRows& rows);
+
+// Collectives of the input that column-parallel layers share: it is gathered before the forward
+// pass and, for the weight gradients, once more before the GEMMs of the data gradients; each rank
+// has a part of the sum that is its gradient, which travels while weight gradients are made.
+// Source: Megatron-LM core/tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication.
+struct SharedInput {
+  std::optional<Operator> gather, gather_again, sum;
+};
+// `part` begins with those layers, so that its backward pass ends with their gradients.
+void share_input(LayerOperators& part, const SharedInput& input);
 
 // Bytes of one element of a linear layer's input as kept for the weight gradient, with its scales.
 double linear_input_bytes(const LinearContext& context);

@@ -1,14 +1,13 @@
 #include "sim/operators/operator.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace llmsim::sim {
 namespace {
 
 // The process group's call, the launch, and the events that order two streams.
 constexpr int kHostCallsPerCollective = 3;
-
-void append(OperatorList& list, const OperatorList& more) {
-  list.insert(list.end(), more.begin(), more.end());
-}
 
 void push(OperatorList& list, Module module, Operator op) {
   op.module = module;
@@ -93,11 +92,21 @@ Operator collective(const char* label, CollectiveKind kind, GroupKind group, Byt
   return op;
 }
 
-void LayerOperators::add_forward(Module module, Operator op) { push(forward, module, op); }
-void LayerOperators::add_backward(Module module, Operator op) { push(backward, module, op); }
+bool in_gemms(const Operator& op) {
+  return op.kind == OperatorKind::Gemm || op.kind == OperatorKind::Cast;
+}
 
-void LayerOperators::add(OperatorKind kind, Module module, const char* label, double elements,
-                         const Traffic& traffic) {
+void LayerOperators::set_module(Module module) {
+  for (OperatorList* pass : {&forward, &backward, &recompute}) {
+    for (Operator& op : *pass) op.module = module;
+  }
+}
+
+void LayerBuilder::add_forward(Module module, Operator op) { push(layer_.forward, module, op); }
+void LayerBuilder::add_backward(Module module, Operator op) { push(layer_.backward, module, op); }
+
+void LayerBuilder::add(OperatorKind kind, Module module, const char* label, double elements,
+                       const Traffic& traffic) {
   if (traffic.forward_kernels == 0) return;
   add_forward(module,
               memory_bound(kind, label, elements, traffic.forward_bytes, traffic.forward_kernels));
@@ -105,16 +114,23 @@ void LayerOperators::add(OperatorKind kind, Module module, const char* label, do
                                     traffic.backward_kernels));
 }
 
-void LayerOperators::add(Module module, const LayerOperators& part) {
-  for (const Operator& op : part.forward) add_forward(module, op);
-  for (const Operator& op : part.backward) add_backward(module, op);
-  for (const Operator& op : part.recompute) push(recompute, module, op);
+void LayerBuilder::add(Module module, LayerOperators part) {
+  part.set_module(module);
+  add(part);
 }
 
-void LayerOperators::add(const LayerOperators& part) {
-  append(forward, part.forward);
-  append(backward, part.backward);
-  append(recompute, part.recompute);
+void LayerBuilder::add(const LayerOperators& part) {
+  const auto append = [](OperatorList& list, auto first, auto last) {
+    list.insert(list.end(), first, last);
+  };
+  append(layer_.forward, part.forward.begin(), part.forward.end());
+  append(layer_.backward, part.backward.rbegin(), part.backward.rend());
+  append(layer_.recompute, part.recompute.begin(), part.recompute.end());
+}
+
+LayerOperators LayerBuilder::build() && {
+  std::reverse(layer_.backward.begin(), layer_.backward.end());
+  return std::move(layer_);
 }
 
 }  // namespace llmsim::sim

@@ -1,9 +1,8 @@
 // The vocabulary: one kind of work that a device does in a training step.
 //
-// A forward pass is a list of operators in execution order, each with its module; a backward pass
-// has them in the order of the forward operators that they belong to.  FLOPs, bytes moved,
-// kernels and communication are fields of the same record; which tensors the modules save for the
-// backward pass stands in dataflow.h.
+// A pass, forward or backward, is a list of operators in execution order, each with its module.
+// FLOPs, bytes moved, kernels and communication are fields of the same record; which tensors the
+// modules save for the backward pass stands in dataflow.h.
 #pragma once
 
 #include <cstdint>
@@ -86,12 +85,11 @@ enum class CollectiveKind { AllReduce, AllGather, ReduceScatter, AllToAll, Broad
 const char* name_of(OperatorKind kind);
 const char* name_of(CollectiveKind kind);  // "all_reduce", "all_gather", ...
 
-// The GEMM beside which a tensor-parallel collective can run.
-//   Feeds           the GEMMs after it work on what has arrived
-//   Follows         the GEMM before it sends what is ready
-//   DataGradient    those of the GEMMs after it that make data or weight gradients need nothing of
-//                   it
-//   WeightGradient
+// The GEMMs of the same pass beside which a tensor-parallel collective can run.
+//   Feeds           those after it work on what has arrived
+//   Follows         those before it send what is ready
+//   DataGradient    those after it that make data gradients, or weight gradients, need nothing of
+//   WeightGradient  it
 enum class TensorOverlap { None, Feeds, Follows, DataGradient, WeightGradient };
 
 struct Operator {
@@ -144,6 +142,9 @@ Operator gemm(const char* label, std::int64_t batch, std::int64_t m, std::int64_
 // The same with its second factor stored as (n, k).
 Operator transposed(Operator gemm);
 
+// Whether a run of GEMMs goes on with it: casts between them belong to them.
+bool in_gemms(const Operator& op);
+
 // A memory-bound operator on `elements` values that moves `bytes_per_element` for each, in
 // `kernels` launches.
 Operator memory_bound(OperatorKind kind, const char* label, double elements,
@@ -167,6 +168,14 @@ struct LayerOperators {
   OperatorList backward;
   OperatorList recompute;  // repeated before the backward pass
 
+  void set_module(Module module);
+};
+
+// Puts the parts of a layer together.  Each is added when its forward pass runs; the backward
+// passes of the parts run in the opposite order, that of a part as the part has it.
+class LayerBuilder {
+ public:
+  // A part of one operator in one of the passes.
   void add_forward(Module module, Operator op);
   void add_backward(Module module, Operator op);
   // Forward and backward kernels of a memory-bound operator; none where the framework has fused
@@ -174,9 +183,14 @@ struct LayerOperators {
   void add(OperatorKind kind, Module module, const char* label, double elements,
            const Traffic& traffic);
   // A part that is of `module` as a whole.
-  void add(Module module, const LayerOperators& part);
+  void add(Module module, LayerOperators part);
   // A part whose operators have their modules.
   void add(const LayerOperators& part);
+
+  LayerOperators build() &&;
+
+ private:
+  LayerOperators layer_;  // the backward pass from its end to its beginning
 };
 
 }  // namespace llmsim::sim
