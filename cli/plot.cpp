@@ -97,14 +97,16 @@ void add_plot(CLI::App& program, int& status) {
       "example: --x gpus",
       "KEY");
   add("--y", options->y,
-      "a heat map, with the values of this column as rows; default lines; example: --y pp", "KEY");
+      "a heat map, with the values of this column as rows; default lines; example: --y pp --where "
+      "micro_batch=1",
+      "KEY");
   add("--value", options->value,
       "column that is drawn; default tokens_per_s_per_device, of a validation predicted_s; "
       "example: --value step_time_s",
       "KEY");
   add("--by", options->by,
       "columns that make a line of their own for each of their values; default those that tell "
-      "rows apart; of a validation none; example: --by tp,micro_batch",
+      "rows apart; of a validation none; example: --x pp --by tp,micro_batch",
       "KEYS");
   add("--where", options->where,
       "only rows with these values; default all; example: --where micro_batch=2,recompute=none",

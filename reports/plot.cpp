@@ -4,10 +4,10 @@
 #include <cmath>
 #include <map>
 #include <optional>
-#include <set>
 
 #include "reports/chart.h"
 #include "reports/prediction.h"
+#include "reports/row_settings.h"
 #include "reports/units.h"
 #include "sim/base/error.h"
 
@@ -15,9 +15,6 @@ namespace llmsim::reports {
 namespace {
 
 constexpr double kSpanOfLogarithm = 8.0;
-constexpr const char* kFirstFigure = "feasible";  // what stands before it are settings
-
-using Rows = std::vector<std::size_t>;  // of the data, by index
 
 // --- columns ---
 
@@ -60,12 +57,6 @@ bool is_numeric(const DataRows& data, const Rows& rows, const std::string& key) 
                      [&](std::size_t row) { return data.number(row, key).has_value(); });
 }
 
-std::set<std::string> texts_of(const DataRows& data, const Rows& rows, const std::string& key) {
-  std::set<std::string> texts;
-  for (const std::size_t row : rows) texts.insert(data.text(row, key));
-  return texts;
-}
-
 // --- rows ---
 
 Rows chosen_rows(const DataRows& data, const PlotRequest& request) {
@@ -78,65 +69,6 @@ Rows chosen_rows(const DataRows& data, const PlotRequest& request) {
   }
   if (rows.empty()) throw Error("--where: no row is so");
   return rows;
-}
-
-// The texts of some columns of a row: two rows with the same are alike.
-std::vector<std::string> texts_of(const DataRows& data, std::size_t row,
-                                  const std::vector<std::string>& keys) {
-  std::vector<std::string> texts;
-  for (const std::string& key : keys) texts.push_back(data.text(row, key));
-  return texts;
-}
-
-std::map<std::vector<std::string>, Rows> alike(const DataRows& data, const Rows& rows,
-                                               const std::vector<std::string>& keys) {
-  std::map<std::vector<std::string>, Rows> groups;
-  for (const std::size_t row : rows) groups[texts_of(data, row, keys)].push_back(row);
-  return groups;
-}
-
-std::vector<std::string> settings_that_vary(const DataRows& data, const Rows& rows) {
-  std::vector<std::string> settings;
-  for (const std::string& key : data.keys) {
-    if (key == kFirstFigure) break;
-    if (texts_of(data, rows, key).size() > 1) settings.push_back(key);
-  }
-  return settings;
-}
-
-// Settings that tell rows apart which are alike in `known`.
-std::vector<std::string> settings_between(const DataRows& data, const Rows& rows,
-                                          const std::vector<std::string>& known) {
-  std::vector<std::string> keys = known, added;
-  for (const std::string& key : settings_that_vary(data, rows)) {
-    const auto groups = alike(data, rows, keys);
-    if (std::any_of(groups.begin(), groups.end(), [&](const auto& group) {
-          return texts_of(data, group.second, key).size() > 1;
-        }))
-      keys.push_back(key), added.push_back(key);
-  }
-  return added;
-}
-
-// "tp 8, micro_batch 2".
-std::string described(const DataRows& data, std::size_t row, const std::vector<std::string>& keys) {
-  std::string text;
-  for (const std::string& key : keys)
-    text += (text.empty() ? "" : ", ") + key + " " + data.text(row, key);
-  return text;
-}
-
-void require_one_row(const DataRows& data, const Rows& rows, const std::vector<std::string>& keys) {
-  for (const auto& [texts, group] : alike(data, rows, keys)) {
-    if (group.size() == 1) continue;
-    const std::vector<std::string> between = settings_between(data, group, keys);
-    throw Error(
-        std::to_string(group.size()) + " rows have " + described(data, group.front(), keys) +
-        (between.empty() ? "" : " and differ in " + between.front()) + "; --where chooses rows" +
-        (between.empty() ? ""
-                         : ", as in --where " + between.front() + "=" +
-                               data.text(group.front(), between.front())));
-  }
 }
 
 // Those with a value, and how many there are without.
@@ -158,6 +90,26 @@ double largest_of(const DataRows& data, const Rows& rows, const std::string& key
     largest = std::max(largest, std::abs(data.number(row, key).value_or(0.0)));
   return largest;
 }
+
+// The series of a chart, one for each combination of texts in some columns.
+class SeriesByTexts {
+ public:
+  SeriesByTexts(const DataRows& data, const std::vector<std::string>& by, Chart& chart)
+      : data_(data), by_(by), chart_(chart) {}
+
+  std::vector<ChartMark>& of(std::size_t row) {
+    const auto [known, is_new] =
+        places_.try_emplace(texts_of(data_, row, by_), chart_.series.size());
+    if (is_new) chart_.series.push_back({described(data_, row, by_), {}});
+    return chart_.series[known->second].marks;
+  }
+
+ private:
+  const DataRows& data_;
+  const std::vector<std::string>& by_;
+  Chart& chart_;
+  std::map<std::vector<std::string>, std::size_t> places_;
+};
 
 // --- sweeps ---
 
@@ -262,13 +214,11 @@ std::string lines_of(const DataRows& data, const Rows& all, const PlotRequest& r
               .x = along.axis(rows, request.log_x),
               .y = {figure.title, request.log_y, {}},
               .joined = !along.has_words()};
-  std::map<std::vector<std::string>, std::size_t> series;
+  SeriesByTexts series(data, by, chart);
   for (const std::size_t row : rows) {
-    const auto [known, is_new] = series.try_emplace(texts_of(data, row, by), chart.series.size());
-    if (is_new) chart.series.push_back({described(data, row, by), {}});
     const double number = *data.number(row, value);
     if (request.log_y && number <= 0.0) throw Error("--log: " + value + " is not positive");
-    chart.series[known->second].marks.push_back(
+    series.of(row).push_back(
         {.x = along.of(row),
          .y = figure.of(number),
          .tip = with_reason(described(data, row, keys) + ": " + figure.text(number),
@@ -353,40 +303,35 @@ ChartMark mark_of(const DataRows& data, std::size_t row, const Scored& what, con
   return mark;
 }
 
+bool is_scored(const DataRows& data, std::size_t row, const Scored& what) {
+  return has_word(data.text(row, "scored"), what.scored) &&
+         data.number(row, what.measured).value_or(0.0) > 0.0 &&
+         data.number(row, what.predicted).value_or(0.0) > 0.0;
+}
+
 std::string scatter_of(const DataRows& data, const Rows& all, const PlotRequest& request) {
   if (!request.x.empty() || !request.y.empty())
     throw Error("--x and --y: a validation is drawn as predicted against measured");
   const Scored& what = scored_by(request.value);
-  const auto [rows, note] = rows_with(data, all, what.predicted);
+  Rows rows;
+  for (const std::size_t row : all)
+    if (is_scored(data, row, what)) rows.push_back(row);
+  if (rows.empty()) throw Error(std::string("no run has a scored ") + what.title);
   const Figure figure = figure_of(what.predicted, largest_of(data, rows, what.measured));
-  const auto axis = [&](const char* which) {
-    return ChartAxis{
-        std::string(which) + " " + what.title + " (" + figure.unit.name + ")", true, {}};
+  const auto axis = [&](const std::string& which) {
+    return ChartAxis{which + " " + what.title + " (" + figure.unit.name + ")", true, {}};
   };
   Chart chart{.title = request.title.empty()
                            ? std::string("Predicted against measured ") + what.title
                            : request.title,
-              .note = {},
+              .note = std::to_string(rows.size()) + " scored runs of " +
+                      std::to_string(all.size()) + "; vertical lines are intervals",
               .x = axis("measured"),
               .y = axis("predicted"),
               .joined = false,
               .diagonal = true};
-  std::map<std::vector<std::string>, std::size_t> series;
-  std::size_t drawn = 0;
-  for (const std::size_t row : rows) {
-    const double measured = data.number(row, what.measured).value_or(0.0);
-    if (!has_word(data.text(row, "scored"), what.scored) || measured <= 0.0 ||
-        *data.number(row, what.predicted) <= 0.0)
-      continue;
-    const auto [known, is_new] =
-        series.try_emplace(texts_of(data, row, request.by), chart.series.size());
-    if (is_new) chart.series.push_back({described(data, row, request.by), {}});
-    chart.series[known->second].marks.push_back(mark_of(data, row, what, figure));
-    ++drawn;
-  }
-  if (drawn == 0) throw Error(std::string("no run has a scored ") + what.title);
-  chart.note = std::to_string(drawn) + " scored runs of " + std::to_string(all.size()) +
-               "; vertical lines are intervals";
+  SeriesByTexts series(data, request.by, chart);
+  for (const std::size_t row : rows) series.of(row).push_back(mark_of(data, row, what, figure));
   return svg(chart);
 }
 
