@@ -19,6 +19,7 @@ void add_compare(CLI::App& program, int& status);  // tables of settings by mode
 // One step as a trace of every pipeline stage and stream.
 void add_trace(CLI::App& program, int& status);
 void add_report(CLI::App& program, int& status);    // a plan or a run as one HTML page
+void add_plot(CLI::App& program, int& status);      // a sweep or a validation as a chart
 void add_export(CLI::App& program, int& status);    // the files that start a run
 void add_validate(CLI::App& program, int& status);  // predicted against measured runs
 // Measure this machine: run, import, compare, verify.

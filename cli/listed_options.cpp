@@ -28,6 +28,7 @@ constexpr ListedOption kListed[] = {
     {"optimizer", [](RunOptions& o) { return field(o, "optimizer"); }},
     {"lora", [](RunOptions& o) { return given(o.lora); }, true},
     {"seq_len", [](RunOptions& o) { return given(o.seq_len); }, true},
+    {"document_len", [](RunOptions& o) { return given(o.document_len); }, true},
     {"global_batch", [](RunOptions& o) { return given(o.global_batch); }, true},
     {"gpus", [](RunOptions& o) { return given(o.gpus); }, true},
 };

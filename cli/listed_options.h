@@ -16,7 +16,8 @@ struct ListedOption {
   bool numbers = false;
 };
 
-// Model, system, hardware, framework, precision, optimizer, seq_len, global_batch, gpus.
+// Model, system, hardware, framework, precision, optimizer, lora, seq_len, document_len, global_batch,
+// gpus.
 std::span<const ListedOption> listed_options();
 
 // "--seq-len".

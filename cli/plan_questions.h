@@ -3,9 +3,9 @@
 //   --gpus 64,128,256 --hardware h100,mi300x     one for each pair, the devices fastest
 //
 // Lists of questions are taken by --model, --hardware, --system, --framework, --precision,
-// --optimizer, --seq-len, --global-batch and --gpus, numbers also as ranges (number_list.h); lists
-// of all other options restrict one search.  What --allow names beside schedules is a question
-// each: the usual precision and another, nothing on the host and something.
+// --optimizer, --lora, --seq-len, --document-len, --global-batch and --gpus, numbers also as ranges
+// (number_list.h); lists of all other options restrict one search.  What --allow names beside
+// schedules is a question each: the usual precision and another, nothing on the host and something.
 #pragma once
 
 #include <string>

@@ -90,6 +90,7 @@ void add_asked(Command& command, const RunOptions& o) {
   command.add("--transport", o.transport);
   command.add("--collective-algorithm", o.algorithm);
   command.add("--seq-len", o.seq_len);
+  command.add("--document-len", o.document_len);
   command.add("--global-batch", o.global_batch);
   command.add("--global-batch-tokens", o.global_batch_tokens);
   if (!o.site.empty()) command.add("--site", o.site);

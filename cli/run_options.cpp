@@ -73,6 +73,10 @@ void add_work(CLI::App& c, RunOptions& o) {
       "--collective-algorithm tree");
   add(c, "--seq-len", o.seq_len, "TOKENS",
       "tokens of a sequence, 1 to 16777216; default that of the model; example: --seq-len 8192");
+  add(c, "--document-len", o.document_len, "TOKENS",
+      "tokens of a document where sequences are packed with several that do not see each other: of "
+      "documents of lengths d, sum d^2 / sum d; default a sequence is one document; example: "
+      "--document-len 600");
   add(c, "--global-batch", o.global_batch, "SEQS",
       "sequences per optimizer step; default 4 Mi tokens, or 1024 tokens a device where that is "
       "more; example: --global-batch "

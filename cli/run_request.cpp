@@ -148,6 +148,8 @@ sim::Transformer model_of(const RunOptions& options, Notes& notes) {
     model.seq_len = *seq_len;
   else
     note(notes, "model.seq_len", std::to_string(model.seq_len), "training length of the model");
+  if (const auto length = optional_number("--document-len", options.document_len, kSequence))
+    model.document_len = *length;
   return model;
 }
 
@@ -463,6 +465,8 @@ void put_over_launch(const RunOptions& options, hwdb::RunRecord& record) {
   put_adapters(options, record.model);
   if (const auto seq_len = optional_number("--seq-len", options.seq_len, kSequence))
     record.model.fields["seq_len"] = std::int64_t{*seq_len};
+  if (const auto length = optional_number("--document-len", options.document_len, kSequence))
+    record.model.fields["document_len"] = std::int64_t{*length};
   if (const auto batch = optional_number("--global-batch", options.global_batch, kBatch)) {
     record.training.strategy["global_batch"] = std::int64_t{*batch};
     record.training.num_microbatches = std::nullopt;

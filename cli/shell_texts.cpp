@@ -39,7 +39,9 @@ std::vector<std::string> names_of_commands(const CLI::App& app) {
   return names;
 }
 
-constexpr const char* kBashHead = R"bash(_llmsim() {
+constexpr const char* kBashHead =
+    R"bash(_llmsim_names() { llmsim "$@" --format csv | tail -n +2 | cut -d, -f1; }
+_llmsim() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command= i
   local known="llmsim"
   case $before in
@@ -47,7 +49,7 @@ constexpr const char* kBashHead = R"bash(_llmsim() {
     --hardware) known="hardware" ;;
   esac
   if [[ $known != llmsim ]]; then
-    COMPREPLY=($(compgen -W "$(llmsim $known list --format csv | tail -n +2 | cut -d, -f1)" -- "$word"))
+    COMPREPLY=($(compgen -W "$(_llmsim_names $known list)" -- "$word"))
     return
   fi
   for ((i = 1; i < COMP_CWORD; i++)); do
@@ -77,6 +79,10 @@ std::string bash(const CLI::App& program) {
          "  esac\n"
          "  if [[ $word == -* ]]; then COMPREPLY=($(compgen -W \"$options\" -- \"$word\"))\n"
          "  elif [[ $commands ]]; then COMPREPLY=($(compgen -W \"$commands\" -- \"$word\"))\n"
+         "  elif [[ $before == compare ]]; then\n"
+         "    COMPREPLY=($(compgen -W \"$(_llmsim_names compare --list)\" -- \"$word\") $(compgen "
+         "-f -- "
+         "\"$word\"))\n"
          "  else COMPREPLY=($(compgen -f -- \"$word\")); fi\n"
          "}\n"
          "complete -F _llmsim llmsim\n";
@@ -122,6 +128,8 @@ std::string fish(const CLI::App& program) {
   });
   return text +
          "complete -c llmsim -l model -x -a '(llmsim models list --format csv | cut -d, -f1)'\n"
+         "complete -c llmsim -n '__fish_seen_subcommand_from compare' -a '(llmsim compare --list "
+         "--format csv | cut -d, -f1)'\n"
          "complete -c llmsim -l hardware -x -a '(llmsim hardware list --format csv | cut -d, "
          "-f1)'\n";
 }
@@ -142,11 +150,19 @@ std::string roff(const std::string& text) {
   return escaped.starts_with(".") || escaped.starts_with("'") ? "\\&" + escaped : escaped;
 }
 
+// Its spellings; a flag's are followed by the value they set in braces.
+std::string names_of(const CLI::Option& option) {
+  std::string names = option.get_name(false, true);
+  for (std::size_t begin; (begin = names.find('{')) != std::string::npos;)
+    names.erase(begin, names.find('}', begin) - begin + 1);
+  return names;
+}
+
 std::string roff_options(const CLI::App& command) {
   std::string text;
   for (const CLI::Option* option : command.get_options()) {
     const std::string type = option->get_expected_max() > 0 ? option->get_type_name() : "";
-    text += ".TP\n\\fB" + roff(option->get_name(false, true)) + "\\fR" +
+    text += ".TP\n\\fB" + roff(names_of(*option)) + "\\fR" +
             (type.empty() ? "" : " \\fI" + roff(type) + "\\fR") + "\n" +
             roff(option->get_description()) + "\n";
   }

@@ -1,6 +1,7 @@
 #include "hwdb/shipping.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <map>
 #include <memory>
@@ -52,18 +53,18 @@ CREATE VIEW links AS
   FROM accelerators;
 )sql";
 
-// What users fitted under names that schema 1 had.
-constexpr const char* kRenamedInSchema2 = R"sql(
+// What brings a file of one schema to the next, in order: migrations[k] that of schema k + 1.  Only
+// what users have put there needs it; shipped rows are replaced.
+constexpr std::array<const char*, kSchemaVersion - 1> kMigrations{// Names that coefficients had.
+                                                                  R"sql(
 UPDATE coefficients SET scope = 'framework' WHERE scope = 'stack';
 UPDATE coefficients SET key = replace(replace(replace(key,
   'narrow_product', 'low_precision_gemm'), 'narrow', 'low_precision'), 'sharing.products', 'sharing.gemms');
-)sql";
-
-// And those that schema 2 had.
-constexpr const char* kRenamedInSchema3 = R"sql(
+)sql",
+                                                                  R"sql(
 UPDATE coefficients SET key = replace(replace(replace(key,
   'sharing.streaming', 'sharing.memory_bound'), 'streaming.', 'memory_bound.'), 'kept.', 'saved.');
-)sql";
+)sql"};
 
 std::optional<double> node_injection(const json& system) {
   const auto inter = system.find("inter");
@@ -194,6 +195,17 @@ std::int64_t schema_of(const Connection& connection) {
   return version.integer(0);
 }
 
+// The tables of this program's schema, from none or from those of an older one.
+void migrate(const Connection& connection) {
+  const std::int64_t schema = schema_of(connection);
+  if (schema == 0) connection.execute(kTables);
+  for (std::size_t from = static_cast<std::size_t>(schema); from > 0 && from < kSchemaVersion;
+       ++from)
+    connection.execute(kMigrations[from - 1]);
+  connection.execute("PRAGMA application_id = " + std::to_string(kApplicationId));
+  connection.execute("PRAGMA user_version = " + std::to_string(kSchemaVersion));
+}
+
 }  // namespace
 
 std::string_view name_of(Origin origin) { return origin == Origin::Shipped ? "shipped" : "user"; }
@@ -295,10 +307,7 @@ bool is_current(const Connection& connection) {
 }
 
 void ship(const Connection& connection) {
-  const std::int64_t schema = schema_of(connection);
-  if (schema == 0) connection.execute(kTables);
-  if (schema == 1) connection.execute(kRenamedInSchema2);
-  if (schema == 1 || schema == 2) connection.execute(kRenamedInSchema3);
+  migrate(connection);
   delete_shipped(connection);
   for (const ShippedFacts& facts : shipped_facts()) {
     const json document = json::parse(facts.text);
@@ -307,8 +316,6 @@ void ship(const Connection& connection) {
   Statement(connection, "INSERT OR REPLACE INTO meta VALUES('facts_hash', ?)")
       .bind(shipped_facts_hash())
       .run();
-  connection.execute("PRAGMA application_id = " + std::to_string(kApplicationId));
-  connection.execute("PRAGMA user_version = " + std::to_string(kSchemaVersion));
 }
 
 }  // namespace llmsim::hwdb

@@ -13,8 +13,9 @@ namespace llmsim::hwdb {
 inline constexpr int kApplicationId = 0x6c6d7369;  // "lmsi", in the file's header
 inline constexpr int kSchemaVersion = 3;
 
-// Creates the tables where there are none, and replaces all shipped rows by the facts of this
-// program.  Call it in a transaction.
+// Creates the tables where there are none, brings those of an older schema to this one with the
+// user's rows, and replaces all shipped rows by the facts of this program.  Call it in a
+// transaction.
 void ship(const sqlite::Connection& connection);
 
 // Whether the file holds the facts of this program, or facts of a later date.

@@ -90,7 +90,10 @@ void add_sizes(Fields& fields, const Transformer& m) {
   fields.emplace_back("MLP", std::to_string(m.ffn_size) + (m.gated_mlp ? ", gated" : ", plain"));
   fields.emplace_back("vocabulary", std::to_string(m.vocab_size) +
                                         (m.tied_embeddings ? ", tied head" : ", own head"));
-  fields.emplace_back("sequence", std::to_string(m.seq_len) + " tokens");
+  fields.emplace_back(
+      "sequence",
+      std::to_string(m.seq_len) + " tokens" +
+          (m.document_len ? ", documents of " + std::to_string(*m.document_len) : std::string()));
 }
 
 void add_details(Fields& fields, const Transformer& m) {

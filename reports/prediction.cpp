@@ -86,8 +86,10 @@ std::string batch_text(const sim::Run& run) {
   const sim::Strategy& s = run.strategy;
   const std::int64_t tokens = std::int64_t{s.global_batch} * run.model.seq_len;
   return count(s.global_batch, "sequence") + " of " + std::to_string(run.model.seq_len) +
-         " tokens = " + grouped(tokens) + " tokens per step; micro-batch " +
-         std::to_string(s.micro_batch);
+         " tokens" +
+         (run.model.document_len ? " (documents of " + std::to_string(*run.model.document_len) + ")"
+                                 : std::string()) +
+         " = " + grouped(tokens) + " tokens per step; micro-batch " + std::to_string(s.micro_batch);
 }
 
 std::string switches_text(const sim::Run& run) {

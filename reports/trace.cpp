@@ -1,12 +1,15 @@
 #include "reports/trace.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "reports/json.h"
 #include "reports/strategy_text.h"
+#include "sim/memory/footprint.h"
 
 namespace llmsim::reports {
 namespace {
@@ -56,12 +59,67 @@ Json event_json(const sim::TimelineEvent& event, int process) {
           {"args", arguments(event)}};
 }
 
+// The ends of an arrow are bound to the events under way on the compute stream.  One that ends where
+// the message leaves is under way a nanosecond before.
+Json message_json(const sim::MessageEnd& end, int process) {
+  Json json{{"ph", end.arrives ? "f" : "s"},
+            {"name", end.gradients ? "gradients" : "activations"},
+            {"cat", "message"},
+            {"id", end.message},
+            {"pid", process},
+            {"tid", static_cast<int>(sim::Stream::Compute)},
+            {"ts", microseconds(nanoseconds(end.time) - (end.arrives ? 0 : 1))}};
+  if (end.arrives) json["bp"] = "e";
+  return json;
+}
+
+// What is allocated from a time on.
+struct MemorySample {
+  sim::Seconds from{};
+  sim::Bytes allocated{};
+};
+
+// Of a stage: idle from 0 on, each event with passes, the update, and idle at the end.
+std::vector<MemorySample> memory_samples(const sim::MemoryCurve& curve,
+                                         const sim::StageTimeline& stage) {
+  sim::Seconds update, end;
+  for (const sim::TimelineEvent& event : stage.events) {
+    if (event.stream != sim::Stream::Compute) continue;
+    end = std::max(end, event.start + event.duration);
+    update = event.terms[sim::Term::Optimizer] > sim::Seconds(0.0) ? event.start : update;
+  }
+  if (update <= sim::Seconds(0.0)) update = end;
+  std::vector<MemorySample> samples{{sim::Seconds(0.0), curve.points.front().allocated}};
+  for (std::size_t i = 1; i < curve.points.size(); ++i) {
+    const sim::MemoryPoint& point = curve.points[i];
+    const bool last = i + 1 == curve.points.size();
+    const sim::Seconds from = point.pass ? stage.pass_starts[static_cast<std::size_t>(*point.pass)]
+                              : last     ? end
+                                         : update;
+    if (samples.size() > 1 && samples.back().from == from)
+      samples.back().allocated = std::max(samples.back().allocated, point.allocated);
+    else
+      samples.push_back({from, point.allocated});
+  }
+  return samples;
+}
+
+Json sample_json(const MemorySample& sample, int process) {
+  return {{"ph", "C"},
+          {"name", "memory"},
+          {"pid", process},
+          {"tid", 0},
+          {"ts", microseconds(nanoseconds(sample.from))},
+          {"args", {{"allocated_bytes", sample.allocated.value()}}}};
+}
+
 std::string line(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 // Of one stage, each behind the end of the line before it.
-std::string stage_lines(const sim::StageTimeline& stage, bool first) {
+std::string stage_lines(const sim::StageTimeline& stage, const sim::MemoryCurve& memory,
+                        bool first) {
   std::string text = first ? "" : ",\n";
   text += line(metadata("process_name", stage.stage, 0, "stage " + std::to_string(stage.stage)));
   for (std::size_t i = 0; i < stage.events.size(); ++i) {
@@ -72,6 +130,10 @@ std::string stage_lines(const sim::StageTimeline& stage, bool first) {
     }
     text += ",\n" + line(event_json(event, stage.stage));
   }
+  for (const sim::MessageEnd& end : stage.messages)
+    text += ",\n" + line(message_json(end, stage.stage));
+  for (const MemorySample& sample : memory_samples(memory, stage))
+    text += ",\n" + line(sample_json(sample, stage.stage));
   return text;
 }
 
@@ -95,7 +157,8 @@ void write_trace(const sim::Run& run, const sim::LayerPrices& prices,
   sim::draw_timeline(run, prices, options,
                      [&](const sim::TimelineSummary& summary, const sim::StageTimeline& stage) {
                        if (first) put(beginning(run, summary, provenance));
-                       put(stage_lines(stage, std::exchange(first, false)));
+                       put(stage_lines(stage, sim::memory_curve(run, prices, stage.stage),
+                                       std::exchange(first, false)));
                      });
   put("\n]}\n");
 }

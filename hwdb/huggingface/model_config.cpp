@@ -41,6 +41,13 @@ int ModelConfig::need(std::initializer_list<const char*> keys) {
   refuse(*keys.begin(), others.empty() ? "missing" : "missing, and so is " + others);
 }
 
+int ModelConfig::need_in(const char* object, const char* key) {
+  std::optional<ObjectReader> inner = reader_.object(object);
+  const auto value = inner ? inner->integer(key, 1, kLargest) : std::nullopt;
+  if (!value) refuse(std::string(object) + "." + key, "missing");
+  return static_cast<int>(*value);
+}
+
 int ModelConfig::count_or(std::initializer_list<const char*> keys, int fallback) {
   return maybe(keys).value_or(fallback);
 }
@@ -78,8 +85,8 @@ int rotary_seq_len(ModelConfig& config, std::optional<int> fallback) {
       return *original;
   }
   if (const auto trained = config.maybe({"initial_context_length"})) return *trained;
-  const auto longest =
-      config.maybe({"max_position_embeddings", "max_sequence_length", "n_positions"});
+  const auto longest = config.maybe({"max_position_embeddings", "max_sequence_length",
+                                     "max_seq_len", "n_positions", "seq_length"});
   if (longest) return std::min(*longest, kUsualSeqLen);
   if (fallback) return *fallback;
   config.refuse("max_position_embeddings", "missing");

@@ -19,6 +19,7 @@ class ModelConfig {
   // A size under the first of the keys that is there; families call the same figure by different
   // names.
   int need(std::initializer_list<const char*> keys);
+  int need_in(const char* object, const char* key);  // of an object in the file
   int count_or(std::initializer_list<const char*> keys, int fallback);
   std::optional<int> maybe(std::initializer_list<const char*> keys);
   int at_least_zero(const char* key, int fallback);

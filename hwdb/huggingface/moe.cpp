@@ -80,6 +80,25 @@ Transformer gpt_oss(ModelConfig& c) {
   return m;
 }
 
+// Figures of attention and experts stand in objects of their own.
+Transformer dbrx(ModelConfig& c) {
+  Transformer m;
+  m.num_layers = c.need({"n_layers"});
+  m.hidden_size = c.need({"d_model"});
+  m.num_heads = c.need({"n_heads"});
+  m.num_kv_heads = c.need_in("attn_config", "kv_n_heads");
+  m.head_dim = divided_head_dim(c, m.hidden_size, m.num_heads);
+  m.ffn_size = c.need_in("ffn_config", "ffn_hidden_size");
+  m.vocab_size = c.need({"vocab_size"});
+  m.seq_len = rotary_seq_len(c);
+  m.gated_mlp = true;
+  m.tied_embeddings = c.flag("tie_word_embeddings", false);
+  m.moe = Moe{.num_experts = c.need_in("ffn_config", "moe_num_experts"),
+              .top_k = c.need_in("ffn_config", "moe_top_k"),
+              .expert_ffn_size = m.ffn_size};
+  return m;
+}
+
 // Chunks of attention_chunk_size tokens in three of four layers; dense layers are wider than
 // experts.
 Transformer llama4(ModelConfig& c) {
@@ -102,8 +121,9 @@ Transformer llama4(ModelConfig& c) {
 }  // namespace
 
 Families moe_families() {
-  return {{"deepseek_v2", deepseek_v2}, {"deepseek_v3", deepseek_v3}, {"gpt_oss", gpt_oss},
-          {"kimi_k2", deepseek_v3},     {"llama4_text", llama4},      {"mixtral", mixtral}};
+  return {{"dbrx", dbrx},       {"deepseek_v2", deepseek_v2}, {"deepseek_v3", deepseek_v3},
+          {"gpt_oss", gpt_oss}, {"kimi_k2", deepseek_v3},     {"llama4_text", llama4},
+          {"mixtral", mixtral}};
 }
 
 }  // namespace llmsim::hwdb

@@ -151,6 +151,51 @@ Transformer gemma3(ModelConfig& c) {
   return m;
 }
 
+// Windows are in use only where the file says so, as in Qwen's; layers without positions have the
+// same weights and GEMMs as the others.
+Transformer smollm3(ModelConfig& c) {
+  Transformer m = llama(c);
+  if (!c.has("tie_word_embeddings")) m.tied_embeddings = true;
+  read_qwen_window(c, m);
+  return m;
+}
+
+// Biases of queries, keys and values only.
+Transformer glm(ModelConfig& c) {
+  Transformer m = rotary(c, false);
+  m.bias.qkv = c.flag("attention_bias", false);
+  return m;
+}
+
+Transformer glm4(ModelConfig& c) {
+  Transformer m = glm(c);
+  m.norms_per_layer = 4;
+  return m;
+}
+
+// GLM-4 as its publisher's own code reads it.
+Transformer chatglm(ModelConfig& c) {
+  Transformer m = rotary(c, false);
+  m.bias.qkv = c.flag("add_qkv_bias", false);
+  if (!c.flag("rmsnorm", false) || c.flag("add_bias_linear", false))
+    c.refuse("rmsnorm",
+             "only models with RMSNorm and without biases of linear layers, as GLM-4, "
+             "are supported");
+  if (c.flag("multi_query_attention", false)) m.num_kv_heads = c.need({"multi_query_group_num"});
+  return m;
+}
+
+// Parallel block with one LayerNorm.
+Transformer cohere(ModelConfig& c) {
+  Transformer m = rotary(c, true);
+  m.bias.qkv = m.bias.attention_output = c.flag("attention_bias", false);
+  m.norm = Norm::LayerNorm;
+  m.parallel_block = true;
+  m.norms_per_layer = 1;
+  if (c.flag("use_qk_norm", false)) m.qk_norm = QkNorm::AllHeads;
+  return m;
+}
+
 // LayerNorm in an otherwise rotary block.
 Transformer stablelm(ModelConfig& c) {
   Transformer m = rotary(c, false);
@@ -184,7 +229,7 @@ sim::Transformer rotary(ModelConfig& c, bool tied_by_default) {
   const std::optional<int> head_dim = c.maybe({"head_dim", "kv_channels"});
   m.head_dim = head_dim ? *head_dim : divided_head_dim(c, m.hidden_size, m.num_heads);
   m.ffn_size = c.need({"intermediate_size", "ffn_hidden_size", "n_inner"});
-  m.vocab_size = c.need({"vocab_size"});
+  m.vocab_size = c.need({c.has("padded_vocab_size") ? "padded_vocab_size" : "vocab_size"});
   m.seq_len = rotary_seq_len(c);
   m.gated_mlp = true;
   m.norm = sim::Norm::RmsNorm;
@@ -193,11 +238,26 @@ sim::Transformer rotary(ModelConfig& c, bool tied_by_default) {
 }
 
 Families rotary_families() {
-  return {{"gemma", gemma},        {"gemma2", gemma2},         {"gemma3_text", gemma3},
-          {"granite", llama},      {"llama", llama},           {"mistral", mistral},
-          {"olmo", olmo},          {"olmo2", olmo2},           {"phi3", phi3},
-          {"qwen", qwen1},         {"qwen2", qwen2},           {"qwen3", qwen3},
-          {"stablelm", stablelm},  {"starcoder2", starcoder2}, {"qwen2_moe", qwen2_moe},
+  return {{"chatglm", chatglm},
+          {"cohere", cohere},
+          {"glm", glm},
+          {"glm4", glm4},
+          {"smollm3", smollm3},
+          {"gemma", gemma},
+          {"gemma2", gemma2},
+          {"gemma3_text", gemma3},
+          {"granite", llama},
+          {"llama", llama},
+          {"mistral", mistral},
+          {"olmo", olmo},
+          {"olmo2", olmo2},
+          {"phi3", phi3},
+          {"qwen", qwen1},
+          {"qwen2", qwen2},
+          {"qwen3", qwen3},
+          {"stablelm", stablelm},
+          {"starcoder2", starcoder2},
+          {"qwen2_moe", qwen2_moe},
           {"qwen3_moe", qwen3_moe}};
 }
 

@@ -59,6 +59,12 @@ void require_table(const sim::Transformer& model, const sim::Strategy& strategy)
               " needs sharding = none, not " + sim::name_of(strategy.sharding));
 }
 
+void require_whole_sequences(const sim::Transformer& model) {
+  if (model.document_len)
+    throw Error("the runtime does not execute document_len = " +
+                std::to_string(*model.document_len) + "; a sequence is one document");
+}
+
 void require_executable(const sim::Strategy& strategy) {
   if (strategy.cp > 1)
     throw Error("the runtime does not execute cp = " + std::to_string(strategy.cp));
@@ -191,6 +197,7 @@ Trainer::Trainer(const TrainingSetup& setup, const RankGroups& groups)
       groups_(groups),
       stream_(setup.model.vocab_size, setup.model.seq_len, setup.seed),
       gradients_(groups, setup.strategy) {
+  require_whole_sequences(setup.model);
   require_executable(setup.strategy);
   require_collectives(setup.exchange, setup.strategy);
   require_table(setup.model, setup.strategy);

@@ -447,6 +447,7 @@ std::vector<MemoryPoint> StageWalks::points(int stage, bool whole_step) {
   const int all = own.shape.num_microbatches,
             num_microbatches = whole_step ? all : own.followed_microbatches();
   points.reserve(2 * own.chunks.size() * static_cast<std::size_t>(num_microbatches) + 3);
+  int number = 0;              // of the pass
   int passes = 0, blocks = 0;  // in flight
   follow_passes(walk, own, num_microbatches, std::nullopt,
                 [&](const PipelinePass& pass, const Followed<MemoryTerms>& done) {
@@ -454,9 +455,11 @@ std::vector<MemoryPoint> StageWalks::points(int stage, bool whole_step) {
                   if (!pass.backward()) ++passes, blocks += part.blocks;
                   set_points(added, pass, part, done, walk.account.highest());
                   for (MemoryPoint& point : added) {
+                    point.pass = number;
                     point.micro_batch = number_in_step(pass, own, num_microbatches);
                     point.passes_in_flight = passes, point.blocks_in_flight = blocks;
                   }
+                  ++number;
                   add_points(points, added);
                   if (makes_gradients(pass.kind)) --passes, blocks -= part.blocks;
                   walk.account.forget_peak();

@@ -52,7 +52,8 @@ namespace llmsim::sim {
 // The highest point of a pass, with what is received, sent and taken around it, or of what is
 // between passes.
 struct MemoryPoint {
-  const char* phase = "";  // "idle", "forward", "loss", "backward", "weight gradients", "update"
+  const char* phase = "";     // "idle", "forward", "loss", "backward", "weight gradients", "update"
+  std::optional<int> pass{};  // its place in the order of the stage; none outside passes
   std::optional<int> micro_batch{};  // none outside passes
   std::optional<int> layer{};  // of the model, whose pass it is; none at the ends and around a pass
   int passes_in_flight = 0;    // of one chunk each, whose activations are saved

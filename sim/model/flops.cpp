@@ -40,7 +40,7 @@ Count block_weights(const Transformer& m) {
 }  // namespace
 
 double attended_keys(const Transformer& model, int layer, bool causal) {
-  const double tokens = model.seq_len;
+  const double tokens = document_len(model);
   const std::optional<int> window = window_of_layer(model, layer);
   const double visible = window ? std::min<double>(*window, tokens) : tokens;
   return causal && !model.encoder ? visible - visible * visible / (2.0 * tokens) : visible;

@@ -16,10 +16,13 @@
 
 namespace llmsim::sim {
 
-// Keys that a query of layer `layer` meets, averaged over a sequence of S = seq_len tokens; w is
-// the layer's window, at most S:
+// Keys that a query of layer `layer` meets, averaged over a sequence of documents of D tokens (one
+// of S = seq_len, where it is not packed); w is the layer's window, at most D:
 //
-//   causal: w - w^2 / (2 S)     (S / 2 without a window)      otherwise, and of an encoder: w
+//   causal: w - w^2 / (2 D)     (D / 2 without a window)      otherwise, and of an encoder: w
+//
+// Documents of lengths d have sum d^2 / 2 scores of sum d queries: D = sum d^2 / sum d is exact for
+// layers without a window.  A window is taken to be shorter than the documents, or longer than all.
 //
 // The causal area is the continuous one, as every published convention counts it: the diagonal is
 // split in half.

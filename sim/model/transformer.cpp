@@ -59,6 +59,9 @@ void validate_attention(const Transformer& m) {
                 std::to_string(m.head_dim) + " is out of range: 1 to " +
                 std::to_string(kMaxHeadWidths));
   }
+  if (m.document_len && *m.document_len > m.seq_len)
+    throw Error("document_len = " + std::to_string(*m.document_len) +
+                ": a document is part of a sequence, of seq_len = " + std::to_string(m.seq_len));
   if (m.mla && query_head_dim(m) < 1)
     throw Error("mla.qk_nope_head_dim + qk_rope_head_dim = 0: a query needs a width");
   if (m.position == Position::Learned && m.max_positions != 0 && m.max_positions < m.seq_len) {
@@ -115,6 +118,8 @@ int attention_output_width(const Transformer& model) {
 double predicted_share(const Transformer& model) {
   return model.encoder ? model.encoder->predicted_share : 1.0;
 }
+
+int document_len(const Transformer& model) { return model.document_len.value_or(model.seq_len); }
 
 int query_head_dim(const Transformer& model) {
   return model.mla ? model.mla->qk_nope_head_dim + model.mla->qk_rope_head_dim : model.head_dim;
@@ -243,6 +248,7 @@ std::vector<TransformerField> layer_fields() {
       {LLMSIM_FIELD(T, qk_norm)},
       {LLMSIM_FIELD(T, position)},
       RANGED(max_positions, 0, kTokens),
+      RANGED(document_len, 1, kTokens),
       RANGED(sliding_window, 1, kTokens),
       RANGED(sliding_window_interval, 1, kLayers),
       {LLMSIM_FIELD(T, attention_sinks)},

@@ -121,6 +121,9 @@ struct Transformer {
   // Rows of a learned position table (0: seq_len); ignored for other positions.
   int max_positions = 0;
 
+  // Tokens of a document, where a sequence is packed with several that do not see each other: the
+  // mean over tokens, sum d^2 / sum d of documents of lengths d; none: a sequence is one document.
+  std::optional<int> document_len = {};
   std::optional<int> sliding_window = {};  // tokens a query can see; none: all before it
   // Of every n layers, n - 1 are windowed and one is full; 1: all are windowed.
   int sliding_window_interval = 1;
@@ -166,6 +169,9 @@ int count_moe_layers(const Transformer& model, int first, int count);
 // one, else none.  With an interval n, the layers n - 1, 2n - 1, ... see everything (Gemma 2 and 3,
 // GPT-OSS).
 std::optional<int> window_of_layer(const Transformer& model, int layer);
+
+// Tokens of a document of a sequence, at most all of them.
+int document_len(const Transformer& model);
 
 // Share of the layers that see everything although the model has a window: 0 without a window or
 // where all layers have it.

@@ -1,6 +1,7 @@
 #include "sim/operators/attention_core.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "sim/base/dtype.h"
@@ -25,16 +26,25 @@ struct Core {
 
   std::int64_t ranks() const { return strategy.cp; }
   std::int64_t keys() const {
-    return std::min(model.seq_len, model.sliding_window.value_or(model.seq_len));
+    const int document = document_len(model);
+    return std::min(document, model.sliding_window.value_or(document));
+  }
+  // Of a packed sequence a document has this share.
+  double document() const {
+    return static_cast<double>(document_len(model)) / static_cast<double>(model.seq_len);
+  }
+  std::int64_t in_document(std::int64_t tokens_of_rank) const {
+    return std::max<std::int64_t>(1,
+                                  std::llround(document() * static_cast<double>(tokens_of_rank)));
   }
   // Every context rank has the same work.
   bool even() const { return !causal || strategy.cp_balanced; }
 
   // Scores of one head over a whole sequence: the first w queries of a causal window see a
-  // triangle.
+  // triangle in each document.
   double area() const {
     const double s = static_cast<double>(model.seq_len), w = static_cast<double>(keys());
-    return causal ? s * w - w * w / 2.0 : s * w;
+    return causal ? s * w - w * w / (2.0 * document()) : s * w;
   }
 
   // Elements of q and of the output, and bytes of k and v, on this rank.
@@ -79,7 +89,7 @@ Operator flash(const Core& core, std::int64_t heads, std::int64_t m, std::int64_
   op.m = m;
   op.n = n;
   op.k = core.value_dim;
-  op.causal = core.causal && n == core.model.seq_len;
+  op.causal = core.causal && n == document_len(core.model);
   op.kernels = op.launches = launches;
   op.flops = 2.0 * static_cast<double>(op.batch) * scores * static_cast<double>(dims) * FLOP;
   const double io = static_cast<double>(micro_batch * dims) *
@@ -137,13 +147,13 @@ LayerOperators ring(const Core& core) {
   const int steps = static_cast<int>(core.ranks() - 1);
   const double m = static_cast<double>(tokens),
                whole = core.area() / static_cast<double>(core.ranks());
-  const double diagonal = core.causal ? m * m / 2.0 : m * m;
+  const double square = core.document() * m * m, diagonal = core.causal ? square / 2.0 : square;
   const bool halves = core.causal && core.strategy.cp_balanced;
   LayerOperators operators;
-  Operator own = flash(core, core.heads, tokens, tokens, 1, diagonal);
+  Operator own = flash(core, core.heads, tokens, core.in_document(tokens), 1, diagonal);
   own.causal = core.causal;
   add_kernel(operators, core, own);
-  const std::int64_t keys = halves ? std::max<std::int64_t>(1, tokens / 2) : tokens;
+  const std::int64_t keys = core.in_document(halves ? tokens / 2 : tokens);
   Operator others = flash(core, core.heads, tokens, keys, steps, whole - diagonal);
   others.causal = false;
   add_kernel(operators, core, others, core.even() ? 1.0 : 2.0);

@@ -23,6 +23,11 @@
 //   all-to-all   q, k, v change from all heads of m tokens to a/c heads of s tokens, and the output
 //                back; the same backward
 //
+// Of a sequence that is packed with documents of D tokens, whose masks are blocks on the diagonal, a
+// rank has D/s of the scores in each of these kernels, over so many times fewer keys: kernels of
+// variable lengths skip the rest, and context ranks share every document.  The unfused core masks
+// the whole square.  Source: FlashAttention's varlen interface, TransformerEngine's "thd" layout.
+//
 // Windowed layers need few keys and no ring: they gather.  Sources: ring, Liu et al. 2023 and
 // TransformerEngine's "p2p"; all-gather, Llama 3 paper section 3.3.2; all-to-all, DeepSpeed-Ulysses
 // (arXiv 2309.14509).

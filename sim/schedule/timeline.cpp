@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <span>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +10,7 @@
 #include "sim/schedule/pass_operators.h"
 #include "sim/schedule/stage_work.h"
 #include "sim/schedule/step.h"
+#include "sim/schedule/work_spans.h"
 
 namespace llmsim::sim {
 namespace {
@@ -35,202 +36,6 @@ constexpr std::array<ExposedKind, 7> kExposedKinds{
 
 // Shorter messages are rounding.
 constexpr Seconds kNoTime{1e-13};
-
-// The passes of one stage as they were simulated, each with the terms that its time is made of and
-// with what its messages take.
-
-// Time on the compute stream: one pass, two that are joined, or several that are not shown one by
-// one.
-struct WorkSpan {
-  std::string name;  // "F3", "B3 chunk 1", "W3", "F3 & B1"
-  const char* category = "";
-  std::span<const PassEvent> passes{};  // none of several
-  Seconds start{};
-  Seconds end{};
-  Terms terms{};
-  // If nothing were hidden, by the term that they are exposed as.
-  std::array<Seconds, kNumTerms> messages{};
-
-  Seconds& message(Term exposed_as) { return messages[static_cast<std::size_t>(exposed_as)]; }
-  Seconds message(Term exposed_as) const { return messages[static_cast<std::size_t>(exposed_as)]; }
-  void add(const WorkSpan& later);
-};
-
-void WorkSpan::add(const WorkSpan& later) {
-  terms += later.terms;
-  for (std::size_t i = 0; i < messages.size(); ++i) messages[i] += later.messages[i];
-  end = later.end;
-}
-
-// "F3", "B3 chunk 1": of a layout with several chunks a stage, with the chunk.
-std::string pass_name(const StageLayout& layout, const PipelinePass& pass) {
-  const char* letter = pass.kind == PassKind::Forward          ? "F"
-                       : pass.kind == PassKind::WeightGradient ? "W"
-                                                               : "B";
-  const std::string name = letter + std::to_string(pass.microbatch);
-  return layout.chunks() > 1 ? name + " chunk " + std::to_string(pass.chunk) : name;
-}
-
-const char* category_of(PassKind kind) {
-  switch (kind) {
-    case PassKind::Forward: return "forward";
-    case PassKind::Backward: return "backward";
-    case PassKind::DataGradient: return "data_gradient";
-    case PassKind::WeightGradient: return "weight_gradient";
-  }
-  return "";
-}
-
-bool makes_weights(PassKind kind) {
-  return kind == PassKind::Backward || kind == PassKind::WeightGradient;
-}
-
-// Of one chunk, if nothing were hidden: messages of its passes to inner groups, by stream, and of
-// its weights and gradients.
-struct ChunkMessages {
-  PassPrice forward, backward;
-  Seconds gather, reduce;
-};
-
-PassPrice forward_price(const Run& run, const LayerPrices& prices, const ModelChunk& part) {
-  PassPrice pass;
-  pass.add(mean_block(run, prices, part).forward, part.blocks);
-  if (part.embedding) pass.add(prices.embedding.forward, 1.0);
-  if (part.head) pass.add(prices.head.forward, 1.0);
-  return pass;
-}
-
-PassPrice backward_price(const Run& run, const LayerPrices& prices, const ModelChunk& part) {
-  const BlockPrice block = mean_block(run, prices, part);
-  PassPrice pass;
-  pass.add(block.backward, part.blocks);
-  pass.add(block.recompute, run.strategy.recompute.blocks_of(part.blocks));
-  if (part.embedding) pass.add(prices.embedding.backward, 1.0);
-  if (part.head) pass.add(prices.head.recompute, 1.0), pass.add(prices.head.backward, 1.0);
-  return pass;
-}
-
-std::vector<ChunkMessages> chunk_messages(const Run& run, const LayerPrices& prices,
-                                          const StepSimulation& simulation, int stage) {
-  std::vector<ChunkMessages> chunks;
-  for (const ModelChunk& part : simulation.parts_of(stage)) {
-    const DataParallelTimes shared = simulation.exchange().messages({part}).times;
-    const DataParallelTimes experts = simulation.exchange().expert_messages({part}).times;
-    chunks.push_back({.forward = forward_price(run, prices, part),
-                      .backward = backward_price(run, prices, part),
-                      .gather = shared.gather + experts.gather,
-                      .reduce = shared.reduce() + experts.reduce()});
-  }
-  return chunks;
-}
-
-// Of a chunk, the first forward pass.
-bool is_first(std::span<const PassEvent> passes, std::size_t index) {
-  const PipelinePass& pass = passes[index].pass;
-  return pass.kind == PassKind::Forward &&
-         std::none_of(passes.begin(), passes.begin() + static_cast<std::ptrdiff_t>(index),
-                      [&](const PassEvent& before) { return before.pass.chunk == pass.chunk; });
-}
-
-// The last pass after which the gradients of a chunk's weights are complete.
-bool is_last(std::span<const PassEvent> passes, std::size_t index) {
-  const PipelinePass& pass = passes[index].pass;
-  if (!makes_weights(pass.kind)) return false;
-  return std::none_of(passes.begin() + static_cast<std::ptrdiff_t>(index) + 1, passes.end(),
-                      [&](const PassEvent& after) {
-                        return after.pass.chunk == pass.chunk && makes_weights(after.pass.kind);
-                      });
-}
-
-Terms pass_terms(const PartPasses& part, PassKind kind, bool first, bool last) {
-  Terms terms;
-  switch (kind) {
-    case PassKind::Forward: return first ? part.first_forward : part.forward;
-    case PassKind::Backward: terms = part.backward; break;
-    case PassKind::DataGradient: terms = part.backward - part.weights; break;
-    case PassKind::WeightGradient: terms = part.weights; break;
-  }
-  if (last) terms += part.last_backward - part.backward;
-  return terms;
-}
-
-void add_messages(WorkSpan& work, const ChunkMessages& chunk,
-                  const DataParallelCollectives& exchange, PassKind kind, bool first, bool last) {
-  const bool forward = kind == PassKind::Forward, weights = kind == PassKind::WeightGradient;
-  if (!weights) {
-    const PassPrice& price = forward ? chunk.forward : chunk.backward;
-    work.message(Term::TensorExposed) += time_of(price.tensor_collectives);
-    work.message(Term::ContextExposed) += time_of(price.context_collectives);
-    work.message(Term::ExpertExposed) +=
-        time_of(price.expert_collectives) + time_of(price.expert_tensor_collectives);
-  }
-  const bool gathers = forward ? exchange.shards_weights() || (first && exchange.shards_optimizer())
-                               : !weights && exchange.regathers_weights();
-  const bool reduces = !forward && (last || (!weights && exchange.reduces_every_microbatch()));
-  if (gathers) work.message(Term::GatherExposed) += chunk.gather;
-  if (reduces) work.message(Term::ReduceExposed) += chunk.reduce;
-}
-
-// Of the pass at `index`, and of the next one where they are joined.
-WorkSpan span_of(const StepSimulation& simulation, const std::vector<ChunkMessages>& chunks,
-                 int stage, std::span<const PassEvent> passes, std::size_t index) {
-  const StageLayout layout = simulation.shape().layout();
-  const PipelinePass& pass = passes[index].pass;
-  const std::size_t count = pass.joins_next ? 2 : 1;
-  WorkSpan work{.name = pass_name(layout, pass),
-                .category = category_of(pass.kind),
-                .passes = passes.subspan(index, count)};
-  for (std::size_t i = index; i < index + count; ++i) {
-    const PipelinePass& one = passes[i].pass;
-    const bool first = is_first(passes, i), last = is_last(passes, i);
-    work.terms += pass_terms(simulation.passes(stage, one.chunk), one.kind, first, last);
-    add_messages(work, chunks[static_cast<std::size_t>(one.chunk)], simulation.exchange(), one.kind,
-                 first, last);
-  }
-  if (count == 2) {
-    const PipelinePass& other = passes[index + 1].pass;
-    work.terms += simulation.joined_terms(simulation.times(stage, pass.chunk),
-                                          simulation.times(stage, other.chunk));
-    work.name += " & " + pass_name(layout, other);
-    work.category = "forward_and_backward";
-  }
-  return work;
-}
-
-// All `passes` of a stage, which must outlive the result.  Those of micro-batches from `shown` on
-// (0: of none) that follow one another are one span, the bubbles between them with it.  Gathers and
-// reductions of weights of this stage make a pass longer than it was simulated, and the later ones
-// later.
-std::vector<WorkSpan> work_spans(const Run& run, const LayerPrices& prices,
-                                 const StepSimulation& simulation, int stage,
-                                 std::span<const PassEvent> passes, int shown) {
-  const std::vector<ChunkMessages> chunks = chunk_messages(run, prices, simulation, stage);
-  const auto is_shown = [shown](const PassEvent& event) {
-    return shown == 0 || event.pass.microbatch < shown;
-  };
-  std::vector<WorkSpan> spans;
-  // What gathers and reductions of this stage have taken beyond the simulated passes.
-  Seconds shift;
-  for (std::size_t i = 0; i < passes.size();) {
-    WorkSpan work = span_of(simulation, chunks, stage, passes, i);
-    const PassEvent& simulated = passes[i];
-    work.start = simulated.start + shift;
-    shift += work.terms.total() - (simulated.end - simulated.start);
-    work.end = simulated.end + shift;
-    i += work.passes.size();
-    if (std::any_of(work.passes.begin(), work.passes.end(), is_shown)) {
-      spans.push_back(std::move(work));
-      continue;
-    }
-    if (spans.empty() || !spans.back().passes.empty()) {
-      spans.push_back({.name = "other micro-batches", .category = "passes", .start = work.start});
-    } else {
-      spans.back().terms[Term::PipelineBubble] += work.start - spans.back().end;
-    }
-    spans.back().add(work);
-  }
-  return spans;
-}
 
 // Drawing.
 
@@ -304,6 +109,91 @@ void draw_send(Events& events, const Stage& stage, const PipelinePass& pass, Sec
                     .duration = time,
                     .time = time});
   last = begin + time;
+}
+
+// Messages between stages.
+
+// Of all stages: where each message leaves and arrives, by its number: of its micro-batch, of the
+// part of the model it goes to, and of its direction.
+class Messages {
+ public:
+  Messages(const std::vector<Stage>& stages, const std::vector<std::vector<WorkSpan>>& works)
+      : layout_(stages.front().layout) {
+    const auto count = 2 * static_cast<std::size_t>(layout_.parts()) *
+                       static_cast<std::size_t>(layout_.num_microbatches);
+    sent_.resize(count), received_.resize(count);
+    for (const Stage& stage : stages) {
+      for_each_end(stage, works[static_cast<std::size_t>(stage.number)],
+                   [&](std::int64_t message, bool arrives, bool, const WorkSpan& work) {
+                     (arrives ? received_ : sent_)[static_cast<std::size_t>(message)] = {work.start,
+                                                                                         work.end};
+                   });
+    }
+  }
+
+  std::vector<MessageEnd> ends(const Stage& stage, const std::vector<WorkSpan>& works) const {
+    std::vector<MessageEnd> ends;
+    for_each_end(stage, works,
+                 [&](std::int64_t message, bool arrives, bool gradients, const WorkSpan&) {
+                   ends.push_back({.message = message,
+                                   .arrives = arrives,
+                                   .gradients = gradients,
+                                   .time = arrives ? arrival(message) : departure(message)});
+                 });
+    return ends;
+  }
+
+ private:
+  struct Interval {
+    Seconds start{}, end{};
+  };
+
+  // A pass may be longer than it was simulated, which passes of other stages do not see: what is
+  // made after it was needed, leaves and arrives in the middle of the pass that needs it.
+  static Seconds middle(const Interval& pass) { return 0.5 * (pass.start + pass.end); }
+  Seconds departure(std::int64_t message) const {
+    const Interval &sent = sent_[static_cast<std::size_t>(message)],
+                   &received = received_[static_cast<std::size_t>(message)];
+    return std::clamp(middle(received), sent.start, sent.end);
+  }
+  Seconds arrival(std::int64_t message) const {
+    const Interval& received = received_[static_cast<std::size_t>(message)];
+    return std::clamp(departure(message), received.start, middle(received));
+  }
+
+  std::int64_t number(const PipelinePass& pass, int to_part) const {
+    const std::int64_t before = std::int64_t{pass.microbatch} * layout_.parts();
+    return 2 * (before + to_part) + (pass.backward() ? 1 : 0);
+  }
+
+  // visit(message, arrives, gradients, work) of every pass that is drawn whatever is beside it.
+  template <class Visit>
+  void for_each_end(const Stage& stage, const std::vector<WorkSpan>& works,
+                    const Visit& visit) const {
+    for (const WorkSpan& work : works) {
+      for (const PassEvent& event : work.passes) {
+        const PipelinePass& pass = event.pass;
+        if (pass.kind == PassKind::WeightGradient || !is_shown(pass, stage.options.microbatches))
+          continue;
+        const bool backward = pass.backward();
+        const int part = layout_.part(stage.number, pass.chunk);
+        if (layout_.next_stage(stage.number, pass.chunk, backward))
+          visit(number(pass, part + (backward ? -1 : 1)), false, backward, work);
+        // What it needs comes from where the pass the other way would send to.
+        if (layout_.next_stage(stage.number, pass.chunk, !backward))
+          visit(number(pass, part), true, backward, work);
+      }
+    }
+  }
+
+  StageLayout layout_;
+  std::vector<Interval> sent_, received_;  // by number: the passes at both ends
+};
+
+std::vector<Seconds> pass_starts(const std::vector<WorkSpan>& works) {
+  std::vector<Seconds> starts;
+  for (const WorkSpan& work : works) starts.insert(starts.end(), work.covered, work.start);
+  return starts;
 }
 
 // Moves `start` to its end.
@@ -437,6 +327,7 @@ void draw_timeline(const Run& run, const LayerPrices& prices, const TimelineOpti
         work_spans(run, prices, simulation, stage.number, stage.passes, options.microbatches));
     longest = std::max(longest, works.back().back().end - start_of(stage));
   }
+  const Messages messages(stages, works);
   for (const Stage& stage : stages) {
     const std::vector<WorkSpan>& of_stage = works[static_cast<std::size_t>(stage.number)];
     const Seconds start = start_of(stage);
@@ -446,7 +337,10 @@ void draw_timeline(const Run& run, const LayerPrices& prices, const TimelineOpti
                      [](const TimelineEvent& a, const TimelineEvent& b) {
                        return a.stream != b.stream ? a.stream < b.stream : a.start < b.start;
                      });
-    draw(summary, {.stage = stage.number, .events = std::move(events)});
+    draw(summary, {.stage = stage.number,
+                   .events = std::move(events),
+                   .messages = messages.ends(stage, of_stage),
+                   .pass_starts = pass_starts(of_stage)});
   }
 }
 

@@ -19,6 +19,10 @@
 // with what is left of their exchanges and what those cost their compute.  Sends of one direction
 // that are under way together are drawn one behind the other.
 //
+// A message is what one pass makes for the pass of the same micro-batch through the next part of
+// the model, forward or backward.  It leaves where that pass ends and arrives in the one that needs
+// it.
+//
 // After the last pass of the busiest stage (updates_unsynchronised: of each stage) come the wait
 // for the slowest device, closing collectives and the norm of the gradients, the update (the
 // longest of all stages), and the host.
@@ -26,6 +30,7 @@
 // The drawing is ours; what it draws has the sources of step.h.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -71,9 +76,20 @@ struct TimelineEvent {
   Bytes moved{};
 };
 
+// One end of a message between stages.
+struct MessageEnd {
+  std::int64_t message = 0;  // its number: both ends have it
+  bool arrives = false;
+  bool gradients = false;  // goes backward, with gradients; else activations
+  Seconds time{};          // in a pass on the compute stream; of what leaves, or at its end
+};
+
 struct StageTimeline {
   int stage = 0;
-  std::vector<TimelineEvent> events;  // stream after stream, each in order and without overlaps
+  std::vector<TimelineEvent> events;   // stream after stream, each in order and without overlaps
+  std::vector<MessageEnd> messages{};  // of the passes that are drawn one by one
+  // When the event begins that each pass of the stage is part of, in the order of the schedule.
+  std::vector<Seconds> pass_starts{};
 };
 
 struct TimelineSummary {

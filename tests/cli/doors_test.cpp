@@ -250,6 +250,7 @@ TEST(Doors, ASavedRunIsLoadedAsItWasForEveryOption) {
       {"system", [](cli::RunOptions& o) { o.system = "frontier"; }},
       {"hardware", [](cli::RunOptions& o) { o.hardware = "mi300x"; }},
       {"seq-len", [](cli::RunOptions& o) { o.seq_len = "2048"; }},
+      {"document-len", [](cli::RunOptions& o) { o.document_len = "600"; }},
       {"global-batch", [](cli::RunOptions& o) { o.global_batch = "512"; }},
       {"micro-batch", [](cli::RunOptions& o) { o.strategy["micro_batch"] = "2"; }},
       {"precision", [](cli::RunOptions& o) { o.strategy["precision"] = "fp8"; }},

@@ -45,6 +45,7 @@ TEST_F(PredictCommand, RepeatsWhatWasAskedFor) {
       "--model llama-8b --gpus 8 --pp 2,4 --schedule zb-h1 --cp-unbalanced --cp 1,2 "
       "--no-gradient-overlap --global-batch 64 --framework megatron-lm --date 2024-06-01");
   expect_same("--model llama-8b --gpus 8 --lora 16 --lora-targets q,v,down --precision nf4");
+  expect_same("--model llama-8b --gpus 8 --cp 1,2 --seq-len 8192 --document-len 900");
 }
 
 TEST(PredictCommandText, IsQuotedForAShell) {

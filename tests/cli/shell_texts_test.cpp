@@ -10,10 +10,10 @@ namespace {
 class ShellTexts : public Program {
  protected:
   // What bash would offer after these words.
-  std::string offered(const std::string& words, int cursor) const {
+  std::string offered(const std::string& words, int cursor, const std::string& before = "") const {
     const Outcome script = run("completion bash");
     EXPECT_EQ(script.status, 0);
-    write("complete.sh", script.out + "\nCOMP_WORDS=(" + words +
+    write("complete.sh", before + script.out + "\nCOMP_WORDS=(" + words +
                              ")\nCOMP_CWORD=" + std::to_string(cursor) +
                              "\n_llmsim\nprintf '%s\\n' \"${COMPREPLY[@]}\"\n");
     return shell("bash complete.sh").out;
@@ -21,11 +21,22 @@ class ShellTexts : public Program {
 };
 
 TEST_F(ShellTexts, BashOffersCommandsAndTheOptionsOfEach) {
-  EXPECT_EQ(offered("llmsim pl", 1), "plan\n");
+  EXPECT_EQ(offered("llmsim pla", 1), "plan\n");
   EXPECT_EQ(offered("llmsim calibrate sit", 2), "site\n");
   const std::string options = offered("llmsim plan --model gpt2 --head", 4);
   EXPECT_EQ(options, "--headroom\n");
   EXPECT_EQ(offered("llmsim predict --head", 2), "\n");  // an option of plan alone
+}
+
+// What is asked of the program is asked of this one.
+TEST_F(ShellTexts, BashOffersTheTablesOfCompareAndModels) {
+  write("llmsim", "#!/bin/sh\nexec '" LLMSIM_PROGRAM "' \"$@\"\n");
+  ASSERT_EQ(shell("chmod +x llmsim").status, 0);
+  write("my-table.toml", "");
+  const std::string in_path = "PATH=\"$PWD:$PATH\"; ";
+  EXPECT_EQ(offered("llmsim compare gpt2-h100-r", 2, in_path), "gpt2-h100-recompute\n");
+  EXPECT_EQ(offered("llmsim compare my-", 2, in_path), "my-table.toml\n");
+  EXPECT_EQ(offered("llmsim predict --model gpt2-x", 3, in_path), "gpt2-xl\n");
 }
 
 TEST_F(ShellTexts, FishAndZshAreWritten) {
@@ -46,6 +57,7 @@ TEST_F(ShellTexts, TheManualHasEveryCommandAndEscapesDashes) {
   for (const char* heading : {".SH llmsim plan\n", ".SH llmsim calibrate site\n"})
     EXPECT_NE(manual.out.find(heading), std::string::npos) << heading;
   EXPECT_NE(manual.out.find("\\fB\\-\\-headroom\\fR"), std::string::npos);
+  EXPECT_EQ(manual.out.find("{false}"), std::string::npos);
 }
 
 }  // namespace

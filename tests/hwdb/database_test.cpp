@@ -209,45 +209,115 @@ TEST_F(DatabaseFile, AnotherProgramsDatabaseIsRefused) {
 TEST_F(DatabaseFile, ANewerSchemaIsRefused) {
   { const Database database(path_); }
   sqlite::Connection(path_, sqlite::Open::Existing).execute("PRAGMA user_version = 99");
-  EXPECT_NE(error_of([&] { const Database database(path_); }).find("newer llmsim"),
-            std::string::npos);
+  const std::string before = content_of(path_);
+  EXPECT_EQ(error_of([&] { const Database database(path_); }),
+            "database " + path_ +
+                ": schema 99 was written by a newer llmsim (this one knows 3); use that one, or "
+                "name another file with --db");
+  EXPECT_EQ(content_of(path_), before);
 }
 
-TEST_F(DatabaseFile, WhatUsersFittedUnderTheNamesOfSchema1KeepsItsMeaning) {
-  {
-    Database database(path_, Access::Write);
-    database.put({"framework", "megatron-lm", "low_precision_gemm_efficiency", 0.7, 0.1,
-                  sim::Evidence::Fitted, "own runs", "", Origin::User});
-  }
-  const sqlite::Connection old(path_, sqlite::Open::Existing);
-  old.execute(
-      "UPDATE coefficients SET scope = 'stack', key = 'narrow_product_efficiency' WHERE origin = "
-      "'user'");
-  old.execute("PRAGMA user_version = 1");
-  const Database database(path_);
-  const std::vector<Coefficient> rows = database.coefficients("framework", "megatron-lm");
-  const auto own = std::find_if(rows.begin(), rows.end(),
-                                [](const Coefficient& row) { return row.origin == Origin::User; });
-  ASSERT_NE(own, rows.end());
-  EXPECT_EQ(own->key, "low_precision_gemm_efficiency");
-  EXPECT_EQ(own->value, 0.7);
+// A file as the program of schema 1 wrote it, with what its user had put there.
+constexpr const char* kFileOfSchema1 = R"sql(
+PRAGMA application_id = 0x6c6d7369;
+PRAGMA user_version = 1;
+CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE accelerators(
+  id TEXT NOT NULL, origin TEXT NOT NULL CHECK(origin IN ('shipped', 'user')), name TEXT NOT NULL, vendor TEXT, architecture TEXT,
+  memory_bytes REAL, memory_bytes_per_s REAL, peak_bf16_flops REAL,
+  evidence TEXT NOT NULL, source TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY(id, origin));
+CREATE TABLE systems(
+  id TEXT NOT NULL, origin TEXT NOT NULL CHECK(origin IN ('shipped', 'user')), name TEXT NOT NULL, accelerator TEXT,
+  devices_per_node INTEGER, node_bytes_per_s REAL,
+  evidence TEXT NOT NULL, source TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY(id, origin));
+CREATE TABLE aliases(
+  kind TEXT NOT NULL CHECK(kind IN ('accelerator', 'system')), alias TEXT NOT NULL, id TEXT NOT NULL, origin TEXT NOT NULL,
+  PRIMARY KEY(kind, alias, origin)) WITHOUT ROWID;
+CREATE TABLE networks(
+  name TEXT NOT NULL, origin TEXT NOT NULL, port_bytes_per_s REAL, latency_s REAL,
+  evidence TEXT NOT NULL, source TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY(name, origin)) WITHOUT ROWID;
+CREATE TABLE measurements(
+  id INTEGER PRIMARY KEY, subject TEXT NOT NULL, accelerator TEXT NOT NULL, origin TEXT NOT NULL,
+  evidence TEXT NOT NULL, source TEXT NOT NULL, record TEXT NOT NULL);
+CREATE INDEX measurements_by_subject ON measurements(subject, accelerator);
+CREATE TABLE curves(
+  measurement INTEGER PRIMARY KEY REFERENCES measurements(id), columns TEXT NOT NULL, points TEXT NOT NULL);
+CREATE TABLE coefficients(
+  scope TEXT NOT NULL, id TEXT NOT NULL, key TEXT NOT NULL, origin TEXT NOT NULL, value REAL NOT NULL, standard_error REAL,
+  evidence TEXT NOT NULL, source TEXT NOT NULL, fitted_from TEXT NOT NULL, PRIMARY KEY(scope, id, key, origin)) WITHOUT ROWID;
+CREATE VIEW links AS
+  SELECT id AS accelerator, origin, json_extract(record, '$.scale_up.kind') AS link,
+         json_extract(record, '$.fabric.kind') AS fabric, json_extract(record, '$.fabric.devices') AS devices,
+         json_extract(record, '$.scale_up.total_bytes_per_s_per_direction') AS device_bytes_per_s,
+         json_extract(record, '$.fabric.pair_bytes_per_s') AS pair_bytes_per_s,
+         json_extract(record, '$.pcie.theoretical_bytes_per_s_per_direction') AS host_bytes_per_s, source
+  FROM accelerators;
+INSERT INTO meta VALUES('facts_hash', 'of then');
+INSERT INTO accelerators VALUES('h100_sxm', 'shipped', 'old', '', '', 1, 1, 1, 'data_sheet', 'then', '{"id": "h100_sxm"}');
+INSERT INTO accelerators VALUES('mine', 'user', 'Mine', '', '', 1, 1, 1, 'given', 'me', '{"id": "mine", "source": "me"}');
+INSERT INTO aliases VALUES('accelerator', 'my_gpu', 'mine', 'user');
+INSERT INTO measurements VALUES(1, 'matmul', 'mine', 'user', 'measured', 'here', '{}');
+INSERT INTO curves VALUES(1, '["m"]', '[[1]]');
+INSERT INTO coefficients VALUES('stack', 'megatron-lm', 'narrow_product_efficiency', 'user', 0.7, 0.1, 'fitted', 'own runs', '');
+INSERT INTO coefficients VALUES('device', 'h100_sxm', 'sharing.products', 'user', 0.6, NULL, 'fitted', 'own runs', '');
+)sql";
+
+// And as that of schema 2 did.
+constexpr const char* kToSchema2 = R"sql(
+PRAGMA user_version = 2;
+DELETE FROM coefficients;
+INSERT INTO coefficients VALUES('device', 'h100_sxm', 'sharing.streaming', 'user', 0.6, NULL, 'fitted', 'own runs', '');
+INSERT INTO coefficients VALUES('device', 'h100_sxm', 'streaming.fraction', 'user', 0.8, NULL, 'fitted', 'own runs', '');
+)sql";
+
+// "key value" of the user's coefficients.
+std::vector<std::string> own_coefficients(const Database& database, const char* scope,
+                                          const char* id) {
+  std::vector<std::string> own;
+  for (const Coefficient& row : database.coefficients(scope, id))
+    if (row.origin == Origin::User) own.push_back(row.key + " " + std::to_string(row.value));
+  return own;
 }
 
-TEST_F(DatabaseFile, WhatUsersFittedUnderTheNamesOfSchema2KeepsItsMeaning) {
+std::int64_t schema_of(const std::string& path) {
+  const sqlite::Connection connection(path, sqlite::Open::ReadOnly);
+  sqlite::Statement version(connection, "PRAGMA user_version");
+  version.step();
+  return version.integer(0);
+}
+
+TEST_F(DatabaseFile, OfSchema1IsMigratedWithWhatItsUserPutThere) {
+  sqlite::Connection(path_, sqlite::Open::Create).execute(kFileOfSchema1);
   {
-    Database database(path_, Access::Write);
-    database.put({"device", "h100_sxm", "sharing.memory_bound", 0.7, 0.1, sim::Evidence::Fitted,
-                  "own runs", "", Origin::User});
+    const Database database(path_);
+    EXPECT_EQ(own_coefficients(database, "framework", "megatron-lm"),
+              std::vector<std::string>{"low_precision_gemm_efficiency 0.700000"});
+    EXPECT_EQ(own_coefficients(database, "device", "h100_sxm"),
+              std::vector<std::string>{"sharing.gemms 0.600000"});
+    EXPECT_EQ(database.get(HardwareKind::Accelerator, "my-gpu").name, "Mine");
+    EXPECT_EQ(database.measurements("matmul", "mine").at(0).points, "[[1]]");
+    EXPECT_EQ(database.get(HardwareKind::Accelerator, "h100").name, "NVIDIA H100 SXM5 80GB");
   }
-  const sqlite::Connection old(path_, sqlite::Open::Existing);
-  old.execute("UPDATE coefficients SET key = 'sharing.streaming' WHERE origin = 'user'");
-  old.execute("PRAGMA user_version = 2");
+  EXPECT_EQ(schema_of(path_), 3);
+  const std::string migrated = content_of(path_);
+  { const Database again(path_); }
+  EXPECT_EQ(content_of(path_), migrated);
+}
+
+TEST_F(DatabaseFile, OfSchema2IsMigrated) {
+  sqlite::Connection(path_, sqlite::Open::Create).execute(std::string(kFileOfSchema1) + kToSchema2);
   const Database database(path_);
-  const std::vector<Coefficient> rows = database.coefficients("device", "h100_sxm");
-  const auto own = std::find_if(rows.begin(), rows.end(),
-                                [](const Coefficient& row) { return row.origin == Origin::User; });
-  ASSERT_NE(own, rows.end());
-  EXPECT_EQ(own->key, "sharing.memory_bound");
+  EXPECT_EQ(own_coefficients(database, "device", "h100_sxm"),
+            (std::vector<std::string>{"memory_bound.fraction 0.800000",
+                                      "sharing.memory_bound 0.600000"}));
+}
+
+TEST_F(DatabaseFile, AMigrationThatFailsLeavesTheFileAsItIs) {
+  sqlite::Connection(path_, sqlite::Open::Create)
+      .execute(std::string(kFileOfSchema1) + "DROP TABLE aliases;");
+  const std::string before = content_of(path_);
+  EXPECT_NE(error_of([&] { const Database database(path_); }).find(path_), std::string::npos);
+  EXPECT_EQ(content_of(path_), before);
 }
 
 TEST_F(DatabaseFile, AFolderIsRefused) {

@@ -146,6 +146,31 @@ constexpr const char* kStableLm =
   "max_position_embeddings": 4096, "num_attention_heads": 32, "num_hidden_layers": 24, "num_key_value_heads": 32,
   "tie_word_embeddings": false, "use_qkv_bias": true, "vocab_size": 100352})";
 
+constexpr const char* kCommandRPlus =
+    R"({"model_type": "cohere", "attention_bias": false, "hidden_size": 12288, "intermediate_size": 33792, "logit_scale": 0.833,
+  "max_position_embeddings": 8192, "num_attention_heads": 96, "num_hidden_layers": 64, "num_key_value_heads": 8,
+  "use_qk_norm": true, "vocab_size": 256000})";
+constexpr const char* kSmolLm3 =
+    R"({"model_type": "smollm3", "attention_bias": false, "hidden_size": 2048, "intermediate_size": 11008,
+  "max_position_embeddings": 65536, "max_window_layers": 28, "mlp_bias": false, "no_rope_layer_interval": 4, "num_attention_heads": 16,
+  "num_hidden_layers": 36, "num_key_value_heads": 4, "sliding_window": null, "use_sliding_window": false, "vocab_size": 128256})";
+constexpr const char* kGlm4Chat =
+    R"({"model_type": "chatglm", "add_bias_linear": false, "add_qkv_bias": true, "ffn_hidden_size": 13696, "hidden_size": 4096,
+  "kv_channels": 128, "multi_query_attention": true, "multi_query_group_num": 2, "num_attention_heads": 32, "num_layers": 40,
+  "padded_vocab_size": 151552, "rmsnorm": true, "seq_length": 131072, "tie_word_embeddings": false})";
+constexpr const char* kGlm =
+    R"({"model_type": "glm", "attention_bias": true, "head_dim": 128, "hidden_size": 4096, "intermediate_size": 13696,
+  "max_position_embeddings": 131072, "num_attention_heads": 32, "num_hidden_layers": 40, "num_key_value_heads": 2,
+  "tie_word_embeddings": false, "vocab_size": 151552})";
+constexpr const char* kGlm4 =
+    R"({"model_type": "glm4", "attention_bias": false, "head_dim": 128, "hidden_size": 6144, "intermediate_size": 23040,
+  "max_position_embeddings": 32768, "num_attention_heads": 48, "num_hidden_layers": 61, "num_key_value_heads": 2,
+  "partial_rotary_factor": 0.5, "tie_word_embeddings": false, "vocab_size": 151552})";
+constexpr const char* kDbrx =
+    R"({"model_type": "dbrx", "attn_config": {"clip_qkv": 8, "kv_n_heads": 8, "model_type": "", "rope_theta": 500000},
+  "d_model": 6144, "ffn_config": {"ffn_hidden_size": 10752, "model_type": "", "moe_num_experts": 16, "moe_top_k": 4},
+  "max_seq_len": 32768, "n_heads": 48, "n_layers": 40, "tie_word_embeddings": false, "vocab_size": 100352})";
+
 std::int64_t count(const char* text) {
   return sim::parameters(read_model_config(text, "config.json")).total();
 }
@@ -193,6 +218,12 @@ TEST(ModelConfig, CountsOfEveryFamilyAreThePublishedOnes) {
   EXPECT_EQ(count(kGptOss), 20'914'757'184);
   EXPECT_EQ(count(kStarcoder2), 3'030'371'328);
   EXPECT_EQ(count(kStableLm), 1'644'515'328);
+  EXPECT_EQ(count(kCommandRPlus), 103'810'674'688);
+  EXPECT_EQ(count(kSmolLm3), 3'075'098'624);
+  EXPECT_EQ(count(kGlm4Chat), 9'399'951'360);
+  EXPECT_EQ(count(kGlm), 9'399'951'360);
+  EXPECT_EQ(count(kGlm4), 32'566'081'536);
+  EXPECT_EQ(count(kDbrx), 131'596'523'520);
 }
 
 TEST(ModelConfig, DeepSeekV3IsItsMainModelAndOneMoreLayer) {
@@ -236,6 +267,12 @@ TEST(ModelConfig, AgreesWithTheCatalogueFieldByField) {
   same(kDeepSeekV3, "deepseek-v3-mtp", 4096);
   same(kGptOss, "gpt-oss-20b", 4096);
   same(kScout, "llama-4-scout", 8192);
+  same(kCommandRPlus, "command-r-plus", 4096);
+  same(kSmolLm3, "smollm3", 4096);
+  same(kGlm4Chat, "glm-4-9b", 4096);
+  same(kGlm, "glm-4-9b", 4096);
+  same(kGlm4, "glm-4-32b", 4096);
+  same(kDbrx, "dbrx", 4096);
 }
 
 TEST(ModelConfig, OmittedKeysTakeTheFamilysDefaults) {

@@ -48,6 +48,40 @@ TEST(AttentionCore, EverySchemeDividesTheSameWorkByTheRanks) {
   }
 }
 
+// Four documents in a sequence: a quarter of its scores, by the same bytes.
+TEST(AttentionCore, PackedDocumentsDivideTheScores) {
+  const LayerOperators whole = core_of(small_run());
+  TrainingRun one = small_run();
+  one.model.document_len = 256;
+  const LayerOperators packed = core_of(one);
+  EXPECT_DOUBLE_EQ(total_flops(packed.forward).value(), kWhole / 4.0);
+  EXPECT_EQ(packed.forward.front().moved, whole.forward.front().moved);
+  EXPECT_EQ(packed.forward.front().n, 256);
+  EXPECT_TRUE(packed.forward.front().causal);
+  for (const ContextScheme scheme :
+       {ContextScheme::Ring, ContextScheme::AllGather, ContextScheme::AllToAll}) {
+    TrainingRun run = context_run(scheme, 2);
+    run.model.document_len = 256;
+    EXPECT_DOUBLE_EQ(total_flops(core_of(run).forward).value(), kWhole / 4.0 / 2.0)
+        << name_of(scheme);
+  }
+}
+
+TEST(AttentionCore, ADocumentOfAllTokensIsASequence) {
+  for (const ContextScheme scheme :
+       {ContextScheme::Ring, ContextScheme::AllGather, ContextScheme::AllToAll}) {
+    TrainingRun run = context_run(scheme, 4);
+    const LayerOperators plain = core_of(run);
+    run.model.document_len = run.model.seq_len;
+    const LayerOperators one = core_of(run);
+    for (std::size_t i = 0; i < plain.forward.size(); ++i) {
+      EXPECT_EQ(one.forward[i].flops, plain.forward[i].flops);
+      EXPECT_EQ(one.forward[i].n, plain.forward[i].n);
+      EXPECT_EQ(one.forward[i].causal, plain.forward[i].causal);
+    }
+  }
+}
+
 TEST(AttentionCore, UnfusedGemmsOfTf32RunOnTheMatrixUnits) {
   TrainingRun run = small_run();
   run.strategy.flash_attention = false;

@@ -116,6 +116,20 @@ TEST(AttendedKeys, AWindowAsLongAsTheSequenceIsNone) {
   EXPECT_DOUBLE_EQ(attended_keys(m, 0, false), 6.0);
 }
 
+// Documents of 1, 1 and 4 tokens have 1/2 + 1/2 + 8 = 9 of the square's 36 below their diagonals:
+// 9 / 6 keys each, as three documents' mean over tokens, (1 + 1 + 16) / 6 = 3, has.
+TEST(AttendedKeys, OfPackedDocumentsAreBlocksOnTheDiagonal) {
+  Transformer m = tiny();
+  m.document_len = 3;
+  EXPECT_DOUBLE_EQ(attended_keys(m, 0, true), 9.0 / 6.0);
+  EXPECT_DOUBLE_EQ(attended_keys(m, 0, false), 3.0);
+  // Each of two documents is a band of 3 - 1/2.
+  m.sliding_window = 1;
+  EXPECT_DOUBLE_EQ(attended_keys(m, 0, true), 2.0 * (3.0 - 0.5) / 6.0);
+  m.sliding_window = 5;
+  EXPECT_DOUBLE_EQ(attended_keys(m, 0, true), 9.0 / 6.0);
+}
+
 TEST(AttendedKeys, FullLayersOfAnIntervalIgnoreTheWindow) {
   Transformer m = tiny();
   m.sliding_window = 2;

@@ -44,7 +44,9 @@ std::vector<CatalogueEntry> llama_likes();     // Mistral, Mixtral, Yi, DeepSeek
 std::vector<CatalogueEntry> olmo_models();     // OLMo 1 and 2
 std::vector<CatalogueEntry> qwen_models();     // Qwen 1 to 3, dense and MoE models
 std::vector<CatalogueEntry> gemma_models();    // Gemma 1 to 3
-std::vector<CatalogueEntry> moe_models();      // DeepSeek-V2 and V3, Kimi K2, Grok-1, GPT-OSS
+std::vector<CatalogueEntry> moe_models();      // DeepSeek-V2 and V3, Kimi K2, Grok-1, DBRX, GPT-OSS
+std::vector<CatalogueEntry> glm_models();      // GLM-4, dense
+std::vector<CatalogueEntry> cohere_models();   // Command R and R+
 std::vector<CatalogueEntry> encoder_models();  // BERT and RoBERTa
 
 }  // namespace llmsim::sim

@@ -226,6 +226,11 @@ void append_smollm(std::vector<CatalogueEntry>& all) {
                  {"smollm2-1.7b"},
                  1711376384,
                  source + "1.7B"});
+  // Every fourth layer is without positions, which changes neither weights nor GEMMs.
+  all.push_back({tied(llama({"smollm3-3b", 36, 2048, 16, 4, 11008, 128256, 4096})),
+                 {"smollm3", "smollm3-3b-base"},
+                 3075098624,
+                 "HF HuggingFaceTB/SmolLM3-3B-Base"});
 }
 
 void append_phi(std::vector<CatalogueEntry>& all) {

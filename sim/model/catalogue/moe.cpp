@@ -34,6 +34,14 @@ Transformer grok1() {
   return m;
 }
 
+// LayerNorm, no biases.
+Transformer dbrx() {
+  Transformer m = moe(llama({"dbrx-132b", 40, 6144, 48, 8, 10752, 100352, 32768}),
+                      {.num_experts = 16, .top_k = 4, .expert_ffn_size = 10752});
+  m.norm = Norm::LayerNorm;
+  return m;
+}
+
 // Windowed and full layers in turn, attention sinks, biases everywhere but in the norms and the
 // head.
 Transformer gpt_oss(const char* name, int num_layers, int num_experts) {
@@ -121,6 +129,8 @@ std::vector<CatalogueEntry> moe_models() {
                  {"grok", "grok-1-314b", "grok1-314b"},
                  {},
                  "xai-org/grok-1 run.py; 314 billion by its README"});
+  all.push_back(
+      {dbrx(), {"dbrx", "dbrx-base", "dbrx-instruct"}, 131596523520, "HF databricks/dbrx-base"});
   all.push_back({gpt_oss("gpt-oss-20b", 24, 32),
                  {},
                  20914757184,

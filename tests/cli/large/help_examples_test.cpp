@@ -45,6 +45,7 @@ std::string narrow_search(const std::string& example) {
 
 // An option's example with what else its command must be told.
 std::string completed(const std::string& command, const std::string& example) {
+  if (command == "plot") return "plot grid.csv " + example;
   if (!command.starts_with("predict") && !command.starts_with("plan") &&
       !command.starts_with("trace") && command != "report")
     return command + " " + example;
@@ -77,8 +78,11 @@ class HelpExamples : public Program {
 };
 
 TEST_F(HelpExamples, OfOptionsRun) {
-  for (const std::string command : {"predict", "plan", "trace", "report", "validate", "models list",
-                                    "models show gpt2", "hardware list"}) {
+  expect_answer(
+      "sweep --model gpt2 --gpus 16 --tp 1,2 --pp 1,2 --micro-batch 1,2 --recompute none -o "
+      "grid.csv");
+  for (const std::string command : {"predict", "plan", "plot", "trace", "report", "validate",
+                                    "models list", "models show gpt2", "hardware list"}) {
     const Outcome help = run(command + " --help", "COLUMNS=10000");
     ASSERT_EQ(help.status, 0) << command;
     const Texts examples = after("example: ", help.out);
@@ -92,7 +96,7 @@ TEST_F(HelpExamples, OfOptionsRun) {
 TEST_F(HelpExamples, OfCommandsRun) {
   int count = 0;
   for (const std::string command :
-       {"", "predict", "plan", "compare", "trace", "report", "export", "validate", "models",
+       {"", "predict", "plan", "compare", "plot", "trace", "report", "export", "validate", "models",
         "models show", "hardware", "hardware show"}) {
     const Outcome help = run(command + " --help");
     for (const char* mark : {"Example: llmsim ", "\n  llmsim "}) {

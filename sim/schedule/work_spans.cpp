@@ -1,0 +1,186 @@
+#include "sim/schedule/work_spans.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "sim/schedule/stage_work.h"
+
+namespace llmsim::sim {
+namespace {
+
+const char* category_of(PassKind kind) {
+  switch (kind) {
+    case PassKind::Forward: return "forward";
+    case PassKind::Backward: return "backward";
+    case PassKind::DataGradient: return "data_gradient";
+    case PassKind::WeightGradient: return "weight_gradient";
+  }
+  return "";
+}
+
+bool makes_weights(PassKind kind) {
+  return kind == PassKind::Backward || kind == PassKind::WeightGradient;
+}
+
+// Of one chunk, if nothing were hidden: messages of its passes to inner groups, by stream, and of
+// its weights and gradients.
+struct ChunkMessages {
+  PassPrice forward, backward;
+  Seconds gather, reduce;
+};
+
+PassPrice forward_price(const Run& run, const LayerPrices& prices, const ModelChunk& part) {
+  PassPrice pass;
+  pass.add(mean_block(run, prices, part).forward, part.blocks);
+  if (part.embedding) pass.add(prices.embedding.forward, 1.0);
+  if (part.head) pass.add(prices.head.forward, 1.0);
+  return pass;
+}
+
+PassPrice backward_price(const Run& run, const LayerPrices& prices, const ModelChunk& part) {
+  const BlockPrice block = mean_block(run, prices, part);
+  PassPrice pass;
+  pass.add(block.backward, part.blocks);
+  pass.add(block.recompute, run.strategy.recompute.blocks_of(part.blocks));
+  if (part.embedding) pass.add(prices.embedding.backward, 1.0);
+  if (part.head) pass.add(prices.head.recompute, 1.0), pass.add(prices.head.backward, 1.0);
+  return pass;
+}
+
+std::vector<ChunkMessages> chunk_messages(const Run& run, const LayerPrices& prices,
+                                          const StepSimulation& simulation, int stage) {
+  std::vector<ChunkMessages> chunks;
+  for (const ModelChunk& part : simulation.parts_of(stage)) {
+    const DataParallelTimes shared = simulation.exchange().messages({part}).times;
+    const DataParallelTimes experts = simulation.exchange().expert_messages({part}).times;
+    chunks.push_back({.forward = forward_price(run, prices, part),
+                      .backward = backward_price(run, prices, part),
+                      .gather = shared.gather + experts.gather,
+                      .reduce = shared.reduce() + experts.reduce()});
+  }
+  return chunks;
+}
+
+// Of a chunk, the first forward pass.
+bool is_first(std::span<const PassEvent> passes, std::size_t index) {
+  const PipelinePass& pass = passes[index].pass;
+  return pass.kind == PassKind::Forward &&
+         std::none_of(passes.begin(), passes.begin() + static_cast<std::ptrdiff_t>(index),
+                      [&](const PassEvent& before) { return before.pass.chunk == pass.chunk; });
+}
+
+// The last pass after which the gradients of a chunk's weights are complete.
+bool is_last(std::span<const PassEvent> passes, std::size_t index) {
+  const PipelinePass& pass = passes[index].pass;
+  if (!makes_weights(pass.kind)) return false;
+  return std::none_of(passes.begin() + static_cast<std::ptrdiff_t>(index) + 1, passes.end(),
+                      [&](const PassEvent& after) {
+                        return after.pass.chunk == pass.chunk && makes_weights(after.pass.kind);
+                      });
+}
+
+Terms pass_terms(const PartPasses& part, PassKind kind, bool first, bool last) {
+  Terms terms;
+  switch (kind) {
+    case PassKind::Forward: return first ? part.first_forward : part.forward;
+    case PassKind::Backward: terms = part.backward; break;
+    case PassKind::DataGradient: terms = part.backward - part.weights; break;
+    case PassKind::WeightGradient: terms = part.weights; break;
+  }
+  if (last) terms += part.last_backward - part.backward;
+  return terms;
+}
+
+void add_messages(WorkSpan& work, const ChunkMessages& chunk,
+                  const DataParallelCollectives& exchange, PassKind kind, bool first, bool last) {
+  const bool forward = kind == PassKind::Forward, weights = kind == PassKind::WeightGradient;
+  if (!weights) {
+    const PassPrice& price = forward ? chunk.forward : chunk.backward;
+    work.message(Term::TensorExposed) += time_of(price.tensor_collectives);
+    work.message(Term::ContextExposed) += time_of(price.context_collectives);
+    work.message(Term::ExpertExposed) +=
+        time_of(price.expert_collectives) + time_of(price.expert_tensor_collectives);
+  }
+  const bool gathers = forward ? exchange.shards_weights() || (first && exchange.shards_optimizer())
+                               : !weights && exchange.regathers_weights();
+  const bool reduces = !forward && (last || (!weights && exchange.reduces_every_microbatch()));
+  if (gathers) work.message(Term::GatherExposed) += chunk.gather;
+  if (reduces) work.message(Term::ReduceExposed) += chunk.reduce;
+}
+
+// Of the pass at `index`, and of the next one where they are joined.
+WorkSpan span_of(const StepSimulation& simulation, const std::vector<ChunkMessages>& chunks,
+                 int stage, std::span<const PassEvent> passes, std::size_t index) {
+  const StageLayout layout = simulation.shape().layout();
+  const PipelinePass& pass = passes[index].pass;
+  const std::size_t count = pass.joins_next ? 2 : 1;
+  WorkSpan work{.name = pass_name(layout, pass),
+                .category = category_of(pass.kind),
+                .passes = passes.subspan(index, count),
+                .covered = count};
+  for (std::size_t i = index; i < index + count; ++i) {
+    const PipelinePass& one = passes[i].pass;
+    const bool first = is_first(passes, i), last = is_last(passes, i);
+    work.terms += pass_terms(simulation.passes(stage, one.chunk), one.kind, first, last);
+    add_messages(work, chunks[static_cast<std::size_t>(one.chunk)], simulation.exchange(), one.kind,
+                 first, last);
+  }
+  if (count == 2) {
+    const PipelinePass& other = passes[index + 1].pass;
+    work.terms += simulation.joined_terms(simulation.times(stage, pass.chunk),
+                                          simulation.times(stage, other.chunk));
+    work.name += " & " + pass_name(layout, other);
+    work.category = "forward_and_backward";
+  }
+  return work;
+}
+
+}  // namespace
+
+void WorkSpan::add(const WorkSpan& later) {
+  terms += later.terms;
+  covered += later.covered;
+  for (std::size_t i = 0; i < messages.size(); ++i) messages[i] += later.messages[i];
+  end = later.end;
+}
+
+std::string pass_name(const StageLayout& layout, const PipelinePass& pass) {
+  const char* letter = pass.kind == PassKind::Forward          ? "F"
+                       : pass.kind == PassKind::WeightGradient ? "W"
+                                                               : "B";
+  const std::string name = letter + std::to_string(pass.microbatch);
+  return layout.chunks() > 1 ? name + " chunk " + std::to_string(pass.chunk) : name;
+}
+
+bool is_shown(const PipelinePass& pass, int shown) { return shown == 0 || pass.microbatch < shown; }
+
+std::vector<WorkSpan> work_spans(const Run& run, const LayerPrices& prices,
+                                 const StepSimulation& simulation, int stage,
+                                 std::span<const PassEvent> passes, int shown) {
+  const std::vector<ChunkMessages> chunks = chunk_messages(run, prices, simulation, stage);
+  const auto drawn = [shown](const PassEvent& event) { return is_shown(event.pass, shown); };
+  std::vector<WorkSpan> spans;
+  // What gathers and reductions of this stage have taken beyond the simulated passes.
+  Seconds shift;
+  for (std::size_t i = 0; i < passes.size();) {
+    WorkSpan work = span_of(simulation, chunks, stage, passes, i);
+    const PassEvent& simulated = passes[i];
+    work.start = simulated.start + shift;
+    shift += work.terms.total() - (simulated.end - simulated.start);
+    work.end = simulated.end + shift;
+    i += work.passes.size();
+    if (std::any_of(work.passes.begin(), work.passes.end(), drawn)) {
+      spans.push_back(std::move(work));
+      continue;
+    }
+    if (spans.empty() || !spans.back().passes.empty()) {
+      spans.push_back({.name = "other micro-batches", .category = "passes", .start = work.start});
+    } else {
+      spans.back().terms[Term::PipelineBubble] += work.start - spans.back().end;
+    }
+    spans.back().add(work);
+  }
+  return spans;
+}
+
+}  // namespace llmsim::sim
