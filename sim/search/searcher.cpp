@@ -119,6 +119,23 @@ void add(Plan& sum, const Plan& part) {
   for (const NearestMiss& miss : part.nearest) reject(sum, miss, 0);
 }
 
+NearestMiss out_of_memory(const Run& run, const Memory& memory) {
+  return {.rule = kOutOfMemory,
+          .strategy = run.strategy,
+          .needed = memory.needed(),
+          .available = memory.capacity,
+          .fit_probability = memory.fit_probability()};
+}
+
+std::optional<NearestMiss> missed(const Run& run, const Memory& memory) {
+  if (!memory.fits()) return out_of_memory(run, memory);
+  if (memory.host.fits()) return std::nullopt;
+  return NearestMiss{.rule = kOutOfHostMemory,
+                     .strategy = run.strategy,
+                     .needed = memory.host.node,
+                     .available = memory.host.capacity};
+}
+
 // The rule that a strategy breaks in every pipeline.
 const char* broken_in_all_pipelines(const PlanProblem& problem, Strategy strategy) {
   strategy.stage_layers.clear();  // has numbers for stages or for their chunks
@@ -261,6 +278,7 @@ void Searcher::search_variant(const LayoutRange& layouts, Seconds least) {
     }
     search(layout);
   }
+  evaluate_candidates();
 }
 
 void Searcher::tell() {
@@ -368,19 +386,41 @@ void Searcher::search_shardings(const SearchNode& node) {
     }
     Idea idea = node.idea;
     idea.sharding = sharding.choice.sharding;
-    bool matters = ranking_.may_matter(idea, passes, peak);
-    if (matters && !costs_[i])
+    const bool may_matter = ranking_.may_matter(idea, passes, peak);
+    if (may_matter && !costs_[i])
       costs_[i] = sharding_costs(run_of(strategy(node, sharding.choice)), rank_, counts);
-    matters = matters &&
-              ranking_.may_matter(
-                  idea, step_bound(sharding.shape, counts, node.recompute, own.bounds, &*costs_[i]),
-                  peak);
-    if (matters) {
-      evaluate(strategy(node, sharding.choice), own);
+    const Seconds bound =
+        may_matter ? step_bound(sharding.shape, counts, node.recompute, own.bounds, &*costs_[i])
+                   : passes;
+    if (may_matter && ranking_.may_matter(idea, bound, peak)) {
+      candidates_.push_back({.bound = bound,
+                             .peak = peak,
+                             .idea = idea,
+                             .layout = &node.layout,
+                             .pipeline = node.pipeline,
+                             .sharding = sharding.choice,
+                             .recompute = node.recompute,
+                             .prices = &own});
     } else {
       ++plan_.pruned;
     }
   }
+}
+
+// In the order of their bounds: what comes first is likely to be so good that most others need not
+// be looked at.
+void Searcher::evaluate_candidates() {
+  std::stable_sort(
+      candidates_.begin(), candidates_.end(),
+      [](const Candidate& one, const Candidate& other) { return one.bound < other.bound; });
+  for (const Candidate& one : candidates_) {
+    if (ranking_.may_matter(one.idea, one.bound, one.peak)) {
+      evaluate(one);
+    } else {
+      ++plan_.pruned;
+    }
+  }
+  candidates_.clear();
 }
 
 bool Searcher::is_nearer(Bytes needed) const {
@@ -397,40 +437,34 @@ void Searcher::reject_unseen(const SearchNode& node, const SearchSharding& shard
     ++plan_.rejected[kOutOfMemory];
     return;
   }
-  const Strategy too_large = strategy(node, sharding);
-  const Memory memory = memory_footprint(run_of(too_large), *prices.layers, MemoryStages::Fullest);
-  reject(plan_, {.rule = kOutOfMemory,
-                 .strategy = too_large,
-                 .needed = memory.needed(),
-                 .available = memory.capacity,
-                 .fit_probability = memory.fit_probability()});
+  const Run& run = run_of(strategy(node, sharding));
+  const Memory memory = memory_footprint(run, *prices.layers, MemoryStages::Fullest);
+  reject(plan_, out_of_memory(run, memory));
 }
 
-void Searcher::evaluate(const Strategy& strategy, const Prices& prices) {
-  const Run& run = run_of(strategy);
-  const Memory memory = memory_footprint(run, *prices.layers, MemoryStages::Fullest);
-  if (!memory.fits()) {
-    reject(plan_, {.rule = kOutOfMemory,
-                   .strategy = strategy,
-                   .needed = memory.needed(),
-                   .available = memory.capacity,
-                   .fit_probability = memory.fit_probability()});
+// Its passes give a closer bound, which costs less than the walk through its memory.
+void Searcher::evaluate(const Candidate& candidate) {
+  const Run& run = run_of(
+      problem_.space.strategy(*candidate.layout, candidate.pipeline->choice, candidate.sharding,
+                              problem_.space.recomputes()[candidate.recompute]));
+  const LayerPrices& prices = *candidate.prices->layers;
+  StepSimulation step(run, prices, StepSimulation::Passes{});
+  const Seconds bound = step.bound();
+  if (!ranking_.may_matter(candidate.idea, bound, candidate.peak)) {
+    ++plan_.pruned;
     return;
   }
-  if (!memory.host.fits()) {
-    reject(plan_, {.rule = kOutOfHostMemory,
-                   .strategy = strategy,
-                   .needed = memory.host.node,
-                   .available = memory.host.capacity});
+  const Memory memory = memory_footprint(run, prices, MemoryStages::Fullest);
+  if (const std::optional<NearestMiss> miss = missed(run, memory)) {
+    reject(plan_, *miss);
     return;
   }
   ++plan_.feasible;
-  RankedStrategy ranked{.strategy = strategy, .peak = memory.peak, .needed = memory.needed()};
-  const std::optional<Seconds> time =
-      step_time_within(run, *prices.layers, ranking_.longest_time(ranked));
-  if (!time) return;
+  RankedStrategy ranked{.strategy = run.strategy, .peak = memory.peak, .needed = memory.needed()};
+  if (bound > ranking_.longest_time(ranked)) return;
   ++plan_.priced;
-  ranked.time = *time;
+  step.simulate();
+  ranked.time = step.terms().total();
   ranking_.add(ranked);
 }
 

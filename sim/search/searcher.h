@@ -121,6 +121,18 @@ class Searcher {
     Seconds compute{}, all{};
   };
 
+  // What bounds have not ruled out.
+  struct Candidate {
+    Seconds bound{};
+    Bytes peak{};  // at least
+    Idea idea{};
+    const SearchLayout* layout = nullptr;
+    const DealtPipeline* pipeline = nullptr;
+    SearchSharding sharding{};
+    std::size_t recompute = 0;
+    const Prices* prices = nullptr;
+  };
+
   Run& run_of(const Strategy& strategy);
   StepBounds bounds(const LayoutRange& layouts);
   void search_variant(const LayoutRange& layouts, Seconds least);
@@ -135,7 +147,8 @@ class Searcher {
   ShardingSearch sharding_search(const SearchLayout& layout, const SearchSharding& choice);
   void reject_rule(const char* rule, const SearchNode& node, const SearchSharding& sharding,
                    std::size_t count);
-  void evaluate(const Strategy& strategy, const Prices& prices);
+  void evaluate_candidates();
+  void evaluate(const Candidate& candidate);
   void reject_unseen(const SearchNode& node, const SearchSharding& sharding, const Prices& prices,
                      Bytes bound);
   bool is_nearer(Bytes needed) const;
@@ -151,7 +164,8 @@ class Searcher {
   std::vector<PassesInFlight> passes_;
   std::vector<StageActivations> activations_;
   std::vector<std::optional<ShardingCosts>> costs_;
-  std::vector<bool> left_out_;  // shardings
+  std::vector<bool> left_out_;         // shardings
+  std::vector<Candidate> candidates_;  // of the variant
 };
 
 }  // namespace llmsim::sim
