@@ -1,6 +1,7 @@
 #include "sim/schedule/step.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "sim/cost/contention.h"
@@ -241,10 +242,11 @@ Terms StepSimulation::joined_terms(const ChunkTimes& forward, const ChunkTimes& 
 Terms StepSimulation::joined_terms(int stage) const {
   Terms terms;
   if (strategy_.pipeline_schedule != PipelineSchedule::DualPipe) return terms;
-  const std::vector<PipelinePass> order = stage_order(shape_, stage);
-  for (std::size_t i = 0; i + 1 < order.size(); ++i) {
-    if (!order[i].joins_next) continue;
-    terms += joined_terms(times(stage, order[i].chunk), times(stage, order[i + 1].chunk));
+  const std::array<int, 2> pairs = joined_pairs(shape_, stage);
+  for (int forward = 0; forward < 2; ++forward) {
+    const int backward = 1 - forward;
+    terms += pairs[static_cast<std::size_t>(forward)] *
+             joined_terms(times(stage, forward), times(stage, backward));
   }
   return terms;
 }
