@@ -55,7 +55,8 @@ SearchBase search_base(const PlanQuery& query);
 // the members that agree in those before it:
 //
 //   tp, pp, cp, micro_batch, ep, etp, sequence_parallel, tp_overlap, moe_dispatch, moe_overlap;
-//   virtual_stages, pipeline_schedule, embeddings_as_layers; sharding, shard_size; recompute
+//   virtual_stages, pipeline_schedule, embeddings_as_layers; sharding, shard_size, mesh_order;
+//   recompute
 //
 // All else that a member has not as `run` does is named by its key: of a strategy ("compile"),
 // of the framework's behaviour ("framework.sharded.prefetch_units"), and "model",

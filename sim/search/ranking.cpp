@@ -12,8 +12,8 @@ constexpr double kAny = std::numeric_limits<double>::infinity();
 auto simplicity(const Strategy& s) {
   return std::tuple(s.recompute, s.tp, s.cp, s.pp, s.ep, s.expert_tensor_ranks(), s.virtual_stages,
                     s.pipeline_schedule, s.embeddings_as_layers, s.stage_layers.size(), s.sharding,
-                    s.shard_size, s.sequence_parallel, s.tp_overlap, s.moe_dispatch, s.moe_overlap,
-                    s.micro_batch, s.dp);
+                    s.shard_size, s.mesh_order, s.sequence_parallel, s.tp_overlap, s.moe_dispatch,
+                    s.moe_overlap, s.micro_batch, s.dp);
 }
 
 bool faster(const RankedStrategy& one, const RankedStrategy& other) {

@@ -250,6 +250,7 @@ struct FrameworkOffers {
   bool module_recompute = true;     // of single modules, beside whole blocks
   bool operator_recompute = false;  // of all operators but some GEMMs
   bool tp_overlap = false;          // beside sequence parallelism
+  bool mesh_order = false;          // stages inside data ranks too (MeshOrder::DataLast)
   bool deduplicated_dispatch = false;
   // Of whole passes: without pipelines or with interleaved ones, and no block recomputed whole.
   bool moe_overlap = false;
