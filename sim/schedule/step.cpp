@@ -122,6 +122,7 @@ StepSimulation::StepSimulation(const Run& run, const LayerPrices& prices, Passes
   add_passes();
   chunks_ = chunk_times();
   busiest_ = busiest_stage();
+  if (run.optimizer_step) update_ = longest_update();
 }
 
 StepSimulation::StepSimulation(const Run& run, const LayerPrices& prices)
@@ -305,7 +306,8 @@ Seconds StepSimulation::longest_update() const {
   int longest = 0;
   for (int stage = 0; stage < strategy_.pp; ++stage) {
     double shared = 0.0, apart = 0.0;
-    for (const ModelChunk& part : parts_of(stage)) {
+    for (int chunk = 0; chunk < layout_.chunks(); ++chunk) {
+      const ModelChunk& part = parts_[part_index(stage, chunk)];
       shared += rank_.trained(part) - rank_.trained_apart(part);
       apart += rank_.trained_apart(part);
     }
@@ -329,7 +331,7 @@ Terms StepSimulation::around_passes(Seconds between, Seconds idle) const {
     terms[Term::Remainder] = beyond_work - idle;
   }
   terms[Term::Straggler] = straggler_share(run_.cluster) * compute_time(terms);
-  if (run_.optimizer_step) terms[Term::Optimizer] = longest_update();
+  terms[Term::Optimizer] = update_;
   terms[Term::ReduceExposed] += exchange_.norm_time();
   for (const RepeatedCollective& closing : closing_collectives(run_, parts_of(busiest_)))
     terms[closing_term(closing)] += repeated_time(run_, closing);

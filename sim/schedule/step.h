@@ -126,6 +126,7 @@ class StepSimulation {
   std::vector<std::size_t> kinds_;    // of each part, the place of its passes
   std::vector<ChunkTimes> chunks_;
   int busiest_ = 0;
+  Seconds update_{};
   Terms terms_;
   double bubble_ = 0.0;
 };

@@ -17,6 +17,8 @@ namespace llmsim::sim {
 
 // The least of the errors that measured ratios of runs with one different setting show, 2 to 6 %.
 inline constexpr double kRatioError = 0.02;
+// A run nearly fits that needs at most so much more than a device has.
+inline constexpr double kNearlyFits = 0.1;
 // The odds of a plan that is made with the usual headroom, and of one with memory to spare.
 inline constexpr double kLikely = 0.75, kSurely = 0.95;
 
@@ -93,7 +95,9 @@ struct Plan {
   std::vector<Prediction> others{};
   double headroom = 0.0;              // that plans leave; 0 where nothing leaves what was asked for
   std::optional<Prediction> tight{};  // faster than all plans, with less headroom
-  std::vector<Prediction> pareto{};   // of all that fit no other is both faster and smaller
+  // Faster than all of these, but does not fit, by at most kNearlyFits.
+  std::optional<Prediction> nearly_fits{};
+  std::vector<Prediction> pareto{};  // of all that fit no other is both faster and smaller
 };
 
 }  // namespace llmsim::sim

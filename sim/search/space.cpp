@@ -211,8 +211,9 @@ void SearchSpace::add_tensor_overlap(std::vector<SearchLayout>& list, SearchLayo
   if (layout.tp == 1) return add_dispatch(list, layout);
   const bool usual = base_.strategy.tp_overlap;
   std::vector<bool> sensible{usual};
-  if (base_.offers.tp_overlap && layout.tp <= base_.fabric_devices &&
-      (usual || layout.sequence_parallel))
+  const bool has_overlap =
+      base_.offers.tp_overlap && (base_.strategy.compile || !base_.offers.tp_overlap_compiled);
+  if (has_overlap && layout.tp <= base_.fabric_devices && (usual || layout.sequence_parallel))
     sensible = {false, true};
   for (const bool overlap : choose(asked_.tp_overlap, sensible)) {
     layout.tp_overlap = overlap;

@@ -118,10 +118,11 @@ StepShape step_shape(const Run& run);
 
 // What data ranks add to the passes of a stage's blocks, once: s of all messages, and of what no
 // compute hides of each pass of a chunk, the gather of its first unit and the reduction of its
-// last.
+// last; and s of the device to copy weights and gradients around them and to add gradients up.
 struct StageCollectives {
   double gather = 0.0, reduce = 0.0;
   double first_gather = 0.0, last_reduce = 0.0;
+  double gather_copies = 0.0, reduce_copies = 0.0, accumulation = 0.0;
 };
 
 // How the passes meet them.

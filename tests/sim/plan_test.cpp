@@ -257,6 +257,7 @@ PlanQuery random_query(unsigned seed) {
   s.fused_cross_entropy = choose.yes();
   s.gradient_overlap = choose.yes(), s.gather_overlap = choose.yes();
   s.tp_overlap = choose.below(4) == 0;
+  s.compile = choose.yes();
   s.moe_overlap = choose.below(4) == 0;
   s.offload.activations = choose.below(8) == 0;
   s.offload.optimizer = choose.below(8) == 0;
@@ -285,6 +286,7 @@ PlanQuery random_query(unsigned seed) {
                                  .zero3_in_pipelines = choose.yes(),
                                  .module_recompute = choose.yes(),
                                  .tp_overlap = choose.yes(),
+                                 .tp_overlap_compiled = choose.yes(),
                                  .mesh_order = choose.yes(),
                                  .deduplicated_dispatch = choose.yes(),
                                  .moe_overlap = choose.yes()};
@@ -307,12 +309,13 @@ class BruteForce {
       add_ideas(limit);
       add_tight(limit);
     }
+    add_nearly();
     sort_ideas();
   }
 
   std::size_t strategies = 0, ties = 0;
   std::vector<Prediction> ranked, front;
-  std::optional<Prediction> tight;
+  std::optional<Prediction> tight, nearly;
 
  private:
   struct OfIdea {
@@ -329,7 +332,14 @@ class BruteForce {
     TrainingRun run = query_.base;
     run.strategy = strategy;
     Prediction prediction = predict(run);
-    if (prediction.feasible()) fitting_.push_back(std::move(prediction));
+    const Memory& memory = prediction.memory;
+    const bool is_near =
+        memory.host.fits() && memory.needed() <= (1.0 + kNearlyFits) * memory.capacity;
+    if (prediction.feasible()) {
+      fitting_.push_back(std::move(prediction));
+    } else if (is_near && (!nearly || faster(prediction, *nearly))) {
+      nearly = std::move(prediction);
+    }
   }
 
   static bool faster(const Prediction& one, const Prediction& other) {
@@ -396,6 +406,16 @@ class BruteForce {
     }
   }
 
+  // None where something that fits is as fast, or nothing does.
+  void add_nearly() {
+    const bool none = by_memory() || (ranked_ideas_.empty() && !tight);
+    if (none ||
+        (nearly && !ranked_ideas_.empty() &&
+         nearly->step_time > ranked_ideas_.front().fastest.step_time) ||
+        (nearly && tight && nearly->step_time > tight->step_time))
+      nearly.reset();
+  }
+
   void sort_ideas() {
     double least = 1e300;
     for (const Prediction& one : ranked) least = std::min(least, cost(one));
@@ -460,6 +480,8 @@ void expect_exhaustive(const PlanQuery& query) {
   expect_equal(result.pareto, all.front, "front");
   ASSERT_EQ(result.tight.has_value(), all.tight.has_value());
   if (all.tight) expect_equal({*result.tight}, {*all.tight}, "tight");
+  ASSERT_EQ(result.nearly_fits.has_value(), all.nearly.has_value());
+  if (all.nearly) expect_equal({*result.nearly_fits}, {*all.nearly}, "nearly fits");
 }
 
 // Two blocks on two stages, two micro-batches of 16 sequences of 8,192 tokens: activations of 268

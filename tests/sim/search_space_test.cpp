@@ -265,6 +265,10 @@ TEST(SearchSpace, OverlapsTensorRanksOfOneFabricWhereTheFrameworkCan) {
   EXPECT_EQ(found(1), (Switches{{false, false}}));
   EXPECT_EQ(found(2), (Switches{{false, false}, {true, false}, {true, true}}));
   EXPECT_EQ(found(4), (Switches{{false, false}, {true, false}}));
+  base.offers.tp_overlap_compiled = true;
+  EXPECT_EQ(found(2), (Switches{{false, false}, {true, false}}));
+  base.strategy.compile = true;
+  EXPECT_EQ(found(2), (Switches{{false, false}, {true, false}, {true, true}}));
   base.strategy.tp_overlap = true;  // as the framework usually does
   EXPECT_EQ(found(2), (Switches{{false, false}, {false, true}, {true, false}, {true, true}}));
 }
