@@ -70,8 +70,7 @@ std::vector<Column> columns_of(const PlanComparison& comparison) {
       {"peak_bytes", "peak", Kind::Bytes},       {"fit_probability", "fits", Kind::Percent},
       {"usd", "10^9 tokens", Kind::Text}};
   columns.insert(columns.end(), figures.begin(), figures.end());
-  if (keeps_layout(comparison))
-    columns.push_back({"kept_step_time_s", "1st layout", Kind::Seconds});
+  if (keeps_layout(comparison)) columns.push_back({"kept_step_time_s", "kept", Kind::Seconds});
   return columns;
 }
 
@@ -118,7 +117,7 @@ Table figures_of(const PlanComparison& comparison) {
   }
   table.add_note(best_text(comparison));
   if (keeps_layout(comparison)) {
-    table.add_note("1st layout: the best layout of " + joined_values(comparison.plans.front()) +
+    table.add_note("kept: the best layout of " + joined_values(comparison.plans.front()) +
                    " as it is");
     for (const ComparedPlan& plan : comparison.plans) {
       if (!plan.kept || plan.kept->feasible()) continue;

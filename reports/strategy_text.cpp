@@ -38,6 +38,8 @@ std::string mesh_text(const sim::Strategy& s) {
   add("dp", s.dp);
   add("ep", s.ep);
   if (s.etp) add("etp", *s.etp);
+  if (s.pp > 1 && s.dp > 1 && s.mesh_order != sim::MeshOrder::PipelineLast)
+    text += std::string(", ") + sim::name_of(s.mesh_order);
   return text.empty() ? "one device" : text;
 }
 
@@ -80,8 +82,6 @@ std::string strategy_text(const sim::Strategy& s) {
   else if (s.virtual_stages > 1)
     text += ", " + std::to_string(s.virtual_stages) + " virtual stages";
   text += layers_text(s);
-  if (s.pp > 1 && s.dp > 1 && s.mesh_order != sim::MeshOrder::PipelineLast)
-    text += std::string(", ") + sim::name_of(s.mesh_order);
   if (s.tp > 1 && s.tp_overlap) text += ", tp overlap";
   const bool exchanges = s.ep * s.expert_tensor_ranks() > 1;
   if (exchanges && s.moe_dispatch != sim::ExpertDispatch::AllToAll)
