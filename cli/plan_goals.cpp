@@ -9,9 +9,11 @@
 
 #include "cli/help_format.h"
 #include "cli/number_list.h"
+#include "cli/predict_command.h"
 #include "cli/run_request.h"
 #include "sim/base/error.h"
 #include "sim/model/parameters.h"
+#include "sim/predict.h"
 
 namespace llmsim::cli {
 namespace {
@@ -21,6 +23,28 @@ using reports::PlanComparison;
 // Whether two questions differ in the number of devices only.
 bool same_but_devices(const std::vector<std::string>& one, const std::vector<std::string>& other) {
   return std::equal(one.begin(), one.end() - 1, other.begin(), other.end() - 1);
+}
+
+// Whether questions differ in hardware alone, the number of devices apart.
+bool compares_hardware(const std::vector<std::string>& keys) {
+  const auto is_hardware = [](const std::string& key) {
+    return key == "hardware" || key == "system";
+  };
+  return std::any_of(keys.begin(), keys.end(), is_hardware) &&
+         std::all_of(keys.begin(), keys.end(),
+                     [&](const std::string& key) { return is_hardware(key) || key == "gpus"; });
+}
+
+// The best layout of the first question on the hardware of the last one, if that has as many
+// devices.
+void keep_layout(PlanComparison& comparison, const RunOptions& last,
+                 const hwdb::Database& database) {
+  const sim::Plan& first = comparison.plans.front().answer.plan;
+  reports::ComparedPlan& plan = comparison.plans.back();
+  if (first.plans.empty()) return;
+  const sim::Run& winner = first.plans.front().run;
+  if (winner.cluster.num_devices != plan.answer.query.base.cluster.num_devices) return;
+  plan.kept = sim::predict(run_of(predict_options(last, winner.strategy), database));
 }
 
 PlanComparison comparison_of(const PlanOptions& options, std::vector<std::string> keys) {
@@ -155,6 +179,7 @@ PlanComparison compared(const PlanOptions& options, const PlanQuestions& questio
   for (const PlanQuestion& question : questions.list) {
     if (answered && same_but_devices(*answered, question.values)) continue;
     if (!add_answer(comparison, options, question.run, question.values, database)) break;
+    if (compares_hardware(questions.keys)) keep_layout(comparison, question.run, database);
     if (options.smallest && reports::answers(comparison, comparison.plans.back().answer))
       answered = &question.values;
   }

@@ -102,6 +102,7 @@ const char* group_of(const std::string& key) {
                                                "stage_layers",
                                                "sharding",
                                                "shard_size",
+                                               "mesh_order",
                                                "sequence_parallel",
                                                "micro_batch"};
   if (std::find(layout.begin(), layout.end(), key) != layout.end()) return "Layout";
@@ -150,6 +151,10 @@ const std::map<std::string, const char*>& searched() {
       {"sharding",
        "none, zero1, zero2, zero3, hsdp; default all that make sense; example: --sharding "
        "zero1,zero3"},
+      {"mesh_order",
+       "orders in which ranks are numbered, the fastest dimension first; default "
+       "tp-cp-ep-dp-pp, and tp-cp-ep-pp-dp where the framework has it; example: --mesh-order "
+       "tp-cp-ep-dp-pp"},
       {"moe_dispatch",
        "how tokens reach experts: alltoall, allgather, deepep (once to each rank and node); "
        "default "

@@ -125,6 +125,8 @@ Json plan_json(const PlanAnswer& answer) {
       {"ties", std::min(plan.ties, answer.shown)},
       {"plans", plans},
       {"tight", plan.tight ? prediction_json(*plan.tight, answer.provenance) : Json(nullptr)},
+      {"nearly_fits",
+       plan.nearly_fits ? prediction_json(*plan.nearly_fits, answer.provenance) : Json(nullptr)},
       {"command", answer.command},
       {"nearest", nearest},
       {"pareto", pareto}};

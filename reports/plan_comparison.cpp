@@ -56,6 +56,11 @@ std::string money_text(double usd) {
 
 // --- for people ---
 
+bool keeps_layout(const PlanComparison& comparison) {
+  return std::any_of(comparison.plans.begin(), comparison.plans.end(),
+                     [](const ComparedPlan& plan) { return plan.kept.has_value(); });
+}
+
 std::vector<Column> columns_of(const PlanComparison& comparison) {
   std::vector<Column> columns;
   for (const std::string& key : comparison.keys) columns.push_back({key, key, Kind::Text});
@@ -65,6 +70,7 @@ std::vector<Column> columns_of(const PlanComparison& comparison) {
       {"peak_bytes", "peak", Kind::Bytes},       {"fit_probability", "fits", Kind::Percent},
       {"usd", "10^9 tokens", Kind::Text}};
   columns.insert(columns.end(), figures.begin(), figures.end());
+  if (keeps_layout(comparison)) columns.push_back({"kept_step_time_s", "kept", Kind::Seconds});
   return columns;
 }
 
@@ -72,11 +78,13 @@ std::vector<Cell> row_of(const ComparedPlan& plan) {
   std::vector<Cell> row(plan.values.begin(), plan.values.end());
   const Prediction* const p = winner_of(plan.answer);
   if (!p) return row;
+  const bool is_kept = plan.kept && plan.kept->feasible();
   const auto usd = usd_per_billion_tokens(plan.answer);
   const auto rate = [](double tokens) { return Cell(std::int64_t{std::llround(tokens)}); };
   row.insert(row.end(), {p->step_time, rate(tokens_per_second(*p)),
                          rate(p->tokens_per_second_per_device), p->mfu, p->memory.peak,
-                         p->memory.fit_probability(), usd ? Cell(money_text(*usd)) : Cell()});
+                         p->memory.fit_probability(), usd ? Cell(money_text(*usd)) : Cell(),
+                         is_kept ? Cell(plan.kept->step_time) : Cell()});
   return row;
 }
 
@@ -108,6 +116,18 @@ Table figures_of(const PlanComparison& comparison) {
     table.add_row(std::move(row));
   }
   table.add_note(best_text(comparison));
+  if (keeps_layout(comparison)) {
+    table.add_note("kept: the best layout of " + joined_values(comparison.plans.front()) +
+                   " as it is");
+    for (const ComparedPlan& plan : comparison.plans) {
+      if (!plan.kept || plan.kept->feasible()) continue;
+      for (const std::string& line :
+           wrapped("it does not run on " + joined_values(plan) + ": " +
+                       plan.kept->infeasible->rule + ": " + plan.kept->infeasible->message,
+                   96))
+        table.add_note(line);
+    }
+  }
   for (const ComparedPlan& plan : comparison.plans) {
     if (winner_of(plan.answer)) continue;
     for (const std::string& line :
@@ -153,9 +173,11 @@ Json comparison_json(const PlanComparison& comparison) {
     Json asked = Json::object();
     for (std::size_t i = 0; i < comparison.keys.size(); ++i)
       asked[comparison.keys[i]] = plan.values[i];
-    plans.push_back({{"asked", asked},
-                     {"answers", answers(comparison, plan.answer)},
-                     {"answer", plan_json(plan.answer)}});
+    plans.push_back(
+        {{"asked", asked},
+         {"answers", answers(comparison, plan.answer)},
+         {"kept", plan.kept ? prediction_json(*plan.kept, plan.answer.provenance) : Json(nullptr)},
+         {"answer", plan_json(plan.answer)}});
   }
   const ComparedPlan* const best = best_of(comparison);
   return {{"keys", comparison.keys},

@@ -135,6 +135,17 @@ Table ranking_table(const PlanAnswer& answer) {
                  kNoteWidth))
       table.add_note(line);
   }
+  if (const auto& nearly = answer.plan.nearly_fits) {
+    const sim::Memory& memory = nearly->memory;
+    const double change = 100.0 * (nearly->step_time / plans.front().step_time - 1.0),
+                 more = 100.0 * (memory.needed() / memory.capacity - 1.0);
+    for (const std::string& line :
+         wrapped("faster, but does not fit: " + strategy_text(nearly->run.strategy) + ": " +
+                     human(nearly->step_time) + " (" + significant(change, 2) + " %), needs " +
+                     human(memory.needed()) + ", " + significant(more, 2) + " % more than there is",
+                 kNoteWidth))
+      table.add_note(line);
+  }
   return table;
 }
 

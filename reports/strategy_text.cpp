@@ -38,6 +38,8 @@ std::string mesh_text(const sim::Strategy& s) {
   add("dp", s.dp);
   add("ep", s.ep);
   if (s.etp) add("etp", *s.etp);
+  if (s.pp > 1 && s.dp > 1 && s.mesh_order != sim::MeshOrder::PipelineLast)
+    text += std::string(", ") + sim::name_of(s.mesh_order);
   return text.empty() ? "one device" : text;
 }
 

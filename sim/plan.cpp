@@ -48,7 +48,9 @@ RankingRules ranking_rules(const PlanQuery& query, double headroom) {
           .has_front = query.pareto,
           .tie = query.tie,
           .limit = (1.0 - headroom) * usable,
-          .enough = (1.0 - headroom_for(kSurely, query.base.framework.errors)) * usable};
+          .enough = (1.0 - headroom_for(kSurely, query.base.framework.errors)) * usable,
+          .usable = usable,
+          .nearly = (1.0 + kNearlyFits) * usable};
 }
 
 PlanFindings search(PlanProblem& problem, double headroom) {
@@ -90,6 +92,7 @@ Plan answer(const PlanProblem& problem, PlanFindings& found) {
     (dominated ? plan.others : plan.plans).push_back(std::move(prediction));
   }
   if (const auto tight = found.ranking.tight()) plan.tight = prediction_of(*tight);
+  if (const auto nearly = found.ranking.nearly_fitting()) plan.nearly_fits = prediction_of(*nearly);
   for (const RankedStrategy& one : found.ranking.front()) plan.pareto.push_back(prediction_of(one));
   return plan;
 }

@@ -68,6 +68,9 @@ void require_whole_sequences(const sim::Transformer& model) {
 void require_executable(const sim::Strategy& strategy) {
   if (strategy.cp > 1)
     throw Error("the runtime does not execute cp = " + std::to_string(strategy.cp));
+  if (strategy.mesh_order != sim::MeshOrder::PipelineLast)
+    throw Error(std::string("the runtime does not execute mesh_order = ") +
+                sim::name_of(strategy.mesh_order));
   if (strategy.virtual_stages > 1 &&
       strategy.pipeline_schedule == sim::PipelineSchedule::OneForwardOneBackward) {
     throw Error("schedule = 1f1b has one chunk a stage; virtual_stages = " +

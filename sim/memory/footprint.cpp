@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string_view>
 
 #include "sim/base/uncertainty.h"
@@ -27,6 +28,14 @@ bool has_same_parts(const StageContents& contents, int one, int other) {
     if (!(contents.part(one, chunk) == contents.part(other, chunk))) return false;
   }
   return true;
+}
+
+// The stage before it that holds what it holds: a DualPipe is the same from both ends.
+std::optional<std::size_t> twin_of(const Strategy& strategy, int stage) {
+  const int other = strategy.pp - 1 - stage;
+  const bool is_mirrored =
+      strategy.pipeline_schedule == PipelineSchedule::DualPipe && other < stage;
+  return is_mirrored ? std::optional(static_cast<std::size_t>(other)) : std::nullopt;
 }
 
 // Of each phase the highest point, in the order in which they come.
@@ -133,6 +142,12 @@ Memory memory_footprint(const Run& run, const LayerPrices& prices, MemoryStages 
   Memory memory;
   for (int stage = 0; stage < run.strategy.pp; ++stage) {
     if (leaves_out && stage > 0 && has_same_parts(contents, stage - 1, stage)) continue;
+    if (const std::optional<std::size_t> twin = twin_of(run.strategy, stage)) {
+      const StageMemory same = memory.stages[*twin];
+      memory.stages.push_back(same);
+      memory.stages.back().stage = stage;
+      continue;
+    }
     const StagePeak peak = walks.peak(stage);
     memory.stages.push_back({.stage = stage, .peak = peak.peak});
     add_gaps(memory.stages.back(), peak, run.framework.reserve.reserved_per_byte());
@@ -158,6 +173,10 @@ MemoryPeak explain_peaks(Memory& memory, const Run& run, const LayerPrices& pric
   StageWalks walks(run, prices, contents);
   MemoryPeak peak{.stage = memory.fullest().stage};
   for (StageMemory& stage : memory.stages) {
+    if (const std::optional<std::size_t> twin = twin_of(run.strategy, stage.stage)) {
+      stage.phase = memory.stages[*twin].phase, stage.terms = memory.stages[*twin].terms;
+      continue;
+    }
     MemoryPoint highest;
     if (stage.stage == peak.stage) {
       const std::vector<MemoryPoint> points = walks.points(stage.stage, false);

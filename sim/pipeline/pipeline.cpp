@@ -33,6 +33,7 @@ class PipelineSimulation {
       for (int chunk = 0; chunk < chunks_per_stage_; ++chunk)
         part_.push_back(layout.part(stage, chunk));
     }
+    if (shape.schedule == PipelineSchedule::DualPipe) add_joined();
   }
 
   // With `events`: appends each stage's.
@@ -84,13 +85,23 @@ class PipelineSimulation {
     return true;
   }
 
-  Seconds duration(std::size_t stage, std::span<const PipelinePass> passes) const {
-    const ChunkTimes& times = chunks_[static_cast<std::size_t>(part_of(stage, passes[0]))];
-    if (passes.size() == 2) {
-      return joined_passes(times, chunks_[static_cast<std::size_t>(part_of(stage, passes[1]))],
-                           shape_.all_to_all_loss)
-          .total;
+  const ChunkTimes& times_of(std::size_t stage, std::size_t chunk) const {
+    return chunks_[static_cast<std::size_t>(part_[2 * stage + chunk])];
+  }
+
+  // Of two chunks a stage, by the chunk of the forward pass.
+  void add_joined() {
+    for (std::size_t stage = 0; stage < orders_.size(); ++stage) {
+      for (std::size_t chunk = 0; chunk < 2; ++chunk)
+        joined_.push_back(joined_passes(times_of(stage, chunk), times_of(stage, 1 - chunk),
+                                        shape_.all_to_all_loss)
+                              .total);
     }
+  }
+
+  Seconds duration(std::size_t stage, std::span<const PipelinePass> passes) const {
+    if (passes.size() == 2) return joined_[2 * stage + static_cast<std::size_t>(passes[0].chunk)];
+    const ChunkTimes& times = chunks_[static_cast<std::size_t>(part_of(stage, passes[0]))];
     switch (passes[0].kind) {
       case PassKind::Forward: return times.forward;
       case PassKind::Backward: return times.backward;
@@ -140,7 +151,8 @@ class PipelineSimulation {
   int chunks_per_stage_;
   std::span<const ChunkTimes> chunks_;
   int parts_;
-  std::vector<int> part_;  // of each chunk of each stage
+  std::vector<int> part_;        // of each chunk of each stage
+  std::vector<Seconds> joined_;  // time of joined passes of each stage, by the forward one's chunk
   std::vector<Seconds> forward_end_;
   std::vector<Seconds> backward_end_;
   std::vector<Seconds> start_;

@@ -55,12 +55,13 @@ class DualPipeStage {
         far_(1 - near_) {}
 
   std::vector<PipelinePass> order() {
-    const int inner = half_ - place_ - 1, outer = place_ + 1;
+    const int inner = this->inner(), outer = place_ + 1;
+    write_.order().reserve(3 * static_cast<std::size_t>(shape_.num_microbatches));
+    waiting_.reserve(static_cast<std::size_t>(shape_.stages));
     for (int i = 0; i < 2 * inner; ++i) write_.forward(near_);
     for (int i = 0; i < outer; ++i) write_.forward(near_), write_.forward(far_);
     for (int i = 0; i < inner; ++i) data_gradient(far_), oldest_weights(), write_.forward(far_);
-    for (int i = 0; i < shape_.num_microbatches / 2 - shape_.stages + outer; ++i)
-      exchange(i == 0 && inner == 0);
+    for (int i = 0; i < exchanges(); ++i) exchange(i == 0 && inner == 0);
     for (int i = 0; i < inner; ++i) write_.backward(far_), together(far_, near_);
     drain(outer);
     for (int i = 0; i < inner; ++i) oldest_weights(), data_gradient(near_);
@@ -69,7 +70,23 @@ class DualPipeStage {
     return std::move(write_.order());
   }
 
+  std::array<int, 2> joined_pairs() const {
+    std::array<int, 2> pairs{};
+    pairs[at(near_)] = exchanges() - (inner() == 0 && exchanges() > 0 ? 1 : 0);
+    pairs[at(far_)] = exchanges() + inner();
+    return pairs;
+  }
+
  private:
+  static std::size_t at(int chunk) { return static_cast<std::size_t>(chunk); }
+
+  // Stages between this one and the middle of its half.
+  int inner() const { return half_ - place_ - 1; }
+  // Rounds of a forward and a backward pass in both directions.
+  int exchanges() const {
+    return std::max(0, shape_.num_microbatches / 2 - shape_.stages + place_ + 1);
+  }
+
   void data_gradient(int chunk) {
     write_.data_gradient(chunk);
     waiting_.push_back(chunk);
@@ -235,6 +252,10 @@ std::vector<PipelinePass> stage_order(const PipelineShape& shape, int stage) {
     case PipelineSchedule::DualPipe: return DualPipeStage(shape, stage).order();
     default: return first_passes(shape, stage, std::numeric_limits<int>::max());
   }
+}
+
+std::array<int, 2> joined_pairs(const PipelineShape& shape, int stage) {
+  return DualPipeStage(shape, stage).joined_pairs();
 }
 
 int messages_under_way(const PipelineShape& shape) {

@@ -40,6 +40,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "sim/base/quantity.h"
@@ -115,6 +116,12 @@ int warmup_passes(const PipelineShape& shape, int stage);
 std::vector<PipelinePass> stage_order(const PipelineShape& shape, int stage);
 // The first so many of them, or all, in schedules with whole backward passes.
 std::vector<PipelinePass> first_passes(const PipelineShape& shape, int stage, int count);
+
+// Pairs of passes of a DualPipe stage that are executed together, by the chunk of the forward pass:
+// those of a stage k places from the closer end with the forward pass of a micro-batch from there
+// are m/2 - p + k + 1 (less one of the middle stages, which do not join their first two), those
+// with one from the other end m/2 - p/2.
+std::array<int, 2> joined_pairs(const PipelineShape& shape, int stage);
 
 // Messages of one direction that a stage has under way at once when each is waited for as late as
 // possible: with fewer, stages whose sends wait for a receiver would wait for one another in a

@@ -1,6 +1,7 @@
 #include "sim/schedule/step.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "sim/cost/contention.h"
@@ -118,10 +119,10 @@ StepSimulation::StepSimulation(const Run& run, const LayerPrices& prices, Passes
       exchange_(run, rank_),
       shape_(shape_of(run)),
       layout_(shape_.layout()) {
-  passes_.reserve(parts_.size());
-  for (std::size_t i = 0; i < parts_.size(); ++i) passes_.push_back(passes_of(i));
+  add_passes();
   chunks_ = chunk_times();
   busiest_ = busiest_stage();
+  if (run.optimizer_step) update_ = longest_update();
 }
 
 StepSimulation::StepSimulation(const Run& run, const LayerPrices& prices)
@@ -170,26 +171,44 @@ std::vector<ModelChunk> StepSimulation::parts_of(int stage) const {
   return parts;
 }
 
-// Most parts are alike: an equal part before this one has the same passes.
-PartPasses StepSimulation::passes_of(std::size_t index) const {
-  const auto end = parts_.begin() + static_cast<std::ptrdiff_t>(index);
-  const ModelChunk& part = parts_[index];
-  const auto wide = [&](const ModelChunk& one) {
+// An equal part before one has the same passes.
+void StepSimulation::add_passes() {
+  const auto wide = [&](const ModelChunk& part) {
     return prices_.wide ? high_precision_blocks(run_.framework.low_precision, strategy_.precision,
-                                                run_.model, one)
+                                                run_.model, part)
                         : HighPrecisionBlocks{};
   };
-  const auto twin = std::find_if(parts_.begin(), end, [&](const ModelChunk& other) {
-    return other == part && wide(other) == wide(part);
-  });
-  if (twin != end) return passes_[static_cast<std::size_t>(twin - parts_.begin())];
-  return part_passes(run_, prices_, exchange_, rank_, part);
+  std::vector<std::size_t> firsts;  // of each kind
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    const auto twin = std::find_if(firsts.begin(), firsts.end(), [&](std::size_t first) {
+      return parts_[first] == parts_[i] && wide(parts_[first]) == wide(parts_[i]);
+    });
+    kinds_.push_back(static_cast<std::size_t>(twin - firsts.begin()));
+    if (twin != firsts.end()) continue;
+    firsts.push_back(i);
+    passes_.push_back(passes_of(parts_[i]));
+  }
+}
+
+Terms StepSimulation::all_passes(const PartPasses& part) const {
+  const double others = layout_.chunk_microbatches() - 1.0;
+  return others * part.forward + part.first_forward + others * part.backward + part.last_backward;
+}
+
+StepSimulation::PassesOfPart StepSimulation::passes_of(const ModelChunk& part) const {
+  PassesOfPart own{.passes = part_passes(run_, prices_, exchange_, rank_, part)};
+  own.all = all_passes(own.passes).total();
+  own.extra = ((own.passes.first_forward - own.passes.forward) +
+               (own.passes.last_backward - own.passes.backward))
+                  .total();
+  return own;
 }
 
 std::vector<ChunkTimes> StepSimulation::chunk_times() const {
   std::vector<ChunkTimes> chunks;
-  chunks.reserve(passes_.size());
-  for (const PartPasses& part : passes_) {
+  chunks.reserve(kinds_.size());
+  for (const std::size_t kind : kinds_) {
+    const PartPasses& part = passes_[kind].passes;
     chunks.push_back({.forward = part.forward.total(),
                       .backward = part.backward.total(),
                       .weights = part.weights.total(),
@@ -202,23 +221,15 @@ std::vector<ChunkTimes> StepSimulation::chunk_times() const {
 // Everything a stage does in a step, bubble excluded.
 Terms StepSimulation::stage_terms(int stage) const {
   Terms terms = joined_terms(stage);
-  const double others = layout_.chunk_microbatches() - 1.0;
-  for (int chunk = 0; chunk < layout_.chunks(); ++chunk) {
-    const PartPasses& part = passes(stage, chunk);
-    terms +=
-        others * part.forward + part.first_forward + others * part.backward + part.last_backward;
-  }
+  for (int chunk = 0; chunk < layout_.chunks(); ++chunk) terms += all_passes(passes(stage, chunk));
   return terms;
 }
 
 // What the first forward and the last backward pass take beyond the others.
-Terms StepSimulation::extra_terms(int stage) const {
-  Terms terms;
-  for (int chunk = 0; chunk < layout_.chunks(); ++chunk) {
-    const PartPasses& part = passes(stage, chunk);
-    terms += (part.first_forward - part.forward) + (part.last_backward - part.backward);
-  }
-  return terms;
+Seconds StepSimulation::extra_time(int stage) const {
+  Seconds extra;
+  for (int chunk = 0; chunk < layout_.chunks(); ++chunk) extra += kind(stage, chunk).extra;
+  return extra;
 }
 
 Terms StepSimulation::joined_terms(const ChunkTimes& forward, const ChunkTimes& backward) const {
@@ -232,10 +243,11 @@ Terms StepSimulation::joined_terms(const ChunkTimes& forward, const ChunkTimes& 
 Terms StepSimulation::joined_terms(int stage) const {
   Terms terms;
   if (strategy_.pipeline_schedule != PipelineSchedule::DualPipe) return terms;
-  const std::vector<PipelinePass> order = stage_order(shape_, stage);
-  for (std::size_t i = 0; i + 1 < order.size(); ++i) {
-    if (!order[i].joins_next) continue;
-    terms += joined_terms(times(stage, order[i].chunk), times(stage, order[i + 1].chunk));
+  const std::array<int, 2> pairs = joined_pairs(shape_, stage);
+  for (int forward = 0; forward < 2; ++forward) {
+    const int backward = 1 - forward;
+    terms += pairs[static_cast<std::size_t>(forward)] *
+             joined_terms(times(stage, forward), times(stage, backward));
   }
   return terms;
 }
@@ -251,7 +263,7 @@ Seconds StepSimulation::span(const PipelineTimes& pipeline, int stage) const {
 Seconds StepSimulation::longest_span(const PipelineTimes& pipeline) const {
   Seconds longest;
   for (int stage = 0; stage < strategy_.pp; ++stage)
-    longest = std::max(longest, span(pipeline, stage) + extra_terms(stage).total());
+    longest = std::max(longest, span(pipeline, stage) + extra_time(stage));
   return longest;
 }
 
@@ -262,8 +274,7 @@ Seconds StepSimulation::earliest_span() const {
   if (strategy_.pp == 1 || !whole) return longest;
   const std::vector<Seconds> finishes = earliest_finishes(shape_, chunks_);
   for (int stage = 0; stage < strategy_.pp; ++stage)
-    longest =
-        std::max(longest, finishes[static_cast<std::size_t>(stage)] + extra_terms(stage).total());
+    longest = std::max(longest, finishes[static_cast<std::size_t>(stage)] + extra_time(stage));
   return longest;
 }
 
@@ -273,7 +284,7 @@ Seconds StepSimulation::idle_time(const PipelineTimes& pipeline, int stage, Seco
   const auto s = static_cast<std::size_t>(stage);
   const Seconds before =
       updates_unsynchronised(strategy_.pipeline_schedule) ? Seconds(0.0) : pipeline.start[s];
-  const Seconds after = longest - (span(pipeline, stage) + extra_terms(stage).total());
+  const Seconds after = longest - (span(pipeline, stage) + extra_time(stage));
   return before + pipeline.idle[s] + after;
 }
 
@@ -282,7 +293,8 @@ int StepSimulation::busiest_stage() const {
   int busiest = 0;
   Seconds most;
   for (int stage = 0; stage < strategy_.pp; ++stage) {
-    const Seconds time = stage_terms(stage).total();
+    Seconds time = joined_terms(stage).total();
+    for (int chunk = 0; chunk < layout_.chunks(); ++chunk) time += kind(stage, chunk).all;
     if (time > most) most = time, busiest = stage;
   }
   return busiest;
@@ -294,7 +306,8 @@ Seconds StepSimulation::longest_update() const {
   int longest = 0;
   for (int stage = 0; stage < strategy_.pp; ++stage) {
     double shared = 0.0, apart = 0.0;
-    for (const ModelChunk& part : parts_of(stage)) {
+    for (int chunk = 0; chunk < layout_.chunks(); ++chunk) {
+      const ModelChunk& part = parts_[part_index(stage, chunk)];
       shared += rank_.trained(part) - rank_.trained_apart(part);
       apart += rank_.trained_apart(part);
     }
@@ -318,7 +331,7 @@ Terms StepSimulation::around_passes(Seconds between, Seconds idle) const {
     terms[Term::Remainder] = beyond_work - idle;
   }
   terms[Term::Straggler] = straggler_share(run_.cluster) * compute_time(terms);
-  if (run_.optimizer_step) terms[Term::Optimizer] = longest_update();
+  terms[Term::Optimizer] = update_;
   terms[Term::ReduceExposed] += exchange_.norm_time();
   for (const RepeatedCollective& closing : closing_collectives(run_, parts_of(busiest_)))
     terms[closing_term(closing)] += repeated_time(run_, closing);
@@ -356,13 +369,6 @@ StepTimes simulate_step(const Run& run, const LayerPrices& prices) {
 
 Seconds step_time(const Run& run, const LayerPrices& prices) {
   return StepSimulation(run, prices).terms().total();
-}
-
-std::optional<Seconds> step_time_within(const Run& run, const LayerPrices& prices, Seconds limit) {
-  StepSimulation simulation(run, prices, StepSimulation::Passes{});
-  if (simulation.bound() > limit) return std::nullopt;
-  simulation.simulate();
-  return simulation.terms().total();
 }
 
 }  // namespace llmsim::sim

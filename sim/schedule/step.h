@@ -26,7 +26,6 @@
 // cut into terms is ours.
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "sim/cost/layer_prices.h"
@@ -56,10 +55,6 @@ StepTimes simulate_step(const Run& run, const LayerPrices& prices);
 // Only the total, for searches.
 Seconds step_time(const Run& run, const LayerPrices& prices);
 
-// The same; none where a bound of the pipeline (earliest_finishes) shows that it is more than
-// `limit`, which spares the events.
-std::optional<Seconds> step_time_within(const Run& run, const LayerPrices& prices, Seconds limit);
-
 // How much slower the slowest of n equal devices is: the expected largest of n normal deviations,
 // sigma sqrt(2 ln n).
 double straggler_share(const Cluster& cluster);
@@ -69,7 +64,8 @@ class StepSimulation {
   // `run` and `prices` must outlive the simulation.
   StepSimulation(const Run& run, const LayerPrices& prices);
 
-  // The passes alone: what the step takes at least, and what simulate() then gives.
+  // The passes alone: what the step takes at least (earliest_finishes), which spares searches the
+  // events of most, and what simulate() then gives.
   struct Passes {};
   StepSimulation(const Run& run, const LayerPrices& prices, Passes);
   Seconds bound() const;
@@ -83,7 +79,7 @@ class StepSimulation {
   const PipelineShape& shape() const { return shape_; }
   const std::vector<ChunkTimes>& chunks() const { return chunks_; }  // of every part of the model
   const ChunkTimes& times(int stage, int chunk) const { return chunks_[part_index(stage, chunk)]; }
-  const PartPasses& passes(int stage, int chunk) const { return passes_[part_index(stage, chunk)]; }
+  const PartPasses& passes(int stage, int chunk) const { return kind(stage, chunk).passes; }
   std::vector<ModelChunk> parts_of(int stage) const;
 
   // What the joined passes of a stage hide, as (negative) exposed and slowed down time.
@@ -93,10 +89,22 @@ class StepSimulation {
   std::size_t part_index(int stage, int chunk) const {
     return static_cast<std::size_t>(layout_.part(stage, chunk));
   }
+  // The passes of a part, and what they take of a step together: all of them, and the first
+  // forward and the last backward pass beyond the others.
+  struct PassesOfPart {
+    PartPasses passes;
+    Seconds all{}, extra{};
+  };
+
+  void add_passes();
+  PassesOfPart passes_of(const ModelChunk& part) const;
   std::vector<ChunkTimes> chunk_times() const;
-  PartPasses passes_of(std::size_t index) const;
+  const PassesOfPart& kind(int stage, int chunk) const {
+    return passes_[kinds_[part_index(stage, chunk)]];
+  }
+  Terms all_passes(const PartPasses& part) const;
   Terms stage_terms(int stage) const;
-  Terms extra_terms(int stage) const;
+  Seconds extra_time(int stage) const;
   Terms joined_terms(int stage) const;
   int busiest_stage() const;
   Terms around_passes(Seconds between, Seconds idle) const;
@@ -114,9 +122,11 @@ class StepSimulation {
   DataParallelCollectives exchange_;
   PipelineShape shape_;
   StageLayout layout_;
-  std::vector<PartPasses> passes_;
+  std::vector<PassesOfPart> passes_;  // of different parts: most are alike
+  std::vector<std::size_t> kinds_;    // of each part, the place of its passes
   std::vector<ChunkTimes> chunks_;
   int busiest_ = 0;
+  Seconds update_{};
   Terms terms_;
   double bubble_ = 0.0;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sim/strategy/mesh.h"
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
@@ -18,7 +19,8 @@ SearchBase search_base(const PlanQuery& query) {
                   {},
                   query.base.framework.offers,
                   query.excluded,
-                  query.base.cluster.fabric.devices};
+                  query.base.cluster.fabric.devices,
+                  domain_size(query.base.cluster)};
   for (const Sharding sharding : kAllShardings)
     base.under[index_of(sharding)] = run_under(query, sharding).strategy;
   return base;
@@ -30,6 +32,7 @@ namespace {
 Strategy normalised(Strategy s) {
   if (s.tp == 1) s.sequence_parallel = s.tp_overlap = false;
   if (s.etp == s.tp) s.etp.reset();
+  if (s.pp == 1 || s.dp == 1) s.mesh_order = MeshOrder::PipelineLast;
   if (s.pp * s.virtual_stages == 1) {
     s.pipeline_schedule = PipelineSchedule::OneForwardOneBackward;
     s.embeddings_as_layers = false;
@@ -111,7 +114,8 @@ void judge_choices(const SearchSpace& space, const Strategy& s, std::vector<std:
       .in(&SearchPipeline::embeddings_as_layers, s.embeddings_as_layers, "embeddings_as_layers");
   Agreeing(space.shardings(layout_of(s)), outside)
       .in(&SearchSharding::sharding, s.sharding, "sharding")
-      .in(&SearchSharding::shard_size, s.shard_size, "shard_size");
+      .in(&SearchSharding::shard_size, s.shard_size, "shard_size")
+      .in(&SearchSharding::mesh_order, s.mesh_order, "mesh_order");
   const std::vector<Recompute>& recomputes = space.recomputes();
   if (std::find(recomputes.begin(), recomputes.end(), s.recompute) == recomputes.end())
     outside.emplace_back("recompute");
@@ -128,8 +132,8 @@ void judge_fields(const std::vector<AnyField>& fields, const Record& member, con
 // What the search leaves as it is, under the sharding of the strategy.
 void judge_rest(const SearchSpace& space, const Run& under, const Run& run, const Strategy& s,
                 std::vector<std::string>& outside) {
-  const Strategy member = normalised(
-      space.strategy(layout_of(s), pipeline_of(space, s), {s.sharding, s.shard_size}, s.recompute));
+  const Strategy member = normalised(space.strategy(
+      layout_of(s), pipeline_of(space, s), {s.sharding, s.shard_size, s.mesh_order}, s.recompute));
   judge_fields(strategy_fields(), member, s, "", outside);
   judge_fields(framework_fields(), under.framework, run.framework, "framework.", outside);
   const auto judge = [&](bool equal, const char* key) {

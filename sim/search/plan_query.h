@@ -17,6 +17,8 @@ namespace llmsim::sim {
 
 // The least of the errors that measured ratios of runs with one different setting show, 2 to 6 %.
 inline constexpr double kRatioError = 0.02;
+// A run nearly fits that needs at most so much more than a device has.
+inline constexpr double kNearlyFits = 0.1;
 // The odds of a plan that is made with the usual headroom, and of one with memory to spare.
 inline constexpr double kLikely = 0.75, kSurely = 0.95;
 
@@ -55,7 +57,8 @@ SearchBase search_base(const PlanQuery& query);
 // the members that agree in those before it:
 //
 //   tp, pp, cp, micro_batch, ep, etp, sequence_parallel, tp_overlap, moe_dispatch, moe_overlap;
-//   virtual_stages, pipeline_schedule, embeddings_as_layers; sharding, shard_size; recompute
+//   virtual_stages, pipeline_schedule, embeddings_as_layers; sharding, shard_size, mesh_order;
+//   recompute
 //
 // All else that a member has not as `run` does is named by its key: of a strategy ("compile"),
 // of the framework's behaviour ("framework.sharded.prefetch_units"), and "model",
@@ -92,7 +95,9 @@ struct Plan {
   std::vector<Prediction> others{};
   double headroom = 0.0;              // that plans leave; 0 where nothing leaves what was asked for
   std::optional<Prediction> tight{};  // faster than all plans, with less headroom
-  std::vector<Prediction> pareto{};   // of all that fit no other is both faster and smaller
+  // Faster than all of these, but does not fit, by at most kNearlyFits.
+  std::optional<Prediction> nearly_fits{};
+  std::vector<Prediction> pareto{};  // of all that fit no other is both faster and smaller
 };
 
 }  // namespace llmsim::sim

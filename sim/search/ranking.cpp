@@ -12,8 +12,8 @@ constexpr double kAny = std::numeric_limits<double>::infinity();
 auto simplicity(const Strategy& s) {
   return std::tuple(s.recompute, s.tp, s.cp, s.pp, s.ep, s.expert_tensor_ranks(), s.virtual_stages,
                     s.pipeline_schedule, s.embeddings_as_layers, s.stage_layers.size(), s.sharding,
-                    s.shard_size, s.sequence_parallel, s.tp_overlap, s.moe_dispatch, s.moe_overlap,
-                    s.micro_batch, s.dp);
+                    s.shard_size, s.mesh_order, s.sequence_parallel, s.tp_overlap, s.moe_dispatch,
+                    s.moe_overlap, s.micro_batch, s.dp);
 }
 
 bool faster(const RankedStrategy& one, const RankedStrategy& other) {
@@ -72,6 +72,12 @@ void Ranking::add(const Ranking& other) {
     for (const RankedStrategy& one : candidates) add(one);
   for (const RankedStrategy& one : other.front_) add(one);
   if (other.tight_) add(*other.tight_);
+  if (other.nearly_) add_unfitting(*other.nearly_);
+}
+
+void Ranking::add_unfitting(const RankedStrategy& strategy) {
+  if (strategy.needed <= rules_.nearly && (!nearly_ || faster(strategy, *nearly_)))
+    nearly_ = strategy;
 }
 
 void Ranking::add_candidate(const RankedStrategy& strategy) {
@@ -122,6 +128,15 @@ bool Ranking::may_be_tight(Seconds time) const {
   return !rules_.by_memory && (!tight_ || time <= tight_->time) && time.value() <= least_cost();
 }
 
+bool Ranking::is_faster_than_fitting(Seconds time) const {
+  return time.value() <= least_cost() && (!tight_ || time <= tight_->time);
+}
+
+bool Ranking::may_nearly_fit(Seconds time, Bytes needed) const {
+  return !rules_.by_memory && needed <= rules_.nearly && (!nearly_ || time <= nearly_->time) &&
+         is_faster_than_fitting(time);
+}
+
 bool Ranking::may_be_on_front(Seconds time, Bytes peak) const {
   if (!rules_.has_front) return false;
   const auto slower = std::partition_point(
@@ -145,6 +160,7 @@ bool Ranking::may_matter(Seconds time, Bytes needed) const {
 }
 
 bool Ranking::may_matter(const Idea& idea, Seconds time, Bytes needed) const {
+  if (needed > rules_.usable) return may_nearly_fit(time, needed);
   if (may_be_on_front(time, needed)) return true;
   if (needed > rules_.limit) return may_be_tight(time);
   const Worth least = worth(time, needed);
@@ -212,6 +228,11 @@ RankedIdeas Ranking::best() const {
 std::optional<RankedStrategy> Ranking::tight() const {
   if (!tight_ || !may_be_tight(tight_->time)) return std::nullopt;
   return tight_;
+}
+
+std::optional<RankedStrategy> Ranking::nearly_fitting() const {
+  if (!nearly_ || empty() || !is_faster_than_fitting(nearly_->time)) return std::nullopt;
+  return nearly_;
 }
 
 }  // namespace llmsim::sim

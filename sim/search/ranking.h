@@ -63,6 +63,8 @@ struct RankingRules {
   double tie = 0.0;  // w
   Bytes limit{};     // what a candidate needs at most
   Bytes enough{};    // with what a device surely has room
+  Bytes usable{};    // what a device has
+  Bytes nearly{};    // what a strategy needs at most that nearly fits
 };
 
 // One strategy of each idea, in order; the first `ties` of them are ties.
@@ -83,6 +85,10 @@ class Ranking {
   // and `needed`: at least.
   bool may_matter(Seconds time, Bytes needed) const;
   bool may_matter(const Idea& idea, Seconds time, Bytes needed) const;
+  // Whether one that needs more than a device has, but no more than this, may be the fastest that
+  // nearly fits.
+  bool may_nearly_fit(Seconds time, Bytes needed) const;
+  void add_unfitting(const RankedStrategy& strategy);
   // Of one that needs this: the longest time with which it may.
   Seconds longest_time(const RankedStrategy& untimed) const;
 
@@ -90,6 +96,9 @@ class Ranking {
   RankedIdeas best() const;
   // The fastest that fits and needs more than the limit, where it is faster than all candidates.
   std::optional<RankedStrategy> tight() const;
+  // The fastest that needs more than a device has, and little more, where it is faster than all
+  // candidates and `tight`.
+  std::optional<RankedStrategy> nearly_fitting() const;
   const std::vector<RankedStrategy>& front() const { return front_; }  // fastest first
 
  private:
@@ -110,6 +119,7 @@ class Ranking {
   bool may_be_best(const Candidates& idea, Worth least) const;
   bool may_be_on_front(Seconds time, Bytes peak) const;
   bool may_be_tight(Seconds time) const;
+  bool is_faster_than_fitting(Seconds time) const;
   void add_candidate(const RankedStrategy& strategy);
   void add_to_front(const RankedStrategy& strategy);
   void forget_slow_ideas();
@@ -117,7 +127,7 @@ class Ranking {
   RankingRules rules_;
   std::map<Idea, Candidates> ideas_;
   double last_;  // cost of the last idea that counts
-  std::optional<RankedStrategy> tight_;
+  std::optional<RankedStrategy> tight_, nearly_;
   std::vector<RankedStrategy> front_;
 };
 

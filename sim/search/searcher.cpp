@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "sim/memory/footprint.h"
+#include "sim/operators/update.h"
 #include "sim/schedule/step.h"
 #include "sim/strategy/validity.h"
 
@@ -119,6 +120,23 @@ void add(Plan& sum, const Plan& part) {
   for (const NearestMiss& miss : part.nearest) reject(sum, miss, 0);
 }
 
+NearestMiss out_of_memory(const Run& run, const Memory& memory) {
+  return {.rule = kOutOfMemory,
+          .strategy = run.strategy,
+          .needed = memory.needed(),
+          .available = memory.capacity,
+          .fit_probability = memory.fit_probability()};
+}
+
+std::optional<NearestMiss> missed(const Run& run, const Memory& memory) {
+  if (!memory.fits()) return out_of_memory(run, memory);
+  if (memory.host.fits()) return std::nullopt;
+  return NearestMiss{.rule = kOutOfHostMemory,
+                     .strategy = run.strategy,
+                     .needed = memory.host.node,
+                     .available = memory.host.capacity};
+}
+
 // The rule that a strategy breaks in every pipeline.
 const char* broken_in_all_pipelines(const PlanProblem& problem, Strategy strategy) {
   strategy.stage_layers.clear();  // has numbers for stages or for their chunks
@@ -216,11 +234,60 @@ Searcher::StepBounds Searcher::bounds(const LayoutRange& layouts) {
   return {.compute = Seconds(whole * compute), .all = Seconds(whole * all)};
 }
 
+namespace {
+
+// Bytes of activations of a block for each value of its input, 34 without recomputation, of which
+// 24 are divided over tensor ranks and the others with sequence parallelism.
+// Source: Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models",
+// arXiv 2205.05198, section 4, without attention's scores.
+double activation_bytes(const SearchLayout& layout) {
+  constexpr double kAll = 34.0, kDivided = 24.0;
+  return layout.sequence_parallel ? kAll / layout.tp : kAll - kDivided + kDivided / layout.tp;
+}
+
+constexpr double kRecomputed = 4.0 / 3.0;  // passes of a block whose forward pass runs again
+constexpr double kTooLarge = 4.0;
+
+}  // namespace
+
+// By the bubble of as many virtual stages as there are layers, and by the recomputation without
+// which a stage's states and activations have no room.  An estimate: nothing but the order of the
+// search comes from it.
+double Searcher::expected_slowdown(const SearchLayout& layout) const {
+  const Run& base = problem_.query.base;
+  const Transformer& model = base.model;
+  const RankParameters rank = rank_parameters(
+      model, problem_.space.strategy(layout, {}, {}, problem_.space.recomputes().front()));
+  const ParameterStorage storage = storage_of(base.strategy, base.framework);
+  const double layers = model.num_layers, data = layout.dp * layout.cp,
+               microbatches = static_cast<double>(base.strategy.global_batch) /
+                              (static_cast<double>(layout.dp) * layout.micro_batch);
+  const double parameters = layers / layout.pp * rank.largest_block();
+  const double kept = storage.weight_bytes + storage.gradient_bytes,
+               owned = storage.master_bytes +
+                       state_bytes_per_parameter(base.strategy.optimizer, storage);
+  const bool shards_all =
+      problem_.base.offers.zero3 && (layout.pp == 1 || problem_.base.offers.zero3_in_pipelines);
+  const double states = parameters * ((shards_all ? kept / data : kept) + owned / data);
+  const double input = static_cast<double>(layout.micro_batch) * model.seq_len / layout.cp *
+                       model.hidden_size * layers,
+               room = base.cluster.device.usable_memory.value() - states;
+  const double stages = layout.pp, chunks = microbatches < stages ? 1.0 : layers / stages;
+  const double bubble = 1.0 + (stages - 1.0) / (microbatches * std::max(1.0, chunks));
+  if (room > input * activation_bytes(layout)) return bubble;
+  return bubble * (room > input * 2.0 / (layout.sequence_parallel ? layout.tp : 1) ? kRecomputed
+                                                                                   : kTooLarge);
+}
+
 void Searcher::bound(LayoutGroup& group) {
   const StepBounds bounds =
       this->bounds({group.variants.front().first, group.variants.back().last});
   group.bound = group.variants.size() > 1 ? bounds.compute : bounds.all;
-  group.expected = bounds.all;
+  double slowdown = kTooLarge;
+  const LayoutRange& first = group.variants.front();
+  for (std::size_t i = first.first; i < first.last; ++i)
+    slowdown = std::min(slowdown, expected_slowdown(problem_.layouts[i]));
+  group.expected = slowdown * bounds.all;
 }
 
 void Searcher::search(const LayoutGroup& group) {
@@ -261,11 +328,13 @@ void Searcher::search_variant(const LayoutRange& layouts, Seconds least) {
     }
     search(layout);
   }
+  evaluate_candidates();
 }
 
 void Searcher::tell() {
   const std::lock_guard lock(problem_.telling);
   found_.ranking.add(ranking_);
+  if (too_large_ > 0) plan_.rejected[kOutOfMemory] += std::exchange(too_large_, 0);
   add(found_.plan, std::exchange(plan_, {}));
 }
 
@@ -342,6 +411,26 @@ bool Searcher::leave_out_slow_shardings(const SearchNode& node) {
   return some;
 }
 
+bool Searcher::is_nearer(Bytes needed) const {
+  for (const NearestMiss& known : plan_.nearest) {
+    if (known.rule == kOutOfMemory) return needed < known.needed;
+  }
+  return true;
+}
+
+// By its bounds.  How near one is that does not fit matters while nothing does.
+template <class StrategyOf>
+void Searcher::leave_out(Bytes peak, const Prices& prices, const StrategyOf& strategy) {
+  if (peak <= problem_.query.base.cluster.device.usable_memory) {
+    ++plan_.pruned;
+  } else if (!ranking_.empty() || !is_nearer(peak)) {
+    ++too_large_;
+  } else {
+    const Run& run = run_of(strategy());
+    reject(plan_, out_of_memory(run, memory_footprint(run, *prices.layers, MemoryStages::Fullest)));
+  }
+}
+
 void Searcher::search_shardings(const SearchNode& node) {
   const StageCounts& counts = *node.pipeline->counts;
   const Prices *prices = nullptr, *timed = nullptr;  // of the activations and of `passes`
@@ -362,75 +451,80 @@ void Searcher::search_shardings(const SearchNode& node) {
       activation_bounds(node.shape, passes_, counts, node.recompute, own.bounds, activations_);
     prices = &own;
     const Bytes peak = peak_bound(sharding.states, parameters_, activations_);
-    if (peak > problem_.query.base.cluster.device.usable_memory) {
-      reject_unseen(node, sharding.choice, own, peak);
+    if (peak > problem_.query.base.cluster.device.usable_memory &&
+        !ranking_.may_nearly_fit(passes, peak)) {
+      leave_out(peak, own, [&] { return strategy(node, sharding.choice); });
       continue;
     }
     Idea idea = node.idea;
     idea.sharding = sharding.choice.sharding;
-    bool matters = ranking_.may_matter(idea, passes, peak);
-    if (matters && !costs_[i])
+    const bool may_matter = ranking_.may_matter(idea, passes, peak);
+    if (may_matter && !costs_[i])
       costs_[i] = sharding_costs(run_of(strategy(node, sharding.choice)), rank_, counts);
-    matters = matters &&
-              ranking_.may_matter(
-                  idea, step_bound(sharding.shape, counts, node.recompute, own.bounds, &*costs_[i]),
-                  peak);
-    if (matters) {
-      evaluate(strategy(node, sharding.choice), own);
+    const Seconds bound =
+        may_matter ? step_bound(sharding.shape, counts, node.recompute, own.bounds, &*costs_[i])
+                   : passes;
+    if (may_matter && ranking_.may_matter(idea, bound, peak)) {
+      candidates_.push_back({.bound = bound,
+                             .peak = peak,
+                             .idea = idea,
+                             .layout = &node.layout,
+                             .pipeline = node.pipeline,
+                             .sharding = sharding.choice,
+                             .recompute = node.recompute,
+                             .prices = &own});
     } else {
-      ++plan_.pruned;
+      leave_out(peak, own, [&] { return strategy(node, sharding.choice); });
     }
   }
 }
 
-bool Searcher::is_nearer(Bytes needed) const {
-  for (const NearestMiss& known : plan_.nearest) {
-    if (known.rule == kOutOfMemory) return needed < known.needed;
+// In the order of their bounds: what comes first is likely to be so good that most others need not
+// be looked at.
+void Searcher::evaluate_candidates() {
+  std::stable_sort(
+      candidates_.begin(), candidates_.end(),
+      [](const Candidate& one, const Candidate& other) { return one.bound < other.bound; });
+  for (const Candidate& one : candidates_) {
+    if (ranking_.may_matter(one.idea, one.bound, one.peak)) {
+      evaluate(one);
+    } else {
+      leave_out(one.peak, *one.prices, [&] { return strategy(one); });
+    }
   }
-  return true;
+  candidates_.clear();
 }
 
-// Of one that does not fit, as its bound proves.  How near it is matters while nothing fits.
-void Searcher::reject_unseen(const SearchNode& node, const SearchSharding& sharding,
-                             const Prices& prices, Bytes bound) {
-  if (!ranking_.empty() || !is_nearer(bound)) {
-    ++plan_.rejected[kOutOfMemory];
-    return;
-  }
-  const Strategy too_large = strategy(node, sharding);
-  const Memory memory = memory_footprint(run_of(too_large), *prices.layers, MemoryStages::Fullest);
-  reject(plan_, {.rule = kOutOfMemory,
-                 .strategy = too_large,
-                 .needed = memory.needed(),
-                 .available = memory.capacity,
-                 .fit_probability = memory.fit_probability()});
+Strategy Searcher::strategy(const Candidate& candidate) const {
+  return problem_.space.strategy(*candidate.layout, candidate.pipeline->choice, candidate.sharding,
+                                 problem_.space.recomputes()[candidate.recompute]);
 }
 
-void Searcher::evaluate(const Strategy& strategy, const Prices& prices) {
-  const Run& run = run_of(strategy);
-  const Memory memory = memory_footprint(run, *prices.layers, MemoryStages::Fullest);
-  if (!memory.fits()) {
-    reject(plan_, {.rule = kOutOfMemory,
-                   .strategy = strategy,
-                   .needed = memory.needed(),
-                   .available = memory.capacity,
-                   .fit_probability = memory.fit_probability()});
+// Its passes give a closer bound, which costs less than the walk through its memory.
+void Searcher::evaluate(const Candidate& candidate) {
+  const Run& run = run_of(strategy(candidate));
+  const LayerPrices& prices = *candidate.prices->layers;
+  StepSimulation step(run, prices, StepSimulation::Passes{});
+  const Seconds bound = step.bound();
+  if (!ranking_.may_matter(candidate.idea, bound, candidate.peak)) {
+    leave_out(candidate.peak, *candidate.prices, [&] { return run.strategy; });
     return;
   }
-  if (!memory.host.fits()) {
-    reject(plan_, {.rule = kOutOfHostMemory,
-                   .strategy = strategy,
-                   .needed = memory.host.node,
-                   .available = memory.host.capacity});
+  const Memory memory = memory_footprint(run, prices, MemoryStages::Fullest);
+  RankedStrategy ranked{.strategy = run.strategy, .peak = memory.peak, .needed = memory.needed()};
+  if (const std::optional<NearestMiss> miss = missed(run, memory)) {
+    reject(plan_, *miss);
+    if (!memory.host.fits() || !ranking_.may_nearly_fit(bound, ranked.needed)) return;
+    step.simulate();
+    ranked.time = step.terms().total();
+    ranking_.add_unfitting(ranked);
     return;
   }
   ++plan_.feasible;
-  RankedStrategy ranked{.strategy = strategy, .peak = memory.peak, .needed = memory.needed()};
-  const std::optional<Seconds> time =
-      step_time_within(run, *prices.layers, ranking_.longest_time(ranked));
-  if (!time) return;
+  if (bound > ranking_.longest_time(ranked)) return;
   ++plan_.priced;
-  ranked.time = *time;
+  step.simulate();
+  ranked.time = step.terms().total();
   ranking_.add(ranked);
 }
 

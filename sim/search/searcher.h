@@ -41,7 +41,8 @@ struct LayoutRange {
 struct LayoutGroup {
   std::vector<LayoutRange> variants{};  // each with its switches, one after the other
   Seconds bound{};
-  Seconds expected{};  // the first of them are searched first
+  // As the first of them may turn out: those that promise most are searched first.
+  Seconds expected{};
 };
 
 // What is searched, the same for all threads.
@@ -121,8 +122,21 @@ class Searcher {
     Seconds compute{}, all{};
   };
 
+  // What bounds have not ruled out.
+  struct Candidate {
+    Seconds bound{};
+    Bytes peak{};  // at least
+    Idea idea{};
+    const SearchLayout* layout = nullptr;
+    const DealtPipeline* pipeline = nullptr;
+    SearchSharding sharding{};
+    std::size_t recompute = 0;
+    const Prices* prices = nullptr;
+  };
+
   Run& run_of(const Strategy& strategy);
   StepBounds bounds(const LayoutRange& layouts);
+  double expected_slowdown(const SearchLayout& layout) const;
   void search_variant(const LayoutRange& layouts, Seconds least);
   std::size_t leaves(const SearchLayout& layout) const;
   std::vector<std::size_t> ways_of(const SearchLayout& layout) const;
@@ -131,13 +145,15 @@ class Searcher {
   bool leave_out_slow_shardings(const SearchNode& node);
   void search_shardings(const SearchNode& node);
   Strategy strategy(const SearchNode& node, const SearchSharding& sharding) const;
+  Strategy strategy(const Candidate& candidate) const;
   const Prices& prices_of(const SearchNode& node, const ShardingSearch& sharding);
   ShardingSearch sharding_search(const SearchLayout& layout, const SearchSharding& choice);
   void reject_rule(const char* rule, const SearchNode& node, const SearchSharding& sharding,
                    std::size_t count);
-  void evaluate(const Strategy& strategy, const Prices& prices);
-  void reject_unseen(const SearchNode& node, const SearchSharding& sharding, const Prices& prices,
-                     Bytes bound);
+  void evaluate_candidates();
+  void evaluate(const Candidate& candidate);
+  template <class StrategyOf>
+  void leave_out(Bytes peak, const Prices& prices, const StrategyOf& strategy);
   bool is_nearer(Bytes needed) const;
 
   const PlanProblem& problem_;
@@ -145,13 +161,15 @@ class Searcher {
   ShardedRuns bases_;
   Ranking ranking_{RankingRules{}};  // that of all threads, with what this group has found
   Plan plan_{};
+  std::size_t too_large_ = 0;  // whose bounds are out of memory
   RankParameters rank_{};
   std::vector<Prices> prices_;               // of the variant
   std::vector<StageParameters> parameters_;  // of the pipeline
   std::vector<PassesInFlight> passes_;
   std::vector<StageActivations> activations_;
   std::vector<std::optional<ShardingCosts>> costs_;
-  std::vector<bool> left_out_;  // shardings
+  std::vector<bool> left_out_;         // shardings
+  std::vector<Candidate> candidates_;  // of the variant
 };
 
 }  // namespace llmsim::sim

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "sim/base/error.h"
 #include "sim/model/flops.h"
@@ -105,6 +106,7 @@ SearchSpace::SearchSpace(const SearchBase& base, const Restriction& restriction)
             .virtual_stages = counts("virtual_stages"),
             .pipeline_schedule = asked<PipelineSchedule>(restriction, "pipeline_schedule"),
             .sharding = asked<Sharding>(restriction, "sharding"),
+            .mesh_order = asked<MeshOrder>(restriction, "mesh_order"),
             .tp_overlap = asked<bool>(restriction, "tp_overlap"),
             .moe_overlap = asked<bool>(restriction, "moe_overlap"),
             .moe_dispatch = asked<ExpertDispatch>(restriction, "moe_dispatch")};
@@ -209,8 +211,9 @@ void SearchSpace::add_tensor_overlap(std::vector<SearchLayout>& list, SearchLayo
   if (layout.tp == 1) return add_dispatch(list, layout);
   const bool usual = base_.strategy.tp_overlap;
   std::vector<bool> sensible{usual};
-  if (base_.offers.tp_overlap && layout.tp <= base_.fabric_devices &&
-      (usual || layout.sequence_parallel))
+  const bool has_overlap =
+      base_.offers.tp_overlap && (base_.strategy.compile || !base_.offers.tp_overlap_compiled);
+  if (has_overlap && layout.tp <= base_.fabric_devices && (usual || layout.sequence_parallel))
     sensible = {false, true};
   for (const bool overlap : choose(asked_.tp_overlap, sensible)) {
     layout.tp_overlap = overlap;
@@ -390,9 +393,21 @@ bool is_offered(const FrameworkOffers& offers, Sharding sharding, bool pipeline)
 
 }  // namespace
 
+// Where stages and data ranks are both alone in their domains, or all are in one, they are equal.
+std::vector<MeshOrder> SearchSpace::mesh_orders(const SearchLayout& layout) const {
+  if (layout.pp == 1 || layout.dp == 1) return {MeshOrder::PipelineLast};
+  std::vector<MeshOrder> sensible{base_.strategy.mesh_order};
+  const long long inner = static_cast<long long>(layout.tp) * layout.cp;
+  const bool may_matter =
+      2 * inner <= base_.domain_devices && base_.domain_devices < base_.num_devices;
+  if (base_.offers.mesh_order && may_matter && expert_tensor_ranks(layout) * layout.ep == inner)
+    sensible = {MeshOrder::PipelineLast, MeshOrder::DataLast};
+  return choose(asked_.mesh_order, sensible);
+}
+
 // Without a data dimension there is nothing to shard.
 std::vector<SearchSharding> SearchSpace::shardings(const SearchLayout& layout) const {
-  constexpr std::array<std::string_view, 2> kKeys{"sharding", "shard_size"};
+  constexpr std::array<std::string_view, 3> kKeys{"sharding", "shard_size", "mesh_order"};
   const int ranks = layout.dp * layout.cp;
   std::vector<SearchSharding> list;
   for (const Sharding sharding :
@@ -407,6 +422,13 @@ std::vector<SearchSharding> SearchSpace::shardings(const SearchLayout& layout) c
     if (sharding != Sharding::Hsdp) continue;
     for (const int size : divisors(ranks)) {
       if (size != 1 && size != ranks) list.push_back({sharding, size});
+    }
+  }
+  const std::vector<SearchSharding> in_one_order = std::exchange(list, {});
+  for (const MeshOrder order : mesh_orders(layout)) {
+    for (SearchSharding one : in_one_order) {
+      one.mesh_order = order;
+      list.push_back(one);
     }
   }
   std::erase_if(list, [&](const SearchSharding& one) {
@@ -433,6 +455,7 @@ Strategy SearchSpace::strategy(const SearchLayout& layout, const SearchPipeline&
   if (!pipeline.part_layers.empty()) s.stage_layers = pipeline.part_layers;
   s.sharding = sharding.sharding;
   s.shard_size = sharding.shard_size;
+  s.mesh_order = sharding.mesh_order;
   s.recompute = recompute;
   return s;
 }

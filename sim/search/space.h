@@ -16,7 +16,9 @@
 //                is as many FLOPs as (kMostHeadLayers), of the last stage and of its last part,
 //                which may be the head's alone
 //   sharding     none and what the framework has, without pipelines and in them, of ZeRO-1, ZeRO-2,
-//                ZeRO-3 and HSDP over every true divisor of the ranks
+//                ZeRO-3 and HSDP over every true divisor of the ranks; where the framework can, the
+//                data ranks outside of the pipelines too (MeshOrder), unless both are of single
+//                ranks, or no two stages and no two data ranks would share a domain
 //   recompute    none, selective, full, every second and fourth block, the first one to four blocks
 //                of each chunk, and modules that cost little: norms, activation functions, both,
 //                and of MLA the projections up; where the framework can, all operators but GEMMs
@@ -48,7 +50,7 @@
 namespace llmsim::sim {
 
 // The fields that a search chooses; recompute is one as a whole.
-inline constexpr std::array<std::string_view, 13> kSearchedFields{"tp",
+inline constexpr std::array<std::string_view, 14> kSearchedFields{"tp",
                                                                   "pp",
                                                                   "dp",
                                                                   "cp",
@@ -57,6 +59,7 @@ inline constexpr std::array<std::string_view, 13> kSearchedFields{"tp",
                                                                   "virtual_stages",
                                                                   "pipeline_schedule",
                                                                   "sharding",
+                                                                  "mesh_order",
                                                                   "recompute",
                                                                   "tp_overlap",
                                                                   "moe_dispatch",
@@ -87,9 +90,10 @@ struct SearchBase {
   Restriction excluded{};  // values that no strategy of the search has, also of etp
   // Devices that one fabric joins: buffers that GEMMs share reach no further.
   int fabric_devices = std::numeric_limits<int>::max();
+  int domain_devices = std::numeric_limits<int>::max();  // that share a node, or such a fabric
 };
 
-// Everything that decides which ranks talk to which, and the prices of layers.
+// Everything that decides the prices of layers.
 struct SearchLayout {
   int tp = 1, pp = 1, cp = 1, dp = 1;
   int micro_batch = 1;
@@ -109,9 +113,11 @@ struct SearchPipeline {
   std::vector<int> part_layers{};
 };
 
+// What data ranks share, and where they are.
 struct SearchSharding {
   Sharding sharding = Sharding::None;
   int shard_size = 0;
+  MeshOrder mesh_order = MeshOrder::PipelineLast;
 };
 
 class SearchSpace {
@@ -138,6 +144,7 @@ class SearchSpace {
     std::vector<int> tp, pp, cp, ep, dp, micro_batch, virtual_stages;
     std::vector<PipelineSchedule> pipeline_schedule;
     std::vector<Sharding> sharding;
+    std::vector<MeshOrder> mesh_order;
     std::vector<bool> tp_overlap, moe_overlap;
     std::vector<ExpertDispatch> moe_dispatch;
   };
@@ -150,6 +157,7 @@ class SearchSpace {
   void add_dispatch(std::vector<SearchLayout>& list, SearchLayout layout) const;
   void add_expert_overlap(std::vector<SearchLayout>& list, SearchLayout layout) const;
   int expert_tensor_ranks(const SearchLayout& layout) const;
+  std::vector<MeshOrder> mesh_orders(const SearchLayout& layout) const;
   // Whether the fields named in `keys` have values that are neither excluded nor, of derived ones,
   // others than those asked for.
   bool is_allowed(const Strategy& strategy, std::span<const std::string_view> keys) const;

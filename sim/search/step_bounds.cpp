@@ -252,11 +252,20 @@ CollectiveRules collective_rules(const Run& run, const DataParallelCollectives& 
           .reductions_overlap = run.strategy.gradient_overlap};
 }
 
-StageCollectives stage_collectives(const DataParallelCollectives& exchange,
+void add_copies(StageCollectives& sum, const Run& run, const DataParallelCollectives& exchange,
+                const ModelChunk& part) {
+  const double bytes_per_second = run.cluster.device.achieved_bandwidth().value();
+  const double each = exchange.trained_parameters(part) / bytes_per_second;
+  sum.gather_copies += each * gather_copy_bytes(run, exchange);
+  sum.reduce_copies += each * reduction_copy_bytes(run, exchange);
+  sum.accumulation += each * accumulation_bytes(run, exchange);
+}
+
+StageCollectives stage_collectives(const Run& run, const DataParallelCollectives& exchange,
                                    const std::vector<ModelChunk>& parts, bool reduces) {
   StageCollectives sum;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const ModelChunk& part = parts[i];
+  for (const ModelChunk& part : parts) {
+    add_copies(sum, run, exchange, part);
     if (part.blocks == 0) continue;
     const DataParallelTimes unit = exchange.unit_times(part);
     const double count = exchange.units(part);
@@ -291,7 +300,7 @@ ShardingCosts sharding_costs(const Run& run, const RankParameters& rank,
   // One message after the backward pass may take less than its units would.
   const bool reduces = costs.rules.reductions_overlap || costs.rules.regathers;
   for (const StageCounts::Kind& kind : counts.kinds())
-    costs.kinds.push_back(stage_collectives(exchange, kind.parts, reduces));
+    costs.kinds.push_back(stage_collectives(run, exchange, kind.parts, reduces));
   costs.update = longest_update(run, stage_parameters(rank, counts));
   return costs;
 }
@@ -303,11 +312,11 @@ double fourth_root_sum(double device, double host) {
   return std::sqrt(std::sqrt(d * d + h * h));
 }
 
-// A pass of `compute` with its messages.  A device that waits for its host waits less beside them,
+// A pass of `compute` with its messages and their copies.  A device that waits for its host waits less beside them,
 // so that they alone are no bound then.
 double pass_bound(double compute, const StageCollectives& messages, const CollectiveRules& rules,
                   bool waits_for_host) {
-  const double serial = compute +
+  const double serial = compute + messages.gather_copies + messages.reduce_copies +
                         (rules.gathers_overlap ? messages.first_gather : messages.gather) +
                         (rules.reductions_overlap ? messages.last_reduce : messages.reduce);
   return waits_for_host ? serial : std::max(serial, messages.gather + messages.reduce);
@@ -318,7 +327,9 @@ StageCollectives chosen(const StageCollectives& all, bool gathers, bool reduces)
   return {.gather = gathers ? all.gather : 0.0,
           .reduce = reduces ? all.reduce : 0.0,
           .first_gather = gathers ? all.first_gather : 0.0,
-          .last_reduce = reduces ? all.last_reduce : 0.0};
+          .last_reduce = reduces ? all.last_reduce : 0.0,
+          .gather_copies = gathers ? all.gather_copies : 0.0,
+          .reduce_copies = reduces ? all.reduce_copies : 0.0};
 }
 
 // Of all micro-batches through one kind of stage, and what its first and last pass take beyond the
@@ -365,8 +376,12 @@ double pipeline_bound(const StepShape& shape, const StageCounts& counts, std::si
     const double forward = pass_time(own, layers.forward, layers.forward_host, waits && !alone);
     const double backward = pass_time(own, layers.backward, layers.backward_host, waits && !alone);
     StageBound bound{.work = shape.microbatches * (forward + backward)};
-    if (costs)
-      bound = stage_bound(shape, forward, backward, costs->kinds[kind], costs->rules, waits);
+    if (costs) {
+      // Where the host is slower than the device, it is while gradients are added up too.
+      const StageCollectives& messages = costs->kinds[kind];
+      const double added = waits && !alone ? 0.0 : messages.accumulation;
+      bound = stage_bound(shape, forward, backward + added, messages, costs->rules, waits);
+    }
     if (alone) {
       bound.work =
           std::max(bound.work, shape.microbatches * run_ahead_bound(counts, recompute, layers));
@@ -399,6 +414,30 @@ double work_bound(const StepShape& shape, const StageCounts& counts, std::size_t
 
 }  // namespace
 
+namespace {
+
+// Of a micro-batch through a stage: copies on the device that are made for each.
+double copies_of_each(const StageCollectives& all, const CollectiveRules& rules) {
+  return all.accumulation + (rules.reduces_every_pass ? all.reduce_copies : 0.0) +
+         (rules.gathers_every_pass ? all.gather_copies : 0.0) +
+         (rules.regathers ? all.gather_copies : 0.0);
+}
+
+// Of a micro-batch through the stage that computes least.
+double least_compute(const StageCounts& counts, std::size_t recompute, const LayerBounds& layers,
+                     const ShardingCosts* costs) {
+  const bool has_copies = costs && has_whole_backward_passes(counts.layout().schedule);
+  double least = 0.0;
+  for (std::size_t kind = 0; kind < counts.kinds().size(); ++kind) {
+    const double copies = has_copies ? copies_of_each(costs->kinds[kind], costs->rules) : 0.0;
+    const double own = counts.own(kind, recompute).times(layers.compute) + copies;
+    least = kind == 0 ? own : std::min(least, own);
+  }
+  return least;
+}
+
+}  // namespace
+
 bool has_whole_backward_passes(PipelineSchedule schedule) {
   return schedule <= PipelineSchedule::Interleaved;
 }
@@ -409,9 +448,7 @@ Seconds step_bound(StepShape shape, const StageCounts& counts, std::size_t recom
   const double passes = has_whole_backward_passes(counts.layout().schedule)
                             ? pipeline_bound(shape, counts, recompute, layers, costs)
                             : work_bound(shape, counts, recompute, layers);
-  double least = counts.own(0, recompute).times(layers.compute);
-  for (std::size_t kind = 1; kind < counts.kinds().size(); ++kind)
-    least = std::min(least, counts.own(kind, recompute).times(layers.compute));
+  const double least = least_compute(counts, recompute, layers, costs);
   const double update = costs ? costs->update : 0.0;
   return Seconds((1.0 - kBoundRounding) *
                  (passes + shape.straggler * shape.microbatches * least + update + shape.per_step));

@@ -10,8 +10,8 @@
 // stage together, which is no more than the sum over the parts, because it is a norm), m the
 // micro-batches, and G, R the time to gather the weights and to reduce the gradients of a stage's
 // blocks once.  A communicator carries one message at a time, so that a pass takes no less than its
-// messages, and no less than its compute between its first gather and its last reduction; where
-// compute waits for messages, no less than both together.
+// messages, and no less than its compute, with the copies that messages need, between its first
+// gather and its last reduction; where compute waits for messages, no less than both together.
 //
 // Above any order of passes a stage k executes m (f_k + b_k).  It begins when the first micro-batch
 // has come through the first chunks of the stages before it, and after its last pass, which is a
@@ -23,7 +23,7 @@
 // of schedules with whole backward passes; of the others m (f_k + b_k), without what joined passes
 // hide.  On top come the straggler's share of the compute of the stage that computes least, the
 // update of the stage with most parameters, and the host's time between steps.  What is left out
-// (other collectives, copies, the host link) is never negative.
+// (other collectives, contention, the host link) is never negative.
 //
 // Sources: the bound of a pipeline and its proof are ours.
 #pragma once
@@ -118,10 +118,11 @@ StepShape step_shape(const Run& run);
 
 // What data ranks add to the passes of a stage's blocks, once: s of all messages, and of what no
 // compute hides of each pass of a chunk, the gather of its first unit and the reduction of its
-// last.
+// last; and s of the device to copy weights and gradients around them and to add gradients up.
 struct StageCollectives {
   double gather = 0.0, reduce = 0.0;
   double first_gather = 0.0, last_reduce = 0.0;
+  double gather_copies = 0.0, reduce_copies = 0.0, accumulation = 0.0;
 };
 
 // How the passes meet them.

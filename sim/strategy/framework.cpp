@@ -140,6 +140,8 @@ const std::vector<Field<Framework>>& framework_fields() {
       FIELD(offers.module_recompute),
       FIELD(offers.operator_recompute),
       FIELD(offers.tp_overlap),
+      FIELD(offers.tp_overlap_compiled),
+      FIELD(offers.mesh_order),
       FIELD(offers.deduplicated_dispatch),
       FIELD(offers.moe_overlap),
       FIELD(offers.dualpipe),

@@ -249,10 +249,12 @@ struct FrameworkOffers {
   bool zero3 = true;
   bool hsdp = true;
   bool zero2_in_pipelines = true;
-  bool zero3_in_pipelines = true;   // and HSDP
-  bool module_recompute = true;     // of single modules, beside whole blocks
-  bool operator_recompute = false;  // of all operators but some GEMMs
-  bool tp_overlap = false;          // beside sequence parallelism
+  bool zero3_in_pipelines = true;    // and HSDP
+  bool module_recompute = true;      // of single modules, beside whole blocks
+  bool operator_recompute = false;   // of all operators but some GEMMs
+  bool tp_overlap = false;           // beside sequence parallelism
+  bool tp_overlap_compiled = false;  // only in compiled blocks
+  bool mesh_order = false;           // stages inside data ranks too (MeshOrder::DataLast)
   bool deduplicated_dispatch = false;
   // Of whole passes: without pipelines or with interleaved ones, and no block recomputed whole.
   bool moe_overlap = false;

@@ -11,57 +11,79 @@ const char* name_of(GroupKind kind) {
   return names[static_cast<std::size_t>(kind)];
 }
 
-int group_ranks(const Strategy& strategy, GroupKind kind) {
-  const int data_context = strategy.dp * strategy.cp;
+namespace {
+
+// `ranks` of the data and context ranks of a stage, the first of `every`.
+GroupAxes data_axes(const Strategy& s, int ranks, int every) {
+  const int stride = s.tp * every;
+  if (s.mesh_order == MeshOrder::PipelineLast) return {{ranks, stride}, {}};
+  const int between = s.tp * s.cp * s.pp;  // data ranks, over context ranks and stages
+  if (every >= s.cp) return {{ranks, between * (every / s.cp)}, {}};
+  const int contexts = std::min(ranks, s.cp / every);
+  return {{contexts, stride}, {ranks / contexts, between}};
+}
+
+int stage_stride(const Strategy& s) {
+  return s.tp * s.cp * (s.mesh_order == MeshOrder::PipelineLast ? s.dp : 1);
+}
+
+}  // namespace
+
+GroupAxes group_axes(const Strategy& s, GroupKind kind) {
+  const int data_context = s.dp * s.cp, experts = s.expert_tensor_ranks() * s.ep;
   switch (kind) {
-    case GroupKind::Tensor: return strategy.tp;
-    case GroupKind::Context: return strategy.cp;
-    case GroupKind::Data: return strategy.dp;
-    case GroupKind::DataContext: return data_context;
-    case GroupKind::Shard: return strategy.shard_ranks();
-    case GroupKind::Replicate: return data_context / strategy.shard_ranks();
-    case GroupKind::Pipeline: return strategy.pp;
-    case GroupKind::Expert: return strategy.ep;
-    case GroupKind::ExpertData: return strategy.expert_data_ranks();
-    case GroupKind::ExpertTensor: return strategy.expert_tensor_ranks();
+    case GroupKind::Tensor: return {{s.tp, 1}, {}};
+    case GroupKind::Context: return {{s.cp, s.tp}, {}};
+    case GroupKind::Data: return data_axes(s, s.dp, s.cp);
+    case GroupKind::DataContext: return data_axes(s, data_context, 1);
+    case GroupKind::Shard: return data_axes(s, s.shard_ranks(), 1);
+    case GroupKind::Replicate: return data_axes(s, data_context / s.shard_ranks(), s.shard_ranks());
+    case GroupKind::Pipeline: return {{s.pp, stage_stride(s)}, {}};
+    case GroupKind::Expert: return {{s.ep, s.expert_tensor_ranks()}, {}};
+    case GroupKind::ExpertData:
+      return {{s.expert_data_ranks(),
+               s.mesh_order == MeshOrder::PipelineLast ? experts : s.tp * s.cp * s.pp},
+              {}};
+    case GroupKind::ExpertTensor: return {{s.expert_tensor_ranks(), 1}, {}};
     case GroupKind::Embedding:
-    case GroupKind::Mirror: return std::min(2, strategy.pp);
+    case GroupKind::Mirror:
+      return {{std::min(2, s.pp), std::max(1, s.pp - 1) * stage_stride(s)}, {}};
   }
-  return 1;
+  return {};
+}
+
+int group_ranks(const Strategy& strategy, GroupKind kind) {
+  return group_axes(strategy, kind).ranks();
 }
 
 int group_stride(const Strategy& strategy, GroupKind kind) {
-  const int tensor = strategy.tp;
-  switch (kind) {
-    case GroupKind::Tensor:
-    case GroupKind::ExpertTensor: return 1;
-    case GroupKind::Context:
-    case GroupKind::DataContext:
-    case GroupKind::Shard: return tensor;
-    case GroupKind::Expert: return strategy.expert_tensor_ranks();
-    case GroupKind::Data: return tensor * strategy.cp;
-    case GroupKind::ExpertData: return strategy.expert_tensor_ranks() * strategy.ep;
-    case GroupKind::Replicate: return tensor * strategy.shard_ranks();
-    case GroupKind::Pipeline: return tensor * strategy.cp * strategy.dp;
-    case GroupKind::Embedding:
-    case GroupKind::Mirror:
-      return std::max(1, strategy.pp - 1) * group_stride(strategy, GroupKind::Pipeline);
-  }
-  return 1;
+  return group_axes(strategy, kind).inner.stride;
 }
 
-GroupPlacement place_group(int ranks, int stride, int domain_size) {
-  GroupPlacement place{.ranks = ranks, .stride = stride};
-  place.ranks_per_domain = std::clamp(domain_size / stride, 1, ranks);
+GroupPlacement place_group(const GroupAxes& axes, int domain_size) {
+  const auto in_a_domain = [&](const GroupAxis& axis) {
+    return std::clamp(domain_size / axis.stride, 1, axis.ranks);
+  };
+  const int ranks = axes.ranks();
+  GroupPlacement place{.ranks = ranks, .stride = axes.inner.stride};
+  place.ranks_per_domain = in_a_domain(axes.inner);
+  if (place.ranks_per_domain == axes.inner.ranks) place.ranks_per_domain *= in_a_domain(axes.outer);
   place.domains = (ranks + place.ranks_per_domain - 1) / place.ranks_per_domain;
   place.groups_per_domain = std::max(1, domain_size / place.ranks_per_domain);
   return place;
 }
 
-GroupPlacement place_group(const Strategy& strategy, GroupKind kind, const Cluster& cluster) {
-  const int domain = std::max(
+GroupPlacement place_group(int ranks, int stride, int domain_size) {
+  return place_group(GroupAxes{{ranks, stride}, {}}, domain_size);
+}
+
+int domain_size(const Cluster& cluster) {
+  return std::max(
       1, std::min(std::max(cluster.fabric.devices, cluster.devices_per_node), cluster.num_devices));
-  return place_group(group_ranks(strategy, kind), group_stride(strategy, kind), domain);
+}
+
+GroupPlacement place_group(const Strategy& strategy, GroupKind kind, const Cluster& cluster) {
+  return place_group(group_axes(strategy, kind), domain_size(cluster));
 }
 
 }  // namespace llmsim::sim

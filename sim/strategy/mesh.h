@@ -1,9 +1,10 @@
 // Where the ranks of a group sit: which of them share a node, and how many groups share a node's
 // network ports.
 //
-// Ranks are numbered with the tensor dimension fastest, then context, then data, and pipeline
-// slowest (Megatron-LM's order, and that of a torch DeviceMesh (pp, dp, cp, tp)).  Device r sits on
-// node r / devices_per_node.
+// Ranks are numbered with the tensor dimension fastest, then context, then data and pipeline in one
+// order or the other (MeshOrder).  Device r sits on node r / devices_per_node.
+//
+// Source: Megatron Core parallel_state.py, RankGenerator.
 #pragma once
 
 #include "sim/hardware/cluster.h"
@@ -35,7 +36,22 @@ enum class GroupKind {
 // "tp", "cp", "dp", "dp", "dp", "dp_replicate", "pp", "ep", "edp", "etp", "embedding", "pp_mirror".
 const char* name_of(GroupKind kind);
 
-// A group of `ranks` devices that are `stride` apart.
+// Devices that are `stride` apart.
+struct GroupAxis {
+  int ranks = 1;
+  int stride = 1;
+
+  bool operator==(const GroupAxis&) const = default;
+};
+
+// Where the ranks of a group are: `inner` ones, and `outer` sets of these.  Data and context ranks
+// with the stages of a pipeline between them need both.
+struct GroupAxes {
+  GroupAxis inner, outer;
+
+  int ranks() const { return inner.ranks * outer.ranks; }
+};
+
 struct GroupPlacement {
   int ranks = 1;
   int stride = 1;             // distance of neighbours in device numbers
@@ -46,15 +62,19 @@ struct GroupPlacement {
   bool operator==(const GroupPlacement&) const = default;
 };
 
-// Number of ranks of a group and their distance.
+GroupAxes group_axes(const Strategy& strategy, GroupKind kind);
+// Number of ranks of a group and the distance of neighbours.
 int group_ranks(const Strategy& strategy, GroupKind kind);
 int group_stride(const Strategy& strategy, GroupKind kind);
 
-// Placement of `ranks` devices that are `stride` apart on domains of `domain_size` devices.
+// Placement on domains of `domain_size` devices.
+GroupPlacement place_group(const GroupAxes& axes, int domain_size);
 GroupPlacement place_group(int ranks, int stride, int domain_size);
 
-// Placement of the groups of `kind` on a cluster: a domain is the scale-up fabric's (72 GPUs of an
-// NVL72 rack), or the node.
+// Devices of a domain: those of the scale-up fabric (72 GPUs of an NVL72 rack), or of the node.
+int domain_size(const Cluster& cluster);
+
+// Placement of the groups of `kind` on the domains of a cluster.
 GroupPlacement place_group(const Strategy& strategy, GroupKind kind, const Cluster& cluster);
 
 }  // namespace llmsim::sim

@@ -39,6 +39,9 @@ constexpr Named<ContextScheme> kContextSchemes[] = {{ContextScheme::Ring, "ring"
                                                     {ContextScheme::AllGather, "all-gather"},
                                                     {ContextScheme::AllToAll, "all-to-all"}};
 
+constexpr Named<MeshOrder> kMeshOrders[] = {{MeshOrder::PipelineLast, "tp-cp-ep-dp-pp"},
+                                            {MeshOrder::DataLast, "tp-cp-ep-pp-dp"}};
+
 constexpr Named<ExpertDispatch> kDispatches[] = {{ExpertDispatch::AllToAll, "alltoall"},
                                                  {ExpertDispatch::AllGather, "allgather"},
                                                  {ExpertDispatch::Deduplicated, "deepep"},
@@ -109,6 +112,7 @@ NameTable<OptimizerKind> name_table(OptimizerKind) { return kOptimizers; }
 NameTable<Sharding> name_table(Sharding) { return kShardings; }
 NameTable<PipelineSchedule> name_table(PipelineSchedule) { return kSchedules; }
 NameTable<ContextScheme> name_table(ContextScheme) { return kContextSchemes; }
+NameTable<MeshOrder> name_table(MeshOrder) { return kMeshOrders; }
 NameTable<ExpertDispatch> name_table(ExpertDispatch) { return kDispatches; }
 
 // Modules are lists of names; of nothing but an empty list the default stays.
@@ -167,6 +171,9 @@ constexpr double kLoad = 1024;
 
 bool has_contexts(const S& s) { return s.cp > 1; }
 bool has_stages(const S& s) { return s.pp > 1; }
+bool orders_matter(const S& s) {
+  return s.pp > 1 && s.dp > 1 && s.mesh_order != MeshOrder::PipelineLast;
+}
 bool has_shards(const S& s) { return s.sharding != Sharding::None && s.shard_size > 0; }
 bool counts_blocks(const S& s) {
   return s.recompute.kind == RecomputeKind::EveryN || s.recompute.every_n > 1;
@@ -199,6 +206,11 @@ std::vector<StrategyField> mesh_fields() {
       {RANGED(cp, 1, kRanks), "N", "context-parallel ranks; default 1; example: --cp 2"},
       {RANGED(ep, 1, kRanks), "N",
        "expert-parallel ranks, inside dp * cp; default 1; example: --ep 8"},
+      {FIELD(mesh_order), "NAME",
+       "order in which ranks are numbered, the fastest dimension first: tp-cp-ep-dp-pp or "
+       "tp-cp-ep-pp-dp (pipelines inside nodes); default tp-cp-ep-dp-pp; example: --mesh-order "
+       "tp-cp-ep-pp-dp",
+       "", OrNothing, orders_matter},
       {FIELD(cp_scheme), "NAME",
        "how context ranks share keys and values: ring, all-gather or all-to-all; default that of "
        "the framework; example: "

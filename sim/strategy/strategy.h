@@ -57,6 +57,13 @@ enum class PipelineSchedule { GPipe, OneForwardOneBackward, Interleaved, ZbH1, Z
 //                 visits, however many of its experts are there (DeepEP, HybridEP)
 enum class ExpertDispatch { AllToAll, AllGather, Deduplicated };
 
+// How ranks are numbered, the fastest dimension first.
+//   PipelineLast  tp-cp-ep-dp-pp, a torch DeviceMesh (pp, dp, cp, tp): data ranks are close to each
+//                 other, the stages of a pipeline far apart
+//   DataLast      tp-cp-ep-pp-dp, Megatron Core's --use-tp-pp-dp-mapping: the other way round.
+//                 Experts and all else must have as many data ranks (validity.h)
+enum class MeshOrder { PipelineLast, DataLast };
+
 struct Strategy {
   // The mesh.  dp * tp * pp * cp = number of devices; experts divide the same ranks
   // (ExpertDispatch).
@@ -65,6 +72,7 @@ struct Strategy {
   int pp = 1;  // pipeline stages
   int cp = 1;  // context-parallel ranks
   int ep = 1;  // expert-parallel ranks
+  MeshOrder mesh_order = MeshOrder::PipelineLast;
   ContextScheme cp_scheme = ContextScheme::Ring;
   // Each context rank holds an early and a late piece of a sequence (zigzag): equal causal work.
   bool cp_balanced = true;
@@ -142,6 +150,8 @@ NameTable<OptimizerKind> name_table(OptimizerKind);
 NameTable<Sharding> name_table(Sharding);
 NameTable<PipelineSchedule> name_table(PipelineSchedule);
 NameTable<ContextScheme> name_table(ContextScheme);
+// "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp".
+NameTable<MeshOrder> name_table(MeshOrder);
 // "alltoall", "allgather", "deepep"; "hybridep" and "flex" (Megatron's name for what runs either)
 // are Deduplicated too.
 NameTable<ExpertDispatch> name_table(ExpertDispatch);

@@ -44,6 +44,7 @@ constexpr const char* kExpertShard = "etp * ep does not divide tp * shard_size";
 constexpr const char* kExpertFfn = "etp does not divide the width of an expert";
 constexpr const char* kSharedFfn = "tp does not divide the width of a shared expert";
 constexpr const char* kShard = "shard_size does not divide dp * cp";
+constexpr const char* kMeshOrder = "tp-cp-ep-pp-dp needs etp * ep = tp * cp";
 
 // Layers to deal out: the embedding and the head count where the strategy says so.
 int dealt_layers(const Transformer& model, const Strategy& strategy) {
@@ -159,6 +160,14 @@ const char* broken_pipeline(const Transformer& model, const Strategy& strategy) 
       strategy.virtual_stages > 1 && strategy.pipeline_schedule != PipelineSchedule::ZbV;
   if (interleaves && strategy.num_microbatches() < strategy.pp) return kInterleaved;
   return broken_split_schedule(strategy);
+}
+
+// Stages lie between data ranks, so that experts must have as many of these as all else.
+const char* broken_order(const Strategy& s) {
+  return s.mesh_order == MeshOrder::DataLast && s.pp > 1 &&
+                 product_of(s.expert_tensor_ranks(), s.ep) != product_of(s.tp, s.cp)
+             ? kMeshOrder
+             : nullptr;
 }
 
 // The nearest values on both sides of `value`, up to `most`, that `works` accepts, as "4 or 8";
@@ -334,6 +343,12 @@ std::string message_for(const char* rule, const Transformer& model, const Strate
                            s.global_batch);
   if (rule == kShard)
     return divides_message("shard_size", s.shard_size, "dp * cp", product_of(s.dp, s.cp));
+  if (rule == kMeshOrder)
+    return std::string("mesh_order = ") + name_of(s.mesh_order) +
+           " puts stages between data ranks, of which experts and all else must have as many: " +
+           equals("etp * ep", product_of(s.expert_tensor_ranks(), s.ep)) + ", but " +
+           equals("tp * cp", product_of(s.tp, s.cp)) +
+           " (nearest: mesh_order = " + name_of(MeshOrder::PipelineLast) + ")";
   if (rule == kInterleaved) return interleaved_message(s);
   if (rule == kLayers) return layers_message(model, s);
   if (const std::optional<std::string> message = expert_message(rule, model, s)) return *message;
@@ -353,7 +368,8 @@ const char* broken_rule_name(const Transformer& model, const Strategy& strategy,
     const std::int64_t ranks = product_of(strategy.dp, strategy.cp);
     if (strategy.shard_size < 1 || ranks % strategy.shard_size != 0) return kShard;
   }
-  return broken_experts(model, strategy);
+  if (const char* rule = broken_experts(model, strategy)) return rule;
+  return broken_order(strategy);
 }
 
 std::string mesh_advice(const Strategy& s, int devices) {

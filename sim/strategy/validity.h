@@ -27,7 +27,8 @@ struct Infeasible {
 // at least 2 pp micro-batches; dp * micro_batch divides the global batch; shard_size divides dp *
 // cp; cp divides the sequence (2 cp in the balanced order), and with all-to-all cp * tp divides the
 // heads; context parallelism has flash attention; of an MoE model tp divides the width of an
-// expert, and ep the experts, dp * cp and (Hsdp) shard_size.
+// expert, and ep the experts, dp * cp and (Hsdp) shard_size; with stages between data ranks
+// (MeshOrder::DataLast) etp * ep = tp * cp, because the stages of experts are those of all else.
 std::optional<Infeasible> broken_rule(const Transformer& model, const Strategy& strategy,
                                       const Cluster& cluster);
 

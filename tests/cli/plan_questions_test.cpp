@@ -7,6 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "cli/plan_goals.h"
+#include "cli/predict_command.h"
+#include "cli/run_request.h"
+#include "sim/predict.h"
 #include "tests/cli/program.h"
 #include "tests/error_of.h"
 
@@ -91,6 +95,41 @@ TEST_F(ManyPlans, AreThoseOfTheQuestionsAlone) {
       EXPECT_EQ(all[row++], lines_of(run(model + question + " --top 1").out).at(1)) << question;
     }
   }
+}
+
+// An upgrade: the best layout of the first hardware as `predict` has it on the others, where it is
+// no faster than the best of theirs.
+TEST(ManyPlansOfOneRun, KeepTheFirstLayoutOnOtherHardware) {
+  const hwdb::Database database(":memory:");
+  PlanOptions options;
+  options.run = asked("8");
+  options.run.hardware = "v100_sxm_16,h100_sxm";
+  const auto answers = several_answers(options, database);
+  ASSERT_TRUE(answers && answers->plans.size() == 2);
+  const sim::Prediction& first = answers->plans[0].answer.plan.plans.front();
+  EXPECT_EQ(answers->plans[0].kept->step_time, first.step_time);
+  const sim::Prediction& kept = *answers->plans[1].kept;
+  EXPECT_EQ(kept.run.cluster.device.id, "h100_sxm");
+  RunOptions by_hand = predict_options(asked("8"), first.run.strategy);
+  by_hand.hardware = "h100_sxm";
+  EXPECT_EQ(kept.step_time, sim::predict(run_of(by_hand, database)).step_time);
+  sim::Seconds best = kept.step_time;
+  for (const sim::Prediction& plan : answers->plans[1].answer.plan.plans)
+    best = std::min(best, plan.step_time);
+  EXPECT_LE(best, kept.step_time);
+  const std::string screen = reports::render(*answers, reports::Format::Table);
+  EXPECT_NE(screen.find("kept: the best layout of v100_sxm_16 8 as it is"), std::string::npos)
+      << screen;
+}
+
+// Other questions differ in more than hardware.
+TEST(ManyPlansOfOneRun, KeepNoLayoutOfAnotherModel) {
+  PlanOptions options;
+  options.run = asked("8");
+  options.run.model = "gpt2,gpt2-medium";
+  const auto answers = several_answers(options, hwdb::Database(":memory:"));
+  ASSERT_TRUE(answers && answers->plans.size() == 2);
+  EXPECT_FALSE(answers->plans[1].kept.has_value());
 }
 
 // 8.03e9 parameters with 18 bytes each of weights, gradients and states are 134.6 GiB: more than one

@@ -64,7 +64,7 @@ TEST(PlanScreen, SaysWhatOthersLoseAndGain) {
 
 TEST(PlanScreen, IsAHundredColumnsWideAndOneScreenLong) {
   PlanAnswer answer = sample_answer();
-  answer.plan.tight = answer.plan.plans.back();
+  answer.plan.tight = answer.plan.nearly_fits = answer.plan.plans.back();
   answer.plan.plans[0].run.strategy.recompute =
       *sim::recompute_from("selective=core_attn+mlp+moe+layernorm+activation");
   answer.command = "llmsim predict " + std::string(60, 'a') + " " + std::string(60, 'b');
@@ -76,6 +76,22 @@ TEST(PlanScreen, IsAHundredColumnsWideAndOneScreenLong) {
     from = to + 1;
   }
   EXPECT_LE(lines, 60u);
+}
+
+// 11 GiB of 10.
+TEST(PlanScreen, SaysWhatNearlyFitsAndWhatItMisses) {
+  PlanAnswer answer = sample_answer();
+  sim::Prediction nearly = answer.plan.plans.front();
+  nearly.step_time = 0.9 * nearly.step_time;
+  nearly.memory.peak = 11 * sim::GiB, nearly.memory.margin = nearly.memory.context = {};
+  nearly.memory.capacity = 10 * sim::GiB;
+  answer.plan.nearly_fits = nearly;
+  const std::string text = screen(answer, false);
+  EXPECT_NE(text.find("faster, but does not fit: "), std::string::npos) << text;
+  EXPECT_NE(text.find("(-10 %)"), std::string::npos) << text;
+  EXPECT_NE(text.find("11.00 GiB"), std::string::npos) << text;
+  EXPECT_EQ(screen(sample_answer(), false).find("does not fit"), std::string::npos);
+  EXPECT_EQ(json::parse(render(answer, Format::Json))["nearly_fits"]["step_time_s"], 3.6);
 }
 
 TEST(PlanScreen, MarksTies) {

@@ -26,5 +26,14 @@ TEST(StrategyText, SaysHowLayersAreDealtByHand) {
   EXPECT_EQ(layers_of({2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 2, 2, 0}), ", layers 2+10x3+2+2+0");
 }
 
+// Where there are stages and data ranks to be numbered.
+TEST(MeshText, NamesAnOrderThatIsNotTheUsual) {
+  sim::Strategy s;
+  s.tp = 2, s.pp = 4, s.mesh_order = sim::MeshOrder::DataLast;
+  EXPECT_EQ(mesh_text(s), "tp 2, pp 4");
+  s.dp = 4;
+  EXPECT_EQ(mesh_text(s), "tp 2, pp 4, dp 4, tp-cp-ep-pp-dp");
+}
+
 }  // namespace
 }  // namespace llmsim::reports

@@ -262,6 +262,19 @@ TEST(Footprint, DualPipeHoldsItsParametersTwice) {
                    term(dual.stages[0], "optimizer_states"));
 }
 
+// Its second half of stages is not walked.
+TEST(Footprint, ADualPipeHoldsTheSameFromBothEnds) {
+  const TrainingRun run = four_stages(PipelineSchedule::DualPipe);
+  const LayerPrices prices = layer_prices(run);
+  const StageContents contents(run.model, run.strategy);
+  const Memory memory = memory_footprint(run, prices);
+  for (int stage = 0; stage < 4; ++stage) {
+    const StageMemory& own = memory.stages[static_cast<std::size_t>(stage)];
+    EXPECT_EQ(own.stage, stage);
+    EXPECT_EQ(own.peak, stage_peak(run, prices, contents, stage).peak);
+  }
+}
+
 TEST(Footprint, TheFirstStageOfAVMakesTheLogits) {
   const TrainingRun run = four_stages(PipelineSchedule::ZbV);
   const LayerPrices prices = layer_prices(run);

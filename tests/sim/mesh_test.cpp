@@ -50,6 +50,68 @@ TEST(Mesh, AMirrorIsTwoStages) {
   EXPECT_EQ(group_stride(s, GroupKind::Mirror), 24);
 }
 
+// 2 tensor ranks, 4 stages, 4 data ranks on nodes of 8.  Pipelines last: stages are 2 * 4 = 8
+// devices apart, one on each node, and a node has all 4 data ranks of a stage.  Data ranks last: a
+// node has all 4 stages, 2 devices apart, and data ranks are 2 * 4 = 8 apart.
+TEST(Mesh, OneOfStagesAndDataRanksIsInsideNodes) {
+  TrainingRun run = small_run(32);
+  run.cluster.devices_per_node = run.cluster.fabric.devices = 8;
+  run.strategy.tp = 2, run.strategy.pp = 4, run.strategy.dp = 4;
+  const auto place = [&](GroupKind kind) { return place_group(run.strategy, kind, run.cluster); };
+  const GroupPlacement inside{
+      .ranks = 4, .stride = 2, .ranks_per_domain = 4, .domains = 1, .groups_per_domain = 2};
+  const GroupPlacement across{
+      .ranks = 4, .stride = 8, .ranks_per_domain = 1, .domains = 4, .groups_per_domain = 8};
+  EXPECT_EQ(place(GroupKind::DataContext), inside);
+  EXPECT_EQ(place(GroupKind::Pipeline), across);
+  run.strategy.mesh_order = MeshOrder::DataLast;
+  EXPECT_EQ(place(GroupKind::DataContext), across);
+  EXPECT_EQ(place(GroupKind::ExpertData), across);
+  EXPECT_EQ(place(GroupKind::Pipeline), inside);
+  EXPECT_EQ(place(GroupKind::Tensor).stride, 1);
+}
+
+// 2 context ranks, 2 stages, 4 data ranks on nodes of 4.  The 2 x 4 ranks that share gradients are
+// 0 1, 4 5, 8 9, 12 13 where stages are between data ranks: two on each of four nodes.  Of 4 that
+// share states, HSDP, the first are 0 1 4 5, and 0 and 8 are copies.
+TEST(Mesh, StagesLieBetweenDataRanksButNotBetweenContextRanks) {
+  Strategy s;
+  s.cp = 2, s.pp = 2, s.dp = 4, s.ep = 2;
+  s.sharding = Sharding::Hsdp, s.shard_size = 4;
+  s.mesh_order = MeshOrder::DataLast;
+  const GroupAxes all = group_axes(s, GroupKind::DataContext);
+  EXPECT_EQ(all.inner, (GroupAxis{.ranks = 2, .stride = 1}));
+  EXPECT_EQ(all.outer, (GroupAxis{.ranks = 4, .stride = 4}));
+  const GroupPlacement place = place_group(all, 4);
+  EXPECT_EQ(place.ranks_per_domain, 2);
+  EXPECT_EQ(place.domains, 4);
+  EXPECT_EQ(place.groups_per_domain, 2);
+  EXPECT_EQ(group_axes(s, GroupKind::Shard).outer, (GroupAxis{.ranks = 2, .stride = 4}));
+  EXPECT_EQ(group_axes(s, GroupKind::Replicate).inner, (GroupAxis{.ranks = 2, .stride = 8}));
+  s.shard_size = 1;
+  EXPECT_EQ(group_axes(s, GroupKind::Replicate).inner, all.inner);
+  EXPECT_EQ(group_axes(s, GroupKind::Replicate).outer, all.outer);
+}
+
+// Whatever the order, the groups of a kind cover the devices of a mesh once each.
+TEST(Mesh, EveryDeviceIsInOneGroupOfEachKind) {
+  Strategy s;
+  s.tp = 2, s.cp = 2, s.pp = 3, s.dp = 4, s.ep = 2;
+  for (const MeshOrder order : {MeshOrder::PipelineLast, MeshOrder::DataLast}) {
+    s.mesh_order = order;
+    for (const GroupKind kind : {GroupKind::Tensor, GroupKind::Context, GroupKind::Data,
+                                 GroupKind::DataContext, GroupKind::Pipeline}) {
+      const GroupAxes axes = group_axes(s, kind);
+      int firsts = 0;
+      for (int rank = 0; rank < s.num_devices(); ++rank) {
+        const auto place = [&](const GroupAxis& axis) { return rank / axis.stride % axis.ranks; };
+        firsts += place(axes.inner) == 0 && place(axes.outer) == 0;
+      }
+      EXPECT_EQ(firsts * axes.ranks(), s.num_devices()) << name_of(kind);
+    }
+  }
+}
+
 TEST(Mesh, ARackDomainReachesBeyondTheNode) {
   TrainingRun run = small_run(144);
   run.cluster.devices_per_node = 4;

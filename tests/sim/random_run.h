@@ -102,6 +102,8 @@ inline Strategy random_strategy(RandomChoice& choose) {
   strategy.recompute = random_recompute(choose);
   strategy.fused_cross_entropy = choose.yes();
   strategy.flash_attention = choose.yes();
+  if (strategy.expert_tensor_ranks() * strategy.ep == strategy.tp * strategy.cp && choose.yes())
+    strategy.mesh_order = MeshOrder::DataLast;
   return strategy;
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <set>
 
@@ -226,6 +227,28 @@ TEST(SearchSpace, ShardsWeightsInPipelinesWhereTheFrameworkCan) {
 using Switches = std::set<std::pair<bool, bool>>;
 
 // With 2 tensor ranks of 4, where buffers reach 2: not without sequence parallelism.
+// On nodes of 4 of 16 devices: not of one stage or data rank, and not of tensor ranks that fill a
+// node; context ranks need as many experts.
+TEST(SearchSpace, PutsDataRanksLastWhereTheFrameworkCanAndItMayMatter) {
+  TrainingRun run = small_run(16);
+  SearchBase base{run.model, 16, run.strategy, {}};
+  base.under.fill(run.strategy);
+  base.domain_devices = 4;
+  const auto tried = [&] {
+    std::set<std::array<int, 4>> meshes;
+    for_each_strategy(base, {}, [&](const Strategy& s) {
+      if (s.mesh_order == MeshOrder::DataLast) meshes.insert({s.tp, s.pp, s.cp, s.dp});
+    });
+    return meshes;
+  };
+  EXPECT_TRUE(tried().empty());
+  base.offers.mesh_order = true;
+  EXPECT_EQ(tried(), (std::set<std::array<int, 4>>{
+                         {1, 2, 1, 8}, {1, 4, 1, 4}, {1, 8, 1, 2}, {2, 2, 1, 4}, {2, 4, 1, 2}}));
+  base.domain_devices = 16;
+  EXPECT_TRUE(tried().empty());
+}
+
 TEST(SearchSpace, OverlapsTensorRanksOfOneFabricWhereTheFrameworkCan) {
   TrainingRun run = small_run(4);
   SearchBase base{run.model, 4, run.strategy, {}};
@@ -242,6 +265,10 @@ TEST(SearchSpace, OverlapsTensorRanksOfOneFabricWhereTheFrameworkCan) {
   EXPECT_EQ(found(1), (Switches{{false, false}}));
   EXPECT_EQ(found(2), (Switches{{false, false}, {true, false}, {true, true}}));
   EXPECT_EQ(found(4), (Switches{{false, false}, {true, false}}));
+  base.offers.tp_overlap_compiled = true;
+  EXPECT_EQ(found(2), (Switches{{false, false}, {true, false}}));
+  base.strategy.compile = true;
+  EXPECT_EQ(found(2), (Switches{{false, false}, {true, false}, {true, true}}));
   base.strategy.tp_overlap = true;  // as the framework usually does
   EXPECT_EQ(found(2), (Switches{{false, false}, {false, true}, {true, false}, {true, true}}));
 }

@@ -1,6 +1,7 @@
 #include "sim/pipeline/stage_order.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <string>
 #include <utility>
@@ -196,6 +197,23 @@ TEST(SplitOrder, SchedulesHoldAsManyMicroBatchesAsTheirPapersSay) {
         // Of 1 / (2 p) of the model each.
         EXPECT_EQ(peak_in_flight(shape_of(ZbV, p, m), stage), 2 * p);
         EXPECT_EQ(peak_in_flight(shape_of(DualPipe, p, m), stage), p + 1);
+      }
+    }
+  }
+}
+
+// Two stages, two of four micro-batches from each end: F3.1&BW0.0 alone.
+TEST(JoinedPasses, AreCounted) {
+  EXPECT_EQ(joined_pairs(shape_of(DualPipe, 2, 4), 0), (std::array<int, 2>{0, 1}));
+  for (const int p : {2, 4, 6, 8}) {
+    for (const int m : {2 * p, 2 * p + 2, 5 * p}) {
+      for (int stage = 0; stage < p; ++stage) {
+        const PipelineShape shape = shape_of(DualPipe, p, m);
+        std::array<int, 2> joined{};
+        for (const PipelinePass& pass : stage_order(shape, stage)) {
+          if (pass.joins_next) ++joined[static_cast<std::size_t>(pass.chunk)];
+        }
+        EXPECT_EQ(joined_pairs(shape, stage), joined) << p << " stages, " << m << ": " << stage;
       }
     }
   }

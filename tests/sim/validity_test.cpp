@@ -115,6 +115,22 @@ TEST(Validity, SchedulesWithSplitPassesNameWhatTheyNeed) {
   EXPECT_EQ(message_of(run), "");
 }
 
+// Megatron Core's "the data parallel size of the attention and moe layers must be the same".
+TEST(Validity, StagesBetweenDataRanksNeedAsManyOfExperts) {
+  TrainingRun run = small_run(8);
+  run.model = small_moe();
+  run.strategy.mesh_order = MeshOrder::DataLast;
+  run.strategy.dp = 8, run.strategy.ep = 2;
+  EXPECT_EQ(message_of(run), "");  // no stages
+  run.strategy.dp = 4, run.strategy.pp = 2;
+  EXPECT_EQ(message_of(run),
+            "mesh_order = tp-cp-ep-pp-dp puts stages between data ranks, of which experts and all "
+            "else must have as many: etp * ep = 2, but tp * cp = 1 (nearest: mesh_order = "
+            "tp-cp-ep-dp-pp)");
+  run.strategy.dp = 2, run.strategy.cp = 2;
+  EXPECT_EQ(message_of(run), "");
+}
+
 TEST(Validity, DualPipeIsFedFromBothEnds) {
   TrainingRun run = small_run(4);
   run.strategy.dp = 1, run.strategy.pp = 4,

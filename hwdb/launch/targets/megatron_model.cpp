@@ -342,6 +342,7 @@ std::vector<Row> megatron_training() {
                  {.file = {}, .run = {{"fused_cross_entropy", "false"}}}},
        .defaults = {{loss, "false"}}},
       flagged("--tp-comm-overlap", "tp_overlap"),
+      stated_flag("--use-tp-pp-dp-mapping", "mesh_order", "tp-cp-ep-pp-dp"),
       megatron_graphs(),
       {.cases = {{.file = {{fusion, "true"}}, .run = {{"gradient_accumulation_fusion", "false"}}},
                  {.file = {}, .run = {{"gradient_accumulation_fusion", kAbsent}}},

@@ -160,6 +160,12 @@ TEST(LaunchFile, MegatronReadsSettingsAndSwitches) {
   for (const auto& [key, values] : lists)
     EXPECT_GE(check_round_trips("gpt3-13b", 16, "megatron", {{"tp", {4}}, {key, values}}), 1)
         << key;
+  for (const char* target : {"megatron", "nemo"})
+    EXPECT_EQ(check_round_trips(
+                  "gpt3-13b", 16, target,
+                  {{"tp", {2}}, {"pp", {4}}, {"mesh_order", {"tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"}}}),
+              2)
+        << target;
 }
 
 TEST(LaunchFile, TorchtitanReadsWhatItWrote) {
