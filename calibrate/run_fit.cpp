@@ -23,12 +23,14 @@ namespace {
 using Slopes = std::vector<std::pair<std::size_t, double>>;
 
 constexpr double kStep = 0.02;      // of a numerical derivative
-constexpr int kLinearisations = 3;  // the last moves nothing by more than a thousandth
+constexpr int kLinearisations = 6;  // the last moves nothing by more than a thousandth
 
 // Priors.  Kernels are known to a few per cent and clocks under load to 10 %; what a framework
 // wastes is not known to better than 15 %; hosts differ by 30 %, which
 // studies' own effects take up; their mean and that of a framework are known to 30 %.  What a program
-// does between its steps is known within a factor of two, the mean of programs to 35 %.
+// does between its steps is known within a factor of two, the mean of programs to 35 %.  What
+// misaligned GEMMs lose is known from single shapes, what AOTriton's first kernels reach from another
+// device, within a factor of two.
 constexpr std::array<EffectClass, kLevels> kClasses = {{
     {0.15, kGiven, false},  // all frameworks
     {0.08, 4.0, false},     // a framework
@@ -47,12 +49,18 @@ constexpr std::array<EffectClass, kLevels> kClasses = {{
     {0.50, kGiven, false},  // low-precision GEMMs
     {0.35, kGiven, false},  // between steps
     {0.70, kGiven, false},  // those of a study
+    {0.50, kGiven, false},  // misaligned GEMMs
+    {1.20, kGiven, false},  // misaligned batches
+    {0.70, kGiven, false},  // the first AOTriton
 }};
 
 void turn(sim::Run& run, const Knobs& knobs) {
   const auto factor = [&](Knob knob) { return std::exp(knobs[static_cast<std::size_t>(knob)]); };
   run.framework.efficiency *= factor(Knob::Efficiency);
   run.framework.collective_efficiency *= factor(Knob::CollectiveEfficiency);
+  run.framework.misaligned_gemm_rate *= factor(Knob::MisalignedGemms);
+  run.framework.misaligned_batch_rate *= factor(Knob::MisalignedBatches);
+  run.framework.first_aotriton_rate *= factor(Knob::FirstAotriton);
   run.framework.host.factor *= factor(Knob::HostCalls);
   run.framework.host.per_step = factor(Knob::StepHost) * run.framework.host.per_step;
   run.framework.host.per_moe_block = factor(Knob::MoeHostCalls) * run.framework.host.per_moe_block;
@@ -112,6 +120,12 @@ class Hierarchy {
       case Knob::LowPrecisionHostCalls: return {effect(Level::LowPrecisionHosts, "")};
       case Knob::MoeHostCalls: return {effect(Level::MoeHosts, "")};
       case Knob::StepHost: return {effect(Level::StepHosts, "")};
+      case Knob::MisalignedGemms:
+        // What a rule says of a release of the library stands.
+        if (run.framework.misaligned_gemm_gain != 1.0) return {};
+        return {effect(Level::MisalignedGemms, "")};
+      case Knob::MisalignedBatches: return {effect(Level::MisalignedBatches, "")};
+      case Knob::FirstAotriton: return {effect(Level::FirstAotriton, "")};
       case Knob::HostCalls: break;
     }
     return {effect(Level::AllHosts, ""),
@@ -365,6 +379,11 @@ class Rows {
              existing({{Level::AllCollectives, ""}, {Level::Collectives, id}}));
     add_knob("framework", id, "host.factor", 1.0,
              existing({{Level::AllHosts, ""}, {Level::Hosts, id}}));
+    add_knob("framework", id, "misaligned_gemm_rate", 1.0,
+             existing({{Level::MisalignedGemms, ""}}));
+    add_knob("framework", id, "misaligned_batch_rate", 1.0,
+             existing({{Level::MisalignedBatches, ""}}));
+    add_knob("framework", id, "first_aotriton_rate", 1.0, existing({{Level::FirstAotriton, ""}}));
     add_error("framework", id, "errors.site", fit_.spread(Level::Study));
     add_error("framework", id, "errors.moe_site", fit_.spread(Level::MoeStudy));
     add_error("framework", id, "errors.cell", fit_.spread(Level::Cell));
@@ -422,7 +441,10 @@ const char* name_of(Level level) {
                                                        "network of a study",
                                                        "low-precision hosts",
                                                        "between steps",
-                                                       "between steps of a study"};
+                                                       "between steps of a study",
+                                                       "misaligned GEMMs",
+                                                       "misaligned batches",
+                                                       "first AOTriton"};
   return kNames[static_cast<std::size_t>(level)];
 }
 

@@ -1,7 +1,8 @@
 // Fits coefficients and error bars to the step times of whole runs.
 //
-// A run's time depends on seven knobs: the framework's efficiency and collective_efficiency, its
-// host.factor, host.per_moe_block, host.per_low_precision_gemm and host.per_step, and the device's
+// A run's time depends on ten knobs: the framework's efficiency and collective_efficiency, its
+// misaligned_gemm_rate, misaligned_batch_rate and first_aotriton_rate, its host.factor,
+// host.per_moe_block, host.per_low_precision_gemm and host.per_step, and the device's
 // training_rate.  The logarithm of a knob's value over its prior is a sum of effects
 // (mixed_model.h), one for each level of a hierarchy:
 //
@@ -10,6 +11,8 @@
 //   training_rate          architecture ("Hopper"); device                      1
 //   collective_efficiency  all; the first framework on the line                 1
 //   host.factor            all; the first framework on the line                 1
+//   misaligned_gemm_rate, misaligned_batch_rate, first_aotriton_rate
+//                          all                                                  1
 //   host.per_moe_block, host.per_low_precision_gemm, host.per_step
 //                          all                                                  frameworks.json
 //
@@ -47,9 +50,12 @@ enum class Knob {
   HostCalls,
   MoeHostCalls,
   LowPrecisionHostCalls,
-  StepHost
+  StepHost,
+  MisalignedGemms,
+  MisalignedBatches,
+  FirstAotriton
 };
-inline constexpr std::size_t kKnobs = 7;
+inline constexpr std::size_t kKnobs = 10;
 
 using Knobs = std::array<double, kKnobs>;  // ln(value / prior), by Knob
 
@@ -71,9 +77,12 @@ enum class Level {
   StudyNetwork,
   LowPrecisionHosts,
   StepHosts,
-  StudySteps
+  StudySteps,
+  MisalignedGemms,
+  MisalignedBatches,
+  FirstAotriton
 };
-inline constexpr std::size_t kLevels = 17;
+inline constexpr std::size_t kLevels = 20;
 const char* name_of(Level level);
 
 struct Effect {

@@ -79,6 +79,10 @@ std::vector<Setting> all_settings() {
             "aotriton", "aotriton-first", "splash", "blockwise", "blockwise-fp32"},
            "flash_attention", "kernel that flash attention is", "cudnn"),
       number_setting("dropout", "dropout", 0, 0.999, "", "probability of dropout", "0.1"),
+      word("elementwise_fusion", "fusion", {"eager", "compiled", "fused"}, "compile",
+           "how memory-bound operators become kernels: one for each operator, by a compiler, or "
+           "fused by hand",
+           "fused"),
       word("fused_loss", "loss.fused", {"kernel", "logits", "recomputed", "gradient"},
            "fused_cross_entropy",
            "what a fused cross entropy does: one kernel over whole logits, fp32 copies in chunks, "
@@ -102,6 +106,10 @@ std::vector<Setting> all_settings() {
                      "gradients in one bucket, elements", "5e8"),
       on_off("reshard_after_forward", "sharded.regathers_in_backward", "",
              "off: zero3 keeps gathered weights for the backward pass", "false"),
+      on_off(
+          "checkpoints_outside_units", "sharded.regathers_recomputed", "recompute",
+          "recomputed blocks hold whole units of zero3, which are gathered for recomputation and "
+          "once more for the backward pass"),
       number_setting(
           "fsdp_unit_blocks", "sharded.unit_blocks", 0, 4096, "",
           "blocks that zero3 gathers as one unit, 0 for the whole model, 0.5 for two units a block",

@@ -28,14 +28,20 @@ StepFactors gemm_step_factors(const Run& run, DType dtype) {
 
 StepFactors attention_step_factors(const Run& run, bool backward) {
   StepFactors factors = shared_factors(run);
-  if (backward) factors.determinism = run.framework.determinism.attention_backward;
+  if (!backward) return factors;
+  factors.determinism = run.framework.determinism.attention_backward;
+  if (run.framework.attention_kernel == AttentionKernel::AotritonFirst)
+    factors.library = run.framework.first_aotriton_rate;
   return factors;
 }
 
 GemmMachine gemm_machine(const Run& run, DType dtype) {
   GemmMachine machine = gemm_machine(run.cluster.device, dtype);
-  double& misaligned = machine.coefficients.misaligned_factor;
-  misaligned = std::min(1.0, misaligned * run.framework.misaligned_gemm_gain);
+  const Framework& framework = run.framework;
+  double& single = machine.coefficients.misaligned_factor;
+  single = std::min(1.0, single * framework.misaligned_gemm_gain * framework.misaligned_gemm_rate);
+  double& batch = machine.coefficients.misaligned_batch_factor;
+  batch = std::min(1.0, batch * framework.misaligned_batch_rate);
   return machine;
 }
 

@@ -51,7 +51,8 @@ struct StepFactors {
   double training_rate = 1.0;  // Achieved::training_rate
   double framework = 1.0;      // Framework::efficiency
   double host_sharing = 1.0;   // what other processes of the host leave (HostShare)
-  double library = 1.0;        // GEMMs: Framework::gemm_efficiency
+  // GEMMs: Framework::gemm_efficiency; backward attention: first_aotriton_rate, of those kernels
+  double library = 1.0;
   // GEMMs in 8- and 4-bit formats: what the framework reaches of the library's rate.
   double low_precision = 1.0;
   double determinism = 1.0;  // attention, backward: sums in one order
@@ -66,9 +67,12 @@ StepFactors gemm_step_factors(const Run& run, DType dtype);
 StepFactors attention_step_factors(const Run& run, bool backward);
 
 // The machine of a run's GEMMs: the device's, with misaligned GEMMs as fast as the framework's
-// release of the matrix library makes them, at most as fast as aligned ones:
+// release of the matrix library and its programs make them, at most as fast as aligned ones:
 //
-//   misaligned_factor = min(1, GemmCoefficients::misaligned_factor * Framework::misaligned_gemm_gain)
+//   misaligned_factor       = min(1, GemmCoefficients::misaligned_factor *
+//                                    Framework::misaligned_gemm_gain * misaligned_gemm_rate)
+//   misaligned_batch_factor = min(1, GemmCoefficients::misaligned_batch_factor *
+//                                    Framework::misaligned_batch_rate)
 GemmMachine gemm_machine(const Run& run, DType dtype);
 
 // Of one process, relative to alone; all of it where the devices do not share a host.

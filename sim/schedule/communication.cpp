@@ -83,20 +83,20 @@ struct DataCall {
   CollectiveKind kind;
   GroupKind group;
   int ranks;
-  double calls;  // of every message in a step
-  double bytes;  // of one call of them all
-  Seconds time;  // the same
+  double count;  // of a step, as all that follows
+  double bytes;
+  Seconds time;
   Seconds exposed;
 };
 
-void add_call(std::vector<CommunicationTerm>& list, const DataCall& call, double messages) {
-  if (call.calls <= 0.0 || call.ranks <= 1) return;
+void add_call(std::vector<CommunicationTerm>& list, const DataCall& call) {
+  if (call.count <= 0.0 || call.ranks <= 1) return;
   list.push_back({.collective = name_of(call.kind),
                   .group = name_of(call.group),
                   .ranks = call.ranks,
-                  .size = Bytes(call.calls * call.bytes),
-                  .count = call.calls * messages,
-                  .time = call.calls * call.time,
+                  .size = Bytes(call.bytes),
+                  .count = call.count,
+                  .time = call.time,
                   .exposed = call.exposed});
 }
 
@@ -108,38 +108,40 @@ CollectiveKind reduction_of(const DataParallelCollectives& exchange) {
 // out by their times.
 void add_shards(std::vector<CommunicationTerm>& list, const DataParallelCollectives& exchange,
                 const GroupCollectives& group) {
+  const double forward = exchange.forward_gathers_per_step(),
+               backward = exchange.backward_passes_per_step(),
+               reductions = exchange.reductions_per_step();
+  const auto gathers = [&](auto each, auto again) { return forward * each + backward * again; };
+  const DataParallelMessages& all = group.all;
   add_call(list,
            {.kind = CollectiveKind::AllGather,
             .group = group.kind,
             .ranks = group.ranks,
-            .calls = exchange.gathers_per_step(),
-            .bytes = group.all.parameters * exchange.weight_wire_bytes(),
-            .time = group.all.times.gather,
-            .exposed = group.gather_exposed},
-           group.all.count);
-  add_call(list,
-           {.kind = reduction_of(exchange),
-            .group = group.kind,
-            .ranks = group.ranks,
-            .calls = exchange.reductions_per_step(),
-            .bytes = group.all.trained * exchange.gradient_wire_bytes(),
-            .time = group.all.times.scatter,
-            .exposed = group.scatter_share() * group.reduce_exposed},
-           group.all.count);
+            .count = gathers(all.count, all.again.count),
+            .bytes = gathers(all.parameters, all.again.parameters) * exchange.weight_wire_bytes(),
+            .time = gathers(all.times.gather, all.again.time),
+            .exposed = group.gather_exposed});
+  add_call(list, {.kind = reduction_of(exchange),
+                  .group = group.kind,
+                  .ranks = group.ranks,
+                  .count = reductions * all.count,
+                  .bytes = reductions * all.trained * exchange.gradient_wire_bytes(),
+                  .time = reductions * all.times.scatter,
+                  .exposed = group.scatter_share() * group.reduce_exposed});
 }
 
 // Sums of shards over their replicas.
 void add_replicas(std::vector<CommunicationTerm>& list, const DataParallelCollectives& exchange,
                   const GroupCollectives& group, int shard_ranks) {
+  const double reductions = exchange.reductions_per_step();
   add_call(list,
            {.kind = CollectiveKind::AllReduce,
             .group = GroupKind::Replicate,
             .ranks = exchange.replicate_links().place.ranks,
-            .calls = exchange.reductions_per_step(),
-            .bytes = group.all.trained * exchange.gradient_wire_bytes() / shard_ranks,
-            .time = group.all.times.replicate,
-            .exposed = (1.0 - group.scatter_share()) * group.reduce_exposed},
-           group.all.count);
+            .count = reductions * group.all.count,
+            .bytes = reductions * group.all.trained * exchange.gradient_wire_bytes() / shard_ranks,
+            .time = reductions * group.all.times.replicate,
+            .exposed = (1.0 - group.scatter_share()) * group.reduce_exposed});
 }
 
 void add_norm(std::vector<CommunicationTerm>& list, const DataParallelCollectives& exchange) {
@@ -301,6 +303,8 @@ void add_distinct(std::vector<RepeatedCollective>& list, const Strategy& strateg
 void add_parameters(std::vector<RepeatedCollective>& list, const Strategy& strategy,
                     const DataParallelCollectives& exchange,
                     const std::vector<DataParallelUnits>& all, GroupKind group, int shard_ranks) {
+  const double forward = exchange.forward_gathers_per_step(),
+               backward = exchange.backward_passes_per_step();
   for (const DataParallelUnits& unit : all) {
     const Bytes gradients{unit.trained * exchange.gradient_wire_bytes()};
     const double reductions = unit.count * exchange.reductions_per_step();
@@ -308,7 +312,7 @@ void add_parameters(std::vector<RepeatedCollective>& list, const Strategy& strat
                  {.kind = CollectiveKind::AllGather,
                   .group = group,
                   .message = Bytes(unit.parameters * exchange.weight_wire_bytes()),
-                  .calls = unit.count * exchange.gathers_per_step()});
+                  .calls = unit.count * (forward + backward * unit.backward_gathers)});
     add_distinct(list, strategy,
                  {.kind = reduction_of(exchange),
                   .group = group,

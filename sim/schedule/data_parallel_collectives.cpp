@@ -5,9 +5,11 @@
 #include <numeric>
 #include <utility>
 
+#include "sim/model/parameters.h"
 #include "sim/strategy/stages.h"
 
 namespace llmsim::sim {
+
 double gradient_wire_bytes(const Run& run) {
   if (run.framework.gradients.reduced_in_fp32) return size_of(DType::Fp32).value();
   const double stored = storage_of(run.strategy, run.framework).gradient_bytes;
@@ -46,14 +48,63 @@ bool DataParallelCollectives::reduces_every_microbatch() const {
   return shards_weights() || run_.framework.gradients.reduced_every_microbatch;
 }
 
-double DataParallelCollectives::gathers_per_step() const {
+namespace {
+
+// Share of a layer's parameters with at least `share` of them behind.
+double share_before(const Transformer& model, LayerKind kind, double share) {
+  double all = 0.0, behind = 0.0, before = 0.0;
+  const LayerWeights weights = layer_weights(model, kind);
+  for (const LayerWeight& weight : weights) all += static_cast<double>(weight.parameters());
+  for (const LayerWeight* weight = weights.end(); weight-- != weights.begin();) {
+    const double own = static_cast<double>(weight->parameters());
+    if (behind >= share * all) before += own;
+    behind += own;
+  }
+  return before / all;
+}
+
+}  // namespace
+
+// Of the blocks' weights those that are used again after more than the limit.
+double DataParallelCollectives::distant_share(const ModelChunk& part) const {
+  const double near = 0.5 * run_.framework.sharded.live_parameters;
+  if (near <= 0.0) return 1.0;
+  const auto share = [&](LayerKind kind, double parameters) {
+    return share_before(run_.model, kind, near / parameters);
+  };
+  double distant = 0.0;
+  if (part.dense_blocks() > 0)
+    distant += part.dense_blocks() * share(LayerKind::Dense, rank_.block);
+  if (part.moe_blocks > 0)
+    distant += part.moe_blocks * share(LayerKind::Moe, rank_.moe_block + rank_.experts);
+  return distant / part.blocks;
+}
+
+double DataParallelCollectives::least_backward_gathers(const ModelChunk& part) const {
+  if (!regathers_weights() || part.blocks == 0) return 0.0;
+  const double near = 0.5 * run_.framework.sharded.live_parameters;
+  return 1.0 - std::min(1.0, near / rank_.held(part));
+}
+
+double DataParallelCollectives::backward_gathers(const ModelChunk& part) const {
+  const double again = least_backward_gathers(part);
+  const Recompute& recompute = run_.strategy.recompute;
+  const bool inside = run_.framework.sharded.regathers_recomputed && recompute.whole();
+  if (!regathers_weights() || !inside || part.blocks == 0) return again;
+  return again + recompute.blocks_of(part.blocks) / part.blocks * distant_share(part);
+}
+
+double DataParallelCollectives::forward_gathers_per_step() const {
   if (!shards_optimizer()) return 0.0;
-  if (!shards_weights()) return 1.0;
-  return stage_layout(run_.strategy).chunk_microbatches() * (regathers_weights() ? 2.0 : 1.0);
+  return shards_weights() ? backward_passes_per_step() : 1.0;
+}
+
+double DataParallelCollectives::backward_passes_per_step() const {
+  return stage_layout(run_.strategy).chunk_microbatches();
 }
 
 double DataParallelCollectives::reductions_per_step() const {
-  return reduces_every_microbatch() ? stage_layout(run_.strategy).chunk_microbatches() : 1.0;
+  return reduces_every_microbatch() ? backward_passes_per_step() : 1.0;
 }
 
 double DataParallelCollectives::weight_wire_bytes() const {
@@ -129,11 +180,14 @@ OverlapLoss DataParallelCollectives::loss(const WorkMix& work) const {
           .replicas = rate_loss(beside_replicate_, work)};
 }
 
-void DataParallelMessages::add(double messages, double of_parameters, double of_trained,
-                               const DataParallelTimes& each) {
-  count += messages, parameters += of_parameters, trained += of_trained;
-  times.gather += messages * each.gather, times.scatter += messages * each.scatter,
-      times.replicate += messages * each.replicate;
+void DataParallelMessages::add(const DataParallelUnits& units, const DataParallelTimes& each) {
+  count += units.count;
+  parameters += units.count * units.parameters, trained += units.count * units.trained;
+  times.gather += units.count * each.gather, times.scatter += units.count * each.scatter,
+      times.replicate += units.count * each.replicate;
+  const double gathers = units.count * units.backward_gathers;
+  again.count += gathers, again.parameters += gathers * units.parameters;
+  again.time += gathers * each.gather;
 }
 
 // Parameters in each flat message, padded; full buckets and what is left where whole gradients
@@ -152,6 +206,7 @@ std::vector<double> DataParallelCollectives::flat_messages(std::vector<double> s
 
 template <typename Add>
 void DataParallelCollectives::for_messages(const std::vector<ModelChunk>& parts, Add add) const {
+  const double again = regathers_weights() ? 1.0 : 0.0;
   if (run_.framework.sharded.flat_units) {
     std::vector<double> units;
     for (const ModelChunk& part : parts) {
@@ -163,18 +218,17 @@ void DataParallelCollectives::for_messages(const std::vector<ModelChunk>& parts,
         units.push_back(rank_.tied && part.has_table() ? rank_.head_layers : rank_.head);
     }
     for (const double size : flat_messages(std::move(units), run_.strategy.shard_ranks()))
-      add(1.0, size, size, size, size);
+      add({1.0, size, size, again});
     return;
   }
   double ends = 0.0, gathered = 0.0;
   for (const ModelChunk& part : parts) {
     const double share = static_cast<double>(part.blocks) / units(part);
-    const double parameters = gathered_block(part), trained = trained_block(part);
-    add(units(part), part.blocks * parameters, part.blocks * trained, share * parameters,
-        share * trained);
+    add({1.0 * units(part), share * gathered_block(part), share * trained_block(part),
+         backward_gathers(part)});
     ends += end_parameters(part), gathered += gathered_ends(part);
   }
-  if (ends > 0.0) add(1.0, gathered, ends, gathered, ends);
+  if (ends > 0.0) add({1.0, gathered, ends, again});
 }
 
 template <typename Add>
@@ -185,48 +239,42 @@ void DataParallelCollectives::for_expert_messages(const std::vector<ModelChunk>&
   for (const ModelChunk& part : parts) {
     experts.insert(experts.end(), static_cast<std::size_t>(part.moe_blocks), rank_.experts);
     if (run_.framework.sharded.flat_units || part.moe_blocks == 0) continue;
-    const double count = units(part), all = rank_.apart(part);
-    add(count, all, all, all / count, all / count);
+    const double count = units(part), each = rank_.apart(part) / count;
+    add({count, each, each, backward_gathers(part)});
   }
   if (!run_.framework.sharded.flat_units) return;
   for (const double size : flat_messages(std::move(experts), run_.strategy.expert_shard_ranks()))
-    add(1.0, size, size, size, size);
+    add({1.0, size, size, regathers_weights() ? 1.0 : 0.0});
 }
 
 DataParallelMessages DataParallelCollectives::messages(const std::vector<ModelChunk>& parts) const {
   DataParallelMessages sum;
-  for_messages(parts,
-               [&](double count, double all, double all_trained, double one, double one_trained) {
-                 sum.add(count, all, all_trained, times(one_trained, one));
-               });
+  for_messages(parts, [&](const DataParallelUnits& units) {
+    sum.add(units, times(units.trained, units.parameters));
+  });
   return sum;
 }
 
 DataParallelMessages DataParallelCollectives::expert_messages(
     const std::vector<ModelChunk>& parts) const {
   DataParallelMessages sum;
-  for_expert_messages(
-      parts, [&](double count, double all, double all_trained, double one, double one_trained) {
-        sum.add(count, all, all_trained, expert_times(one_trained, one));
-      });
+  for_expert_messages(parts, [&](const DataParallelUnits& units) {
+    sum.add(units, expert_times(units.trained, units.parameters));
+  });
   return sum;
 }
 
 std::vector<DataParallelUnits> DataParallelCollectives::message_units(
     const std::vector<ModelChunk>& parts) const {
   std::vector<DataParallelUnits> list;
-  for_messages(parts, [&](double count, double, double, double one, double one_trained) {
-    list.push_back({.count = count, .parameters = one, .trained = one_trained});
-  });
+  for_messages(parts, [&](const DataParallelUnits& units) { list.push_back(units); });
   return list;
 }
 
 std::vector<DataParallelUnits> DataParallelCollectives::expert_message_units(
     const std::vector<ModelChunk>& parts) const {
   std::vector<DataParallelUnits> list;
-  for_expert_messages(parts, [&](double count, double, double, double one, double one_trained) {
-    list.push_back({.count = count, .parameters = one, .trained = one_trained});
-  });
+  for_expert_messages(parts, [&](const DataParallelUnits& units) { list.push_back(units); });
   return list;
 }
 

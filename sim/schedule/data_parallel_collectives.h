@@ -6,6 +6,19 @@
 //               kept) backward
 //   Hsdp        as Zero3 inside a shard group, then an all-reduce of each shard over the replicas
 //
+// A backward pass gathers a weight so many times:
+//
+//   again       1                  freed after the forward pass; else 0
+//   recomputed  1                  where units are inside the checkpoint of a recomputed block: freed
+//                                  when its forward pass has been repeated, gathered for its
+//                                  backward pass.  With the unit around the checkpoint what the
+//                                  recomputation has gathered is still there
+//
+// With a limit of L parameters (ShardedWeights::live_parameters) a weight stays whose next use comes
+// within so many.  Those with y parameters behind them are used again after 2 y, so that of a part
+// of N parameters min(1, L / 2 N) stay between its passes, and of a recomputed block the weights
+// with less than L / 2 behind them in the block.
+//
 // Messages are the parameters of one unit or bucket (ShardedWeights::unit_blocks,
 // GradientBehaviour::bucket): 2 or 4 bytes a gradient as the framework reduces them, for weights
 // the compute format, or one byte where an 8-bit recipe quantises before it gathers.  Routed
@@ -25,8 +38,10 @@
 // framework.
 //
 // Sources: Rajbhandari et al., "ZeRO", SC 2020, section 7 (volumes); Zhao et al., "PyTorch FSDP",
-// VLDB 2023 (units, HSDP); buckets and copies as torch's DistributedDataParallel, DeepSpeed and
-// Megatron Core make them (strategy/framework.h).
+// VLDB 2023 (units, HSDP); facebookresearch/fairscale issue 777 and pytorch issue 105635 (units
+// inside and around a checkpoint); DeepSpeed runtime/zero/partitioned_param_coordinator.py,
+// max_reuse_dist_in_numel (the limit); buckets and copies as torch's DistributedDataParallel,
+// DeepSpeed and Megatron Core make them (strategy/framework.h).
 #pragma once
 
 #include <vector>
@@ -48,21 +63,30 @@ struct DataParallelTimes {
   Seconds reduce() const { return scatter + replicate; }
 };
 
-// One exchange of all weights and gradients of a rank.
-struct DataParallelMessages {
-  double count = 0.0;
-  double parameters = 0.0;  // padding included, as in `trained`
-  double trained = 0.0;
-  DataParallelTimes times{};
-
-  void add(double messages, double of_parameters, double of_trained, const DataParallelTimes& each);
-};
-
 // Equal messages of an exchange, and the parameters in one of them.
 struct DataParallelUnits {
   double count = 0.0;
+  double parameters = 0.0;  // padding included, as in `trained`
+  double trained = 0.0;
+  double backward_gathers = 0.0;  // times that a backward pass gathers them
+};
+
+// What a backward pass gathers of weights.
+struct GatheredAgain {
+  double count = 0.0;
+  double parameters = 0.0;
+  Seconds time{};
+};
+
+// One exchange of all weights and gradients of a rank.
+struct DataParallelMessages {
+  double count = 0.0;
   double parameters = 0.0;
   double trained = 0.0;
+  DataParallelTimes times{};
+  GatheredAgain again{};
+
+  void add(const DataParallelUnits& units, const DataParallelTimes& each);
 };
 
 // Bytes of a gradient on its way, whatever holds it: 4 where gradients are reduced in fp32, else
@@ -78,8 +102,14 @@ class DataParallelCollectives {
   bool shards_optimizer() const;
   bool regathers_weights() const;  // in the backward pass
   bool reduces_every_microbatch() const;
-  // Times that each weight is gathered in a step.
-  double gathers_per_step() const;
+  // Times that the weights of a part's blocks are gathered in one of its backward passes; and at
+  // least, whatever is recomputed.
+  double backward_gathers(const ModelChunk& part) const;
+  double least_backward_gathers(const ModelChunk& part) const;
+  // Times that each weight is gathered for forward passes of a step.
+  double forward_gathers_per_step() const;
+  // Backward passes of a step.
+  double backward_passes_per_step() const;
   double reductions_per_step() const;
 
   double gradient_wire_bytes() const { return sim::gradient_wire_bytes(run_); }
@@ -127,8 +157,8 @@ class DataParallelCollectives {
   // Those that are gathered: all where they are sharded; where only the optimizer is, what it has
   // trained.
   double gathered_block(const ModelChunk& part) const;
-  // Calls add(count, parameters and trained of all, parameters and trained of one) for equal
-  // messages.
+  double distant_share(const ModelChunk& part) const;
+  // Calls add(units) for equal messages.
   template <typename Add>
   void for_messages(const std::vector<ModelChunk>& parts, Add add) const;
   template <typename Add>

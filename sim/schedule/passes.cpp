@@ -137,12 +137,23 @@ const LaunchTally& called(const Part& part, const PassPrice& pass) {
   return part.run.strategy.cuda_graph ? pass.ragged_launches : pass.launches;
 }
 
+// Times that each weight of a unit is cut in slices, for its gather and for the reduction of its
+// gradient.
+constexpr double kGathered = 1.0, kGatheredAndReduced = 2.0;
+
+void add_units(HostCalls& calls, const Part& part, double blocks, double times) {
+  const Run& run = part.run;
+  calls.units += blocks * units_per_block(run.model, run.framework);
+  calls.slices +=
+      blocks * times * slices_per_block(run.model, run.framework, run.strategy.shard_ranks());
+}
+
 HostCalls forward_calls(const Part& part) {
   HostCalls calls;
   calls.add(called(part, part.block.forward), part.chunk.blocks);
   if (part.chunk.embedding) calls.add(called(part, part.prices.embedding.forward), 1.0);
   if (part.chunk.head) calls.add(called(part, part.prices.head.forward), 1.0);
-  calls.units = part.chunk.blocks * units_per_block(part.run.model, part.run.framework);
+  add_units(calls, part, part.chunk.blocks, kGathered);
   calls.moe_blocks = part.chunk.moe_blocks;
   return calls;
 }
@@ -155,10 +166,9 @@ HostCalls backward_calls(const Part& part) {
   if (part.chunk.embedding) calls.add(called(part, part.prices.embedding.backward), 1.0);
   if (part.chunk.head) calls.add(called(part, part.prices.head.recompute), 1.0);
   if (part.chunk.head) calls.add(called(part, part.prices.head.backward), 1.0);
-  const double fetched =
-      part.chunk.blocks +
-      (part.run.framework.sharded.modules_are_units ? calls.recomputed_blocks : 0.0);
-  calls.units = fetched * units_per_block(part.run.model, part.run.framework);
+  add_units(calls, part, part.chunk.blocks, kGatheredAndReduced);
+  if (fetches_recomputed(part.run.framework.sharded))
+    add_units(calls, part, calls.recomputed_blocks, kGathered);
   const double recomputed_share = calls.recomputed_blocks / std::max(1, part.chunk.blocks);
   calls.moe_blocks = (1.0 + recomputed_share) * part.chunk.moe_blocks;
   if (part.run.framework.host.per_gradient > Seconds(0.0))
@@ -166,18 +176,22 @@ HostCalls backward_calls(const Part& part) {
   return calls;
 }
 
-Seconds host_time(const Part& part, const HostCalls& calls) {
-  return part.run.cluster.device.achieved.host_call_factor * calls.time(part.run.framework);
+PassLoad load_of(const Part& part, const Terms& compute, const HostCalls& calls) {
+  const Framework& framework = part.run.framework;
+  const double factor = part.run.cluster.device.achieved.host_call_factor;
+  if (!framework.sharded.fetches_synchronise)
+    return {.device = compute.total(), .host = factor * calls.time(framework)};
+  return {.device = compute.total(),
+          .host = factor * calls.launch_time(framework),
+          .around = factor * calls.unit_time(framework)};
 }
 
 LaunchWaits waits_of(const Part& part) {
   const Strategy& strategy = part.run.strategy;
   if (strategy.cuda_graph && strategy.moe_captured) return {};
-  const PassLoad forward{.device = forward_compute(part).total(),
-                         .host = host_time(part, forward_calls(part))};
-  const PassLoad backward{.device = backward_compute(part).total(),
-                          .host = host_time(part, backward_calls(part))};
-  return launch_waits(forward, backward, strategy.pp == 1);
+  const bool runs_ahead = strategy.pp == 1 && !part.run.framework.sharded.fetches_synchronise;
+  return launch_waits(load_of(part, forward_compute(part), forward_calls(part)),
+                      load_of(part, backward_compute(part), backward_calls(part)), runs_ahead);
 }
 
 // Recomputed blocks and the head count as what most of them is, GEMMs.
@@ -198,7 +212,8 @@ WorkMix work_mix(const Terms& terms) {
 // Sharded weights: the root unit of embedding and head comes first and its gradients last.  Whole
 // ones: the gradients of an untied head are the first to be sent, those of the embedding the
 // last.
-std::vector<OverlapUnit> overlap_units(const Part& part, Seconds compute, bool gathers,
+// `gathers`: times that each unit is gathered.
+std::vector<OverlapUnit> overlap_units(const Part& part, Seconds compute, double gathers,
                                        bool reduces) {
   const DataParallelCollectives& collectives = part.collectives;
   const ModelChunk& chunk = part.chunk;
@@ -213,13 +228,13 @@ std::vector<OverlapUnit> overlap_units(const Part& part, Seconds compute, bool g
   const Seconds first =
       early > 0.0 ? std::min(compute, part.prices.head.backward.total()) : Seconds(0.0);
   const bool gathers_root =
-      gathers && (!reduces || !part.run.framework.sharded.root_stays_gathered);
+      gathers > 0.0 && (!reduces || !part.run.framework.sharded.root_stays_gathered);
   std::vector<OverlapUnit> units;
   units.reserve(static_cast<std::size_t>(count) + 3);
   if (gathers_root && gathered > 0.0) units.push_back({.gather = root.gather});
   if (early > 0.0)
     units.push_back({.compute = first, .reduce = head.scatter, .replicate = head.replicate});
-  const OverlapUnit unit{.gather = gathers ? times.gather : Seconds(0.0),
+  const OverlapUnit unit{.gather = gathers * times.gather,
                          .compute = (compute - first) / std::max(1, count),
                          .reduce = reduces ? times.scatter : Seconds(0.0),
                          .replicate = reduces ? times.replicate : Seconds(0.0)};
@@ -230,7 +245,7 @@ std::vector<OverlapUnit> overlap_units(const Part& part, Seconds compute, bool g
 }
 
 // Spreads the pass's time over its units, runs the streams, and books what is exposed.
-void add_collectives(const Part& part, Terms& terms, bool gathers, bool reduces, Term exposed) {
+void add_collectives(const Part& part, Terms& terms, double gathers, bool reduces, Term exposed) {
   const Seconds compute = terms.total();
   const Strategy& strategy = part.run.strategy;
   const Framework& framework = part.run.framework;
@@ -249,9 +264,9 @@ void add_collectives(const Part& part, Terms& terms, bool gathers, bool reduces,
 
 void add_backward_collectives(const Part& part, Terms& terms, bool reduces, bool last) {
   const DataParallelCollectives& collectives = part.collectives;
-  const bool gathers = collectives.regathers_weights();
-  if (!gathers && !reduces) return;
-  if (!gathers && !part.run.strategy.gradient_overlap && last) {
+  const double gathers = collectives.backward_gathers(part.chunk);
+  if (gathers == 0.0 && !reduces) return;
+  if (gathers == 0.0 && !part.run.strategy.gradient_overlap && last) {
     // All gradients of the part in one message, after the backward pass.
     const double apart = part.rank.trained_apart(part.chunk),
                  shared = collectives.trained_parameters(part.chunk) - apart;
@@ -277,8 +292,12 @@ void add_host_traffic(const Part& part, Terms& terms, bool backward, bool last) 
       trained_apart / strategy.expert_shard_ranks();
   const double held = (part.rank.held(part.chunk) - apart) / state_shards(strategy).weights +
                       apart / expert_state_shards(strategy).weights;
-  if (strategy.offload.parameters)
-    traffic.weights(Bytes(held * part.collectives.weight_wire_bytes()));
+  if (strategy.offload.parameters) {
+    const double fetches = backward && part.collectives.shards_weights()
+                               ? part.collectives.backward_gathers(part.chunk)
+                               : 1.0;
+    traffic.weights(Bytes(fetches * held * part.collectives.weight_wire_bytes()));
+  }
   if (strategy.offload.optimizer && backward)
     traffic.gradients(owned, Bytes(owned * part.collectives.gradient_wire_bytes()), last);
   terms[Term::OffloadExposed] += traffic.exposed(terms.total());
@@ -289,7 +308,7 @@ Terms forward_pass(const Part& part, Seconds waits, bool gathers) {
   if (gathers)
     terms[Term::GradientCopies] += copied(part, gather_copy_bytes(part.run, part.collectives));
   terms[Term::LaunchWait] += waits;
-  if (gathers) add_collectives(part, terms, true, false, Term::GatherExposed);
+  if (gathers) add_collectives(part, terms, 1.0, false, Term::GatherExposed);
   add_host_traffic(part, terms, false, false);
   return terms;
 }
@@ -298,8 +317,8 @@ Terms backward_pass(const Part& part, Seconds waits, bool reduces, bool last) {
   Terms terms = backward_compute(part);
   if (reduces)
     terms[Term::GradientCopies] += copied(part, reduction_copy_bytes(part.run, part.collectives));
-  if (part.collectives.regathers_weights())
-    terms[Term::GradientCopies] += copied(part, gather_copy_bytes(part.run, part.collectives));
+  terms[Term::GradientCopies] += part.collectives.backward_gathers(part.chunk) *
+                                 copied(part, gather_copy_bytes(part.run, part.collectives));
   terms[Term::LaunchWait] += waits;
   add_backward_collectives(part, terms, reduces, last);
   add_host_traffic(part, terms, true, last);

@@ -126,9 +126,9 @@ namespace {
 // What the pass takes beyond its device time.
 Seconds lack(const PassLoad& pass) {
   const double d = pass.device.value(), h = pass.host.value();
-  if (h <= 0.0) return Seconds(0.0);
+  if (h <= 0.0) return pass.around;
   const double fourth = d * d * d * d + h * h * h * h;
-  return std::max(Seconds(0.0), Seconds(std::sqrt(std::sqrt(fourth)) - d));
+  return pass.around + std::max(Seconds(0.0), Seconds(std::sqrt(std::sqrt(fourth)) - d));
 }
 
 }  // namespace
@@ -138,17 +138,37 @@ void HostCalls::add(const LaunchTally& launches, double times) {
   low_precision_gemms += times * launches.low_precision_gemms;
 }
 
-Seconds HostCalls::time(const Framework& framework) const {
+Seconds HostCalls::unit_time(const Framework& framework) const {
+  const HostTimes& host = framework.host;
+  return host.factor * (units * host.per_unit + slices * host.per_slice);
+}
+
+Seconds HostCalls::launch_time(const Framework& framework) const {
   const HostTimes& host = framework.host;
   return host.factor *
          (kernels * host.per_kernel + low_precision_gemms * host.per_low_precision_gemm +
-          units * host.per_unit + recomputed_blocks * host.per_recomputed_block +
-          moe_blocks * host.per_moe_block + gradients * host.per_gradient);
+          recomputed_blocks * host.per_recomputed_block + moe_blocks * host.per_moe_block +
+          gradients * host.per_gradient);
 }
 
+namespace {
+
+double gemms_per_block(const Transformer& model) { return model.gated_mlp ? 5.0 : 4.0; }
+
+}  // namespace
+
 double units_per_block(const Transformer& model, const Framework& framework) {
-  if (!framework.sharded.modules_are_units) return 1.0;
-  return model.norms_per_layer + (model.gated_mlp ? 5.0 : 4.0);
+  const ShardedWeights& sharded = framework.sharded;
+  if (sharded.modules_are_units) return model.norms_per_layer + gemms_per_block(model);
+  return sharded.unit_blocks > 0.0 ? 1.0 / sharded.unit_blocks : 1.0 / model.num_layers;
+}
+
+double slices_per_block(const Transformer& model, const Framework& framework, int ranks) {
+  return framework.sharded.modules_are_units ? gemms_per_block(model) * ranks : 0.0;
+}
+
+bool fetches_recomputed(const ShardedWeights& sharded) {
+  return sharded.modules_are_units || sharded.regathers_recomputed;
 }
 
 LaunchWaits launch_waits(const PassLoad& forward, const PassLoad& backward, bool runs_ahead) {

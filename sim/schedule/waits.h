@@ -100,10 +100,17 @@ OverlapTimes overlap_times(std::span<const OverlapUnit> units, const OverlapBeha
 //   run ahead   wait = t - d         with h and d of both passes together, one queue for the whole
 //                                    step: calls made during a long backward pass feed the next
 //                                    forward pass
+//   in step     wait = t - d + u     alone, but that the host waits for the device before each gather
+//                                    (ShardedWeights::fetches_synchronise): what it does around
+//                                    units, u, no kernel hides
 //
 // The host time of a pass is its kernels, the bookkeeping of 8- and 4-bit GEMMs, the hooks around
 // units of sharded weights, and the bookkeeping of recomputed blocks.  Captured as a graph, a pass
 // is one call and waits for nothing.
+//
+// A hook takes per_unit, and per_slice for each rank of a weight that is gathered or reduced by
+// itself: lists of views and copies, one for each rank.  A unit that recomputation gathers counts
+// once more.
 //
 // Copies.  What one pass sends over the host link, and how much of it the device waits for:
 //
@@ -127,23 +134,37 @@ OverlapTimes overlap_times(std::span<const OverlapUnit> units, const OverlapBeha
 struct HostCalls {
   double kernels = 0.0;
   double low_precision_gemms = 0.0;
-  double units = 0.0;  // of sharded weights, each fetched and released
+  double units = 0.0;   // of sharded weights, each fetched and released
+  double slices = 0.0;  // of weights, one for each rank that has a part
   double recomputed_blocks = 0.0;
   double moe_blocks = 0.0;
   double gradients = 0.0;  // tensors whose gradients go to a bucket
 
   // Adds the calls of `times` passes.
   void add(const LaunchTally& launches, double times);
-  Seconds time(const Framework& framework) const;
+  // Around units, and everything else.
+  Seconds unit_time(const Framework& framework) const;
+  Seconds launch_time(const Framework& framework) const;
+  Seconds time(const Framework& framework) const {
+    return unit_time(framework) + launch_time(framework);
+  }
 };
 
-// Units of sharded weights in a block: one, or each module that holds weights (norms, and the four
-// or five GEMMs of a block).
+// Units of sharded weights in a block: as many as are wrapped, or each module that holds weights
+// (norms, and the four or five GEMMs of a block).
 double units_per_block(const Transformer& model, const Framework& framework);
+
+// Weight matrices of a block that are gathered by themselves, times the ranks that share them: of
+// modules that are units.
+double slices_per_block(const Transformer& model, const Framework& framework, int ranks);
+
+// Whether the units of a recomputed block are fetched for the recomputation too.
+bool fetches_recomputed(const ShardedWeights& sharded);
 
 struct PassLoad {
   Seconds device{};
-  Seconds host{};
+  Seconds host{};    // calls that kernels hide
+  Seconds around{};  // and those that nothing hides
 };
 
 struct LaunchWaits {

@@ -26,7 +26,9 @@ bool makes_weights(PassKind kind) {
 // its weights and gradients.
 struct ChunkMessages {
   PassPrice forward, backward;
-  Seconds gather, reduce;
+  Seconds gather;        // for a forward pass
+  Seconds gather_again;  // for a backward pass
+  Seconds reduce;
 };
 
 PassPrice forward_price(const Run& run, const LayerPrices& prices, const ModelChunk& part) {
@@ -51,12 +53,13 @@ std::vector<ChunkMessages> chunk_messages(const Run& run, const LayerPrices& pri
                                           const StepSimulation& simulation, int stage) {
   std::vector<ChunkMessages> chunks;
   for (const ModelChunk& part : simulation.parts_of(stage)) {
-    const DataParallelTimes shared = simulation.exchange().messages({part}).times;
-    const DataParallelTimes experts = simulation.exchange().expert_messages({part}).times;
+    const DataParallelMessages shared = simulation.exchange().messages({part});
+    const DataParallelMessages experts = simulation.exchange().expert_messages({part});
     chunks.push_back({.forward = forward_price(run, prices, part),
                       .backward = backward_price(run, prices, part),
-                      .gather = shared.gather + experts.gather,
-                      .reduce = shared.reduce() + experts.reduce()});
+                      .gather = shared.times.gather + experts.times.gather,
+                      .gather_again = shared.again.time + experts.again.time,
+                      .reduce = shared.times.reduce() + experts.times.reduce()});
   }
   return chunks;
 }
@@ -101,10 +104,10 @@ void add_messages(WorkSpan& work, const ChunkMessages& chunk,
     work.message(Term::ExpertExposed) +=
         time_of(price.expert_collectives) + time_of(price.expert_tensor_collectives);
   }
-  const bool gathers = forward ? exchange.shards_weights() || (first && exchange.shards_optimizer())
-                               : !weights && exchange.regathers_weights();
+  const bool gathers = exchange.shards_weights() || (first && exchange.shards_optimizer());
   const bool reduces = !forward && (last || (!weights && exchange.reduces_every_microbatch()));
-  if (gathers) work.message(Term::GatherExposed) += chunk.gather;
+  if (forward && gathers) work.message(Term::GatherExposed) += chunk.gather;
+  if (!forward && !weights) work.message(Term::GatherExposed) += chunk.gather_again;
   if (reduces) work.message(Term::ReduceExposed) += chunk.reduce;
 }
 

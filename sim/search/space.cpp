@@ -256,10 +256,8 @@ bool SearchSpace::go_together(const SearchLayout& layout, const SearchPipeline& 
 }
 
 bool SearchSpace::go_together(const SearchLayout& layout, const Recompute& recompute) const {
-  const bool whole_blocks =
-      recompute.kind == RecomputeKind::Full || recompute.kind == RecomputeKind::EveryN;
   return !layout.moe_overlap || !asked_.moe_overlap.empty() || base_.strategy.moe_overlap ||
-         !whole_blocks;
+         !recompute.whole();
 }
 
 namespace {

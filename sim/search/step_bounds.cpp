@@ -140,7 +140,7 @@ class HostBounds {
     return time(pass, {.units = units_, .moe_blocks = moe ? 1.0 : 0.0});
   }
   double recomputed(const PassPrice& pass, bool moe) const {
-    const double units = run_.framework.sharded.modules_are_units ? units_ : 0.0;
+    const double units = fetches_recomputed(run_.framework.sharded) ? units_ : 0.0;
     return time(pass, {.units = units, .recomputed_blocks = 1.0, .moe_blocks = moe ? 1.0 : 0.0});
   }
   double end(const PassPrice& pass) const { return time(pass, {}); }
@@ -236,7 +236,9 @@ StepShape step_shape(const Run& run) {
   }
   const bool shards_weights = run.strategy.sharding >= Sharding::Zero3;
   const bool every = shards_weights || framework.gradients.reduced_every_microbatch;
-  const bool regathers = shards_weights && framework.sharded.regathers_in_backward;
+  // Weights that may all stay may leave gradients one message.
+  const bool regathers = shards_weights && framework.sharded.regathers_in_backward &&
+                         framework.sharded.live_parameters <= 0.0;
   shape.cools_down = !every || run.strategy.gradient_overlap || regathers;
   return shape;
 }
@@ -245,7 +247,6 @@ namespace {
 
 CollectiveRules collective_rules(const Run& run, const DataParallelCollectives& exchange) {
   return {.gathers_every_pass = exchange.shards_weights(),
-          .regathers = exchange.regathers_weights(),
           .gathers_once = exchange.shards_optimizer() && !exchange.shards_weights(),
           .reduces_every_pass = exchange.reduces_every_microbatch(),
           .gathers_overlap = run.strategy.gather_overlap,
@@ -256,13 +257,15 @@ void add_copies(StageCollectives& sum, const Run& run, const DataParallelCollect
                 const ModelChunk& part) {
   const double bytes_per_second = run.cluster.device.achieved_bandwidth().value();
   const double each = exchange.trained_parameters(part) / bytes_per_second;
-  sum.gather_copies += each * gather_copy_bytes(run, exchange);
+  const double gathered = each * gather_copy_bytes(run, exchange);
+  sum.gather_copies += gathered;
+  sum.gather_copies_again += exchange.least_backward_gathers(part) * gathered;
   sum.reduce_copies += each * reduction_copy_bytes(run, exchange);
   sum.accumulation += each * accumulation_bytes(run, exchange);
 }
 
 StageCollectives stage_collectives(const Run& run, const DataParallelCollectives& exchange,
-                                   const std::vector<ModelChunk>& parts, bool reduces) {
+                                   const std::vector<ModelChunk>& parts, bool overlaps) {
   StageCollectives sum;
   for (const ModelChunk& part : parts) {
     add_copies(sum, run, exchange, part);
@@ -271,7 +274,11 @@ StageCollectives stage_collectives(const Run& run, const DataParallelCollectives
     const double count = exchange.units(part);
     sum.gather += count * unit.gather.value();
     sum.first_gather += unit.gather.value();
-    if (!reduces) continue;
+    const double again = exchange.least_backward_gathers(part);
+    sum.gather_again += again * count * unit.gather.value();
+    sum.first_gather_again += again * unit.gather.value();
+    // One message after the backward pass may take less than its units would.
+    if (!overlaps && again == 0.0) continue;
     sum.reduce += count * unit.scatter.value();
     sum.last_reduce += unit.reduce().value();
   }
@@ -297,10 +304,9 @@ ShardingCosts sharding_costs(const Run& run, const RankParameters& rank,
                              const StageCounts& counts) {
   const DataParallelCollectives exchange(run, rank);
   ShardingCosts costs{.rules = collective_rules(run, exchange), .kinds = {}};
-  // One message after the backward pass may take less than its units would.
-  const bool reduces = costs.rules.reductions_overlap || costs.rules.regathers;
   for (const StageCounts::Kind& kind : counts.kinds())
-    costs.kinds.push_back(stage_collectives(run, exchange, kind.parts, reduces));
+    costs.kinds.push_back(
+        stage_collectives(run, exchange, kind.parts, costs.rules.reductions_overlap));
   costs.update = longest_update(run, stage_parameters(rank, counts));
   return costs;
 }
@@ -323,12 +329,18 @@ double pass_bound(double compute, const StageCollectives& messages, const Collec
 }
 
 // Those of one pass.
-StageCollectives chosen(const StageCollectives& all, bool gathers, bool reduces) {
-  return {.gather = gathers ? all.gather : 0.0,
+StageCollectives forward_messages(const StageCollectives& all, bool gathers) {
+  if (!gathers) return {};
+  return {
+      .gather = all.gather, .first_gather = all.first_gather, .gather_copies = all.gather_copies};
+}
+
+StageCollectives backward_messages(const StageCollectives& all, bool reduces) {
+  return {.gather = all.gather_again,
           .reduce = reduces ? all.reduce : 0.0,
-          .first_gather = gathers ? all.first_gather : 0.0,
+          .first_gather = all.first_gather_again,
           .last_reduce = reduces ? all.last_reduce : 0.0,
-          .gather_copies = gathers ? all.gather_copies : 0.0,
+          .gather_copies = all.gather_copies_again,
           .reduce_copies = reduces ? all.reduce_copies : 0.0};
 }
 
@@ -341,10 +353,10 @@ struct StageBound {
 StageBound stage_bound(const StepShape& shape, double forward, double backward,
                        const StageCollectives& messages, const CollectiveRules& rules, bool waits) {
   const auto ahead = [&](bool gathers) {
-    return pass_bound(forward, chosen(messages, gathers, false), rules, waits);
+    return pass_bound(forward, forward_messages(messages, gathers), rules, waits);
   };
   const auto back = [&](bool reduces) {
-    return pass_bound(backward, chosen(messages, rules.regathers, reduces), rules, waits);
+    return pass_bound(backward, backward_messages(messages, reduces), rules, waits);
   };
   const double each = ahead(rules.gathers_every_pass) + back(rules.reduces_every_pass);
   const double first = rules.gathers_once ? ahead(true) - ahead(false) : 0.0;
@@ -419,8 +431,7 @@ namespace {
 // Of a micro-batch through a stage: copies on the device that are made for each.
 double copies_of_each(const StageCollectives& all, const CollectiveRules& rules) {
   return all.accumulation + (rules.reduces_every_pass ? all.reduce_copies : 0.0) +
-         (rules.gathers_every_pass ? all.gather_copies : 0.0) +
-         (rules.regathers ? all.gather_copies : 0.0);
+         (rules.gathers_every_pass ? all.gather_copies : 0.0) + all.gather_copies_again;
 }
 
 // Of a micro-batch through the stage that computes least.

@@ -118,16 +118,19 @@ StepShape step_shape(const Run& run);
 
 // What data ranks add to the passes of a stage's blocks, once: s of all messages, and of what no
 // compute hides of each pass of a chunk, the gather of its first unit and the reduction of its
-// last; and s of the device to copy weights and gradients around them and to add gradients up.
+// last; of the gathers a forward pass has all, a backward pass those again; and s of the device to
+// copy weights and gradients around them and to add gradients up.
 struct StageCollectives {
   double gather = 0.0, reduce = 0.0;
   double first_gather = 0.0, last_reduce = 0.0;
-  double gather_copies = 0.0, reduce_copies = 0.0, accumulation = 0.0;
+  double gather_again = 0.0, first_gather_again = 0.0;
+  double gather_copies = 0.0, gather_copies_again = 0.0;
+  double reduce_copies = 0.0, accumulation = 0.0;
 };
 
 // How the passes meet them.
 struct CollectiveRules {
-  bool gathers_every_pass = false, regathers = false, gathers_once = false;
+  bool gathers_every_pass = false, gathers_once = false;
   bool reduces_every_pass = false;
   bool gathers_overlap = true, reductions_overlap = true;
 };

@@ -75,7 +75,8 @@ struct HostTimes {
   Seconds per_moe_block{0.0};
   // Bookkeeping of a GEMM in an 8- or 4-bit format: scales, caches, amax.
   Seconds per_low_precision_gemm{0.0};
-  Seconds per_unit{0.0};  // hooks that fetch and release a unit of sharded weights around a pass
+  Seconds per_unit{0.0};   // hooks that fetch and release a unit of sharded weights around a pass
+  Seconds per_slice{0.0};  // of a unit, for each rank that has a part of it
   Seconds per_gradient{0.0};  // hook that takes the gradient of one tensor to its bucket
   Seconds per_step{0.0};      // between steps: data, logging, scaler synchronisation
   bool operator==(const HostTimes&) const = default;
@@ -126,12 +127,17 @@ struct GradientBehaviour {
 // Weights that are sharded (Zero3, Hsdp; `gradient_blocks` Zero2 too).
 struct ShardedWeights {
   bool regathers_in_backward = true;  // freed after forward and gathered again
-  double gathered_blocks = 2.0;       // blocks whose whole weights are on the device at once
-  double gradient_blocks = 1.0;       // blocks whose whole gradients are
+  // Units inside a checkpointed block are freed after its recomputed forward pass and gathered
+  // again for its backward pass.  False: those that the recomputation has gathered stay.
+  bool regathers_recomputed = false;
+  double gathered_blocks = 2.0;  // blocks whose whole weights are on the device at once
+  double gradient_blocks = 1.0;  // blocks whose whole gradients are
   // The weight gradient of a GEMM is a piece of its unit's whole gradient, in the format of the
   // gathered weight; it is cast in the reduction alone.
   bool gradients_of_units = false;
-  double live_parameters = 0.0;  // stay gathered until so many are; 0: `gathered_blocks` says it
+  // Stay gathered until so many are, and until their next use if it comes within so many; 0:
+  // `gathered_blocks` says it, and none stays for its next use.
+  double live_parameters = 0.0;
   // Blocks whose weights and gradients are one message; 1 / n: every block is n messages; 0: the
   // whole model is one.
   double unit_blocks = 1.0;
@@ -146,6 +152,8 @@ struct ShardedWeights {
   bool root_stays_gathered = true;
   bool keeps_frozen = false;   // frozen weights stay gathered until the step ends
   double weight_copies = 0.0;  // copies of whole weights around a gather
+  // The host waits for the device before each gather: it launches nothing ahead.
+  bool fetches_synchronise = false;
   bool operator==(const ShardedWeights&) const = default;
 };
 
@@ -323,6 +331,13 @@ struct Framework {
   // Rate of misaligned GEMMs relative to GemmCoefficients::misaligned_factor: releases of the matrix
   // library differ.
   double misaligned_gemm_gain = 1.0;
+  // Rates of misaligned GEMMs, and of batches of them, in programs relative to those factors, which
+  // single shapes show.
+  double misaligned_gemm_rate = 1.0;
+  double misaligned_batch_rate = 1.0;
+  // Rate of the backward pass of AOTriton's first kernels relative to Achieved::attention, which is
+  // carried from one device to another.
+  double first_aotriton_rate = 1.0;
   // Achieved collective bandwidth relative to the library measured alone.
   double collective_efficiency = 1.0;
   int vocab_multiple = 1;  // the vocabulary is padded to vocab_multiple * tensor_parallel

@@ -75,6 +75,8 @@ struct Recompute {
 
   // Blocks of a chunk of so many whose forward pass (or parts of it) is repeated.
   double blocks_of(int chunk) const;
+  // Whether it is all of a block that is recomputed, from its input.
+  bool whole() const { return kind == RecomputeKind::Full || kind == RecomputeKind::EveryN; }
   // Whether that of block `block` (from 0) of a chunk is.
   bool repeats(int block) const;
   // Whether some blocks of a chunk are recomputed and others kept.

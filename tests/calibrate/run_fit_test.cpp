@@ -92,6 +92,24 @@ TEST(RunFit, RecoversPlantedDifferencesWithinTheirErrors) {
   EXPECT_LT(fit.fit.mean_of(devices), -0.05);
 }
 
+// A vocabulary of odd size, under GEMMs at half the rate that single shapes show: runs with an even
+// one beside them tell it from everything else.
+TEST(RunFit, RecoversWhatMisalignedGemmsLose) {
+  std::vector<hwdb::RunFile> files{sample_group("even", "a100_sxm_80", "pytorch", 6)};
+  for (std::size_t i = 0; i < 3; ++i) files.front().runs[i].model.fields["vocab_size"] = 128255;
+  MeasuredRuns runs = measured_runs(files);
+  for (MeasuredRun& measured : runs.runs) {
+    sim::Run run = measured.run;
+    run.framework.misaligned_gemm_rate = 0.5;
+    measured.measured = sim::predict(run).step_time.value();
+  }
+  const RunFit fit = run_fit(runs);
+  const Slopes rate{{effect(fit, Level::MisalignedGemms, ""), 1.0}};
+  expect_within_two_deviations(fit.fit, rate, std::log(0.5));
+  EXPECT_LT(fit.fit.mean_of(rate), std::log(0.7));
+  EXPECT_EQ(fit.fit.means[effect(fit, Level::MisalignedBatches, "")], 0.0);
+}
+
 TEST(RunFit, ErrorsAreOfThePredictionAndShrinkWithTheFit) {
   MeasuredRuns runs = eight_groups();
   measure(runs, {}, std::vector<double>(8, 0.25));  // all slower than predicted

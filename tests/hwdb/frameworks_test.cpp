@@ -333,6 +333,11 @@ TEST(Frameworks, TheAttentionKernelFollowsFrameworkDeviceAndDate) {
   EXPECT_EQ(kernel("megatron-lm", "Hopper", "2025-01-01"), AttentionKernel::Cudnn);
   EXPECT_EQ(kernel("megatron-lm", "Ampere", "2025-01-01"), AttentionKernel::Flash2);
   EXPECT_EQ(kernel("fsdp2", "Hopper", "2025-01-01"), AttentionKernel::Flash2);
+  // From PyTorch 2.11 on, where it is a data centre's device.
+  EXPECT_EQ(kernel("fsdp2", "Hopper (sm_90)", "2026-03-23"), AttentionKernel::Cudnn);
+  EXPECT_EQ(kernel("pytorch", "Blackwell (sm_100)", "2026-03-23"), AttentionKernel::Cudnn);
+  EXPECT_EQ(kernel("pytorch", "Blackwell (sm_120)", "2026-03-23"), AttentionKernel::Flash2);
+  EXPECT_EQ(kernel("pytorch", "Ampere (sm_80)", "2026-03-23"), AttentionKernel::Flash2);
   EXPECT_EQ(kernel("fsdp1", "Ampere", "2023-05-01"), AttentionKernel::Flash1);
   EXPECT_EQ(kernel("maxtext", "TPU v5e", ""), AttentionKernel::Splash);
   EXPECT_EQ(kernel("megatron-lm", "Blackwell", "2026-01-01", "deterministic"),

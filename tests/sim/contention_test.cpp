@@ -42,6 +42,29 @@ TEST(GemmMachine, TheReleaseOfTheLibraryMovesMisalignedGemmsAlone) {
   EXPECT_DOUBLE_EQ(alignment(odd), 1.0);
 }
 
+// Single GEMMs at 0.8 of the aligned rate and batches at 0.2, in programs half and a quarter of that.
+TEST(GemmMachine, ProgramsMoveMisalignedGemmsAndBatchesApart) {
+  TrainingRun run = small_run();
+  GemmCoefficients& bf16 = run.cluster.device.achieved.gemm[static_cast<std::size_t>(DType::Bf16)];
+  bf16.misaligned_factor = 0.8, bf16.misaligned_batch_factor = 0.2;
+  run.framework.misaligned_gemm_rate = 0.5, run.framework.misaligned_batch_rate = 0.25;
+  const auto alignment = [&](int batch) {
+    const Operator op = gemm("odd", batch, 1024, 1023, 1024, DType::Bf16, DType::Bf16);
+    return gemm_factors(op, gemm_machine(run, DType::Bf16)).alignment;
+  };
+  EXPECT_DOUBLE_EQ(alignment(1), 0.4);
+  EXPECT_DOUBLE_EQ(alignment(8), 0.05);
+}
+
+TEST(AttentionStepFactors, OnlyTheBackwardPassOfTheFirstAotritonKernelsHasARateOfItsOwn) {
+  TrainingRun run = small_run();
+  run.framework.first_aotriton_rate = 2.0;
+  EXPECT_DOUBLE_EQ(attention_step_factors(run, true).library, 1.0);
+  run.framework.attention_kernel = AttentionKernel::AotritonFirst;
+  EXPECT_DOUBLE_EQ(attention_step_factors(run, true).library, 2.0);
+  EXPECT_DOUBLE_EQ(attention_step_factors(run, false).library, 1.0);
+}
+
 TEST(HostSharing, AProcessAloneHasTheHost) {
   const HostShare share = host_share(host(1));
   EXPECT_DOUBLE_EQ(share.gemms, 1.0);

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string_view>
+#include <utility>
+
 #include "sim/predict.h"
 #include "sim/schedule/step.h"
 #include "tests/sim/sample_run.h"
@@ -81,6 +84,67 @@ TEST(DataParallelCollectives, TheNormOfShardedGradientsIsSummed) {
   EXPECT_EQ(c.exchange().norm_message(), Bytes(4.0));
   c.run.optimizer_step = false;
   EXPECT_EQ(c.exchange().norm_message(), Bytes(0.0));
+}
+
+TEST(DataParallelCollectives, UnitsInsideACheckpointAreGatheredThreeTimes) {
+  ExchangeCase c;
+  c.run.strategy.sharding = Sharding::Zero3;
+  const auto gathers = [&c](const Recompute& recompute) {
+    c.run.strategy.recompute = recompute;
+    return c.exchange().backward_gathers({.blocks = 16});
+  };
+  EXPECT_EQ(gathers({.kind = RecomputeKind::Full}), 1.0);  // around it
+  c.run.framework.sharded.regathers_recomputed = true;
+  EXPECT_EQ(gathers({}), 1.0);
+  EXPECT_EQ(gathers({.kind = RecomputeKind::Op}), 1.0);  // of no whole block
+  EXPECT_EQ(gathers({.kind = RecomputeKind::Full}), 2.0);
+  EXPECT_EQ(gathers({.kind = RecomputeKind::EveryN, .every_n = 2}), 1.5);
+  c.run.framework.sharded.regathers_in_backward = false;
+  EXPECT_EQ(gathers({.kind = RecomputeKind::Full}), 0.0);
+}
+
+TEST(DataParallelCollectives, WeightsThatAreSoonUsedAgainStay) {
+  // Of 22 million parameters the last 5.5 are used again within 11.  Blocks of a million are all
+  // used again within 2; within a million those with less than half of them behind: of
+  // qkv, projection, up and down, 3 + 1 + 4 + 4 twelfths, the last two.
+  ExchangeCase c;
+  c.run.strategy.sharding = Sharding::Zero3;
+  c.run.strategy.recompute = {.kind = RecomputeKind::Full};
+  c.run.framework.sharded.regathers_recomputed = true;
+  const auto gathers = [&c](double limit) {
+    c.run.framework.sharded.live_parameters = limit;
+    return c.exchange().backward_gathers({.blocks = 16, .embedding = true, .head = true});
+  };
+  EXPECT_DOUBLE_EQ(gathers(11e6), 0.75);
+  EXPECT_NEAR(gathers(1e6), 1.0 - 0.5 / 22.0 + 4.0 / 12.0, 1e-3);
+  EXPECT_EQ(gathers(44e6), 0.0);
+  EXPECT_EQ(gathers(0.0), 2.0);
+  // A stage of the head alone has no blocks.
+  EXPECT_EQ(c.exchange().backward_gathers({.head = true}), 0.0);
+}
+
+// Two nodes of one device behind a slow network, which nothing hides: the third gather adds half of
+// two, in the step and in the table.
+TEST(DataParallelCollectives, TheThirdGatherIsInTheStepAndInItsTable) {
+  TrainingRun run = small_run(2);
+  run.cluster.devices_per_node = run.cluster.fabric.devices = 1;
+  run.cluster.network.node_bandwidth = 0.001 * GBps;
+  run.strategy.sharding = Sharding::Zero3;
+  run.strategy.recompute = {.kind = RecomputeKind::Full};
+  run.strategy.gather_overlap = false;
+  run.framework.sharded.root_stays_gathered = false;
+  const auto gathered = [&run] {
+    const Prediction prediction = predict(run);
+    for (const CommunicationTerm& term : prediction.communication)
+      if (std::string_view(term.collective) == "all_gather") return std::pair(term, prediction);
+    return std::pair(CommunicationTerm{}, prediction);
+  };
+  const auto [two, before] = gathered();
+  run.framework.sharded.regathers_recomputed = true;
+  const auto [three, after] = gathered();
+  EXPECT_EQ(three.count - two.count, 8.0 * 8.0);  // 8 blocks, 8 micro-batches
+  EXPECT_GT(three.size, two.size);
+  EXPECT_NEAR((after.step_time - before.step_time) / (three.time - two.time), 1.0, 1e-3);
 }
 
 TEST(DataParallelCollectives, UnitsTogetherCarryTheSameBytes) {

@@ -57,6 +57,8 @@ inline Framework random_framework(RandomChoice& choose) {
   framework.sharded.gradients_of_units = framework.autograd && choose.yes();
   framework.sharded.regathers_in_backward = choose.yes();
   framework.sharded.prefetch_units = choose.below(4);
+  framework.sharded.regathers_recomputed = choose.yes();
+  framework.sharded.fetches_synchronise = choose.below(4) == 0;
   framework.update.unit_by_unit = choose.yes();
   framework.update.fused = choose.yes();
   if (choose.yes()) framework.storage.main_gradient_bytes = 4.0;

@@ -239,11 +239,15 @@ TEST(HostQueue, RunningAheadLeavesTheDifferenceOfTheSums) {
   EXPECT_NEAR(waits.backward / kMs, 0.0, 0.01);
 }
 
-TEST(HostQueue, AShardedBlockIsOneUnitOrOneForEachModule) {
+TEST(HostQueue, AShardedBlockIsAsManyUnitsAsAreWrappedOrOneForEachModule) {
   // Two norms and qkv, projection, up, down; a gated MLP has one GEMM more.
   Transformer model = small_model();
   Framework framework;
   EXPECT_EQ(units_per_block(model, framework), 1.0);
+  framework.sharded.unit_blocks = 0.25;
+  EXPECT_EQ(units_per_block(model, framework), 4.0);
+  framework.sharded.unit_blocks = 0.0;  // one of eight blocks
+  EXPECT_EQ(units_per_block(model, framework), 1.0 / 8.0);
   framework.sharded.modules_are_units = true;
   EXPECT_EQ(units_per_block(model, framework), 6.0);
   model.gated_mlp = true;
@@ -264,6 +268,38 @@ TEST(HostQueue, HooksOfSevenModulesBoundATinyStep) {
     optimizer += std::string(t.name) == "optimizer" ? t.time.value() : 0.0;
   EXPECT_LT(before, Seconds(1.152));
   EXPECT_NEAR(bound.step_time.value() - optimizer, 1.152, 0.002);
+}
+
+TEST(HostQueue, FetchesInStepAddWhatTheHostDoesAroundThem) {
+  // 6 ms around units, whatever the device does.
+  const PassLoad load{.device = 50 * kMs, .host = Seconds(0.0), .around = 6 * kMs};
+  EXPECT_EQ(launch_waits(load, load, false).forward, 6 * kMs);
+  // Eight blocks of six modules, two passes, eight micro-batches: 768 ms more, and half of them
+  // once more where they are recomputed.
+  TrainingRun run = small_run();
+  const auto step = [&run] { return predict(run).step_time; };
+  const auto added = [&] {
+    run.framework.sharded.fetches_synchronise = true;
+    run.framework.host.per_unit = Seconds(0.0);
+    const Seconds before = step();
+    run.framework.host.per_unit = kMs;
+    return step() - before;
+  };
+  run.framework.sharded.modules_are_units = true;
+  EXPECT_NEAR(added() / kMs, 768.0, 1e-6);
+  run.strategy.recompute = {.kind = RecomputeKind::Full};
+  EXPECT_NEAR(added() / kMs, 1152.0, 1e-6);
+}
+
+TEST(HostQueue, SlicesAreForEachRankOfAWeight) {
+  // Four GEMMs in each of eight blocks, four ranks: forward once, backward for weight and gradient;
+  // eight micro-batches of 0.1 ms each: 307.2 ms.
+  TrainingRun run = small_run(4);
+  run.strategy.sharding = Sharding::Zero3;
+  run.framework.sharded.modules_are_units = run.framework.sharded.fetches_synchronise = true;
+  const Seconds before = predict(run).step_time;
+  run.framework.host.per_slice = 0.1 * kMs;
+  EXPECT_NEAR((predict(run).step_time - before) / kMs, 307.2, 1e-6);
 }
 
 TEST(HostQueue, ASlowerHostBoundsTheStepByAsMuch) {

@@ -304,7 +304,7 @@ FRAMEWORK = [
     (r"TransformerEngine|Transformer Engine", transformer_engine),
     (r"overlap_comm[ =]false", keys(gradient_overlap=False, gather_overlap=False)),
     (r"overlap_comm(?![ =]false)", keys(gradient_overlap=True, gather_overlap=True)),
-    (r"SIZE_BASED_WRAP|size-based wrap", keys(fsdp_unit_blocks=0.111)),
+    (r"SIZE_BASED_WRAP|size-based wrap", keys(fsdp_unit_blocks=0.111, checkpoints_outside_units=True)),
     (r"one FSDP unit|NO_WRAP|no auto_wrap_policy", keys(fsdp_unit_blocks=0)),
     (r"cuDNN attention", keys(attention_kernel="cudnn")),
     (r"CK flash|flash_attn|flash_attention_2|FlashAttention 2", flash_2),
