@@ -29,8 +29,7 @@ constexpr int kLinearisations = 6;  // the last moves nothing by more than a tho
 // wastes is not known to better than 15 %; hosts differ by 30 %, which
 // studies' own effects take up; their mean and that of a framework are known to 30 %.  What a program
 // does between its steps is known within a factor of two, the mean of programs to 35 %.  What
-// misaligned GEMMs lose is known from single shapes, what AOTriton's first kernels reach from another
-// device, within a factor of two.
+// misaligned GEMMs lose is known from single shapes.
 constexpr std::array<EffectClass, kLevels> kClasses = {{
     {0.15, kGiven, false},  // all frameworks
     {0.08, 4.0, false},     // a framework
@@ -51,7 +50,6 @@ constexpr std::array<EffectClass, kLevels> kClasses = {{
     {0.70, kGiven, false},  // those of a study
     {0.50, kGiven, false},  // misaligned GEMMs
     {1.20, kGiven, false},  // misaligned batches
-    {0.70, kGiven, false},  // the first AOTriton
 }};
 
 void turn(sim::Run& run, const Knobs& knobs) {
@@ -60,7 +58,6 @@ void turn(sim::Run& run, const Knobs& knobs) {
   run.framework.collective_efficiency *= factor(Knob::CollectiveEfficiency);
   run.framework.misaligned_gemm_rate *= factor(Knob::MisalignedGemms);
   run.framework.misaligned_batch_rate *= factor(Knob::MisalignedBatches);
-  run.framework.first_aotriton_rate *= factor(Knob::FirstAotriton);
   run.framework.host.factor *= factor(Knob::HostCalls);
   run.framework.host.per_step = factor(Knob::StepHost) * run.framework.host.per_step;
   run.framework.host.per_moe_block = factor(Knob::MoeHostCalls) * run.framework.host.per_moe_block;
@@ -125,7 +122,6 @@ class Hierarchy {
         if (run.framework.misaligned_gemm_gain != 1.0) return {};
         return {effect(Level::MisalignedGemms, "")};
       case Knob::MisalignedBatches: return {effect(Level::MisalignedBatches, "")};
-      case Knob::FirstAotriton: return {effect(Level::FirstAotriton, "")};
       case Knob::HostCalls: break;
     }
     return {effect(Level::AllHosts, ""),
@@ -383,7 +379,6 @@ class Rows {
              existing({{Level::MisalignedGemms, ""}}));
     add_knob("framework", id, "misaligned_batch_rate", 1.0,
              existing({{Level::MisalignedBatches, ""}}));
-    add_knob("framework", id, "first_aotriton_rate", 1.0, existing({{Level::FirstAotriton, ""}}));
     add_error("framework", id, "errors.site", fit_.spread(Level::Study));
     add_error("framework", id, "errors.moe_site", fit_.spread(Level::MoeStudy));
     add_error("framework", id, "errors.cell", fit_.spread(Level::Cell));
@@ -443,8 +438,7 @@ const char* name_of(Level level) {
                                                        "between steps",
                                                        "between steps of a study",
                                                        "misaligned GEMMs",
-                                                       "misaligned batches",
-                                                       "first AOTriton"};
+                                                       "misaligned batches"};
   return kNames[static_cast<std::size_t>(level)];
 }
 

@@ -1,7 +1,7 @@
 // Fits coefficients and error bars to the step times of whole runs.
 //
-// A run's time depends on ten knobs: the framework's efficiency and collective_efficiency, its
-// misaligned_gemm_rate, misaligned_batch_rate and first_aotriton_rate, its host.factor,
+// A run's time depends on nine knobs: the framework's efficiency and collective_efficiency, its
+// misaligned_gemm_rate and misaligned_batch_rate, its host.factor,
 // host.per_moe_block, host.per_low_precision_gemm and host.per_step, and the device's
 // training_rate.  The logarithm of a knob's value over its prior is a sum of effects
 // (mixed_model.h), one for each level of a hierarchy:
@@ -11,7 +11,7 @@
 //   training_rate          architecture ("Hopper"); device                      1
 //   collective_efficiency  all; the first framework on the line                 1
 //   host.factor            all; the first framework on the line                 1
-//   misaligned_gemm_rate, misaligned_batch_rate, first_aotriton_rate
+//   misaligned_gemm_rate, misaligned_batch_rate
 //                          all                                                  1
 //   host.per_moe_block, host.per_low_precision_gemm, host.per_step
 //                          all                                                  frameworks.json
@@ -52,10 +52,9 @@ enum class Knob {
   LowPrecisionHostCalls,
   StepHost,
   MisalignedGemms,
-  MisalignedBatches,
-  FirstAotriton
+  MisalignedBatches
 };
-inline constexpr std::size_t kKnobs = 10;
+inline constexpr std::size_t kKnobs = 9;
 
 using Knobs = std::array<double, kKnobs>;  // ln(value / prior), by Knob
 
@@ -79,10 +78,9 @@ enum class Level {
   StepHosts,
   StudySteps,
   MisalignedGemms,
-  MisalignedBatches,
-  FirstAotriton
+  MisalignedBatches
 };
-inline constexpr std::size_t kLevels = 20;
+inline constexpr std::size_t kLevels = 19;
 const char* name_of(Level level);
 
 struct Effect {

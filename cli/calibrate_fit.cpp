@@ -33,13 +33,17 @@ struct FitOptions {
   OutputOptions output;
 };
 
-// Leaves out what nobody measured.
+// Leaves out what nobody measured, and studies whose error is known to be no device's or framework's.
 std::vector<hwdb::RunFile> measured_files(const std::vector<std::string>& paths) {
   std::vector<hwdb::RunFile> files = read_run_files(paths, true);
   const std::set<std::string> computed = calibrate::computed_groups(files);
   for (const std::string& group : computed)
     std::cerr << "group " << group << " is left out: its step times were computed\n";
-  std::erase_if(files, [&](const hwdb::RunFile& file) { return computed.contains(file.group); });
+  std::erase_if(files, [&](const hwdb::RunFile& file) {
+    if (!file.unmodelled.empty())
+      std::cerr << "group " << file.group << " is left out: " << file.unmodelled << "\n";
+    return computed.contains(file.group) || !file.unmodelled.empty();
+  });
   return files;
 }
 

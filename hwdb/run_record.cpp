@@ -231,6 +231,7 @@ RunFile parse_runs(const std::string& text, const std::string& file) {
         "this program reads schema 2; tests/validation/convert_runs.py IN OUT converts schema 1");
   result.group = reader.text("group").value_or("");
   result.description = reader.text("description").value_or("");
+  result.unmodelled = reader.text("unmodelled").value_or("");
   reader.texts("caveats");
   const json* runs = reader.any("runs");
   reader.finish();

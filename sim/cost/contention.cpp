@@ -28,10 +28,7 @@ StepFactors gemm_step_factors(const Run& run, DType dtype) {
 
 StepFactors attention_step_factors(const Run& run, bool backward) {
   StepFactors factors = shared_factors(run);
-  if (!backward) return factors;
-  factors.determinism = run.framework.determinism.attention_backward;
-  if (run.framework.attention_kernel == AttentionKernel::AotritonFirst)
-    factors.library = run.framework.first_aotriton_rate;
+  if (backward) factors.determinism = run.framework.determinism.attention_backward;
   return factors;
 }
 

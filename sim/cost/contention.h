@@ -51,8 +51,7 @@ struct StepFactors {
   double training_rate = 1.0;  // Achieved::training_rate
   double framework = 1.0;      // Framework::efficiency
   double host_sharing = 1.0;   // what other processes of the host leave (HostShare)
-  // GEMMs: Framework::gemm_efficiency; backward attention: first_aotriton_rate, of those kernels
-  double library = 1.0;
+  double library = 1.0;        // GEMMs: Framework::gemm_efficiency
   // GEMMs in 8- and 4-bit formats: what the framework reaches of the library's rate.
   double low_precision = 1.0;
   double determinism = 1.0;  // attention, backward: sums in one order

@@ -60,7 +60,6 @@ const std::vector<Field<Framework>>& framework_fields() {
       FIELD(misaligned_gemm_gain),
       FIELD(misaligned_gemm_rate),
       FIELD(misaligned_batch_rate),
-      FIELD(first_aotriton_rate),
       FIELD(collective_efficiency),
       ranged(FIELD(vocab_multiple), 1, 65536),
       FIELD(errors.efficiency),

@@ -335,9 +335,6 @@ struct Framework {
   // single shapes show.
   double misaligned_gemm_rate = 1.0;
   double misaligned_batch_rate = 1.0;
-  // Rate of the backward pass of AOTriton's first kernels relative to Achieved::attention, which is
-  // carried from one device to another.
-  double first_aotriton_rate = 1.0;
   // Achieved collective bandwidth relative to the library measured alone.
   double collective_efficiency = 1.0;
   int vocab_multiple = 1;  // the vocabulary is padded to vocab_multiple * tensor_parallel

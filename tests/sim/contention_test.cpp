@@ -56,15 +56,6 @@ TEST(GemmMachine, ProgramsMoveMisalignedGemmsAndBatchesApart) {
   EXPECT_DOUBLE_EQ(alignment(8), 0.05);
 }
 
-TEST(AttentionStepFactors, OnlyTheBackwardPassOfTheFirstAotritonKernelsHasARateOfItsOwn) {
-  TrainingRun run = small_run();
-  run.framework.first_aotriton_rate = 2.0;
-  EXPECT_DOUBLE_EQ(attention_step_factors(run, true).library, 1.0);
-  run.framework.attention_kernel = AttentionKernel::AotritonFirst;
-  EXPECT_DOUBLE_EQ(attention_step_factors(run, true).library, 2.0);
-  EXPECT_DOUBLE_EQ(attention_step_factors(run, false).library, 1.0);
-}
-
 TEST(HostSharing, AProcessAloneHasTheHost) {
   const HostShare share = host_share(host(1));
   EXPECT_DOUBLE_EQ(share.gemms, 1.0);

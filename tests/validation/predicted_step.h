@@ -7,10 +7,12 @@
 
 namespace llmsim::hwdb {
 
-inline double step_seconds(const RunRecord& record) {
+inline sim::Prediction predicted(const RunRecord& record) {
   static const Database shipped(":memory:");
   RunResolver resolver(shipped);
-  return sim::predict(resolver.resolve(record)).step_time.value();
+  return sim::predict(resolver.resolve(record));
 }
+
+inline double step_seconds(const RunRecord& record) { return predicted(record).step_time.value(); }
 
 }  // namespace llmsim::hwdb

@@ -126,9 +126,9 @@ TEST_F(Validation, IntervalsHoldAboutAsOftenAsTheySay) {
   EXPECT_LE(*test.overall.coverage, 0.95);
 }
 
-// What a setting is worth: 93 % of the signs, and a median error of the ratio of 3 % between measured
-// runs (of all pairs nine of ten have runs that vTrain computed); 89 of 95 signs where it is switched, where 95 % are the aim: fp8 of one device, whose host
-// launches faster than the usual one, twice, and four formats of gradient reductions are on the wrong side.
+// What a setting is worth: 95 of 101 signs, and a median error of the ratio of 3 % between measured
+// runs (of all pairs nine of ten have runs that vTrain computed); 90 of 95 signs where it is switched, where 95 % are the aim: fp8 of one device, whose host
+// launches faster than the usual one, and four formats of gradient reductions are on the wrong side.
 TEST_F(Validation, RatiosOfRunsThatDifferInOneSettingAreWithinNinePercent) {
   for (const AblationErrors& errors : ablations_->settings) {
     if (errors.median_error)
@@ -138,10 +138,10 @@ TEST_F(Validation, RatiosOfRunsThatDifferInOneSettingAreWithinNinePercent) {
   EXPECT_GT(ablations_->all.pairs, 900);
   std::printf("signs of measured runs %d/%d, of all %d/%d\n", measured_ablations_->all.right,
               measured_ablations_->all.decided, ablations_->all.right, ablations_->all.decided);
-  EXPECT_GE(*measured_ablations_->all.sign_accuracy(), 0.93);
+  EXPECT_GE(*measured_ablations_->all.sign_accuracy(), 0.94);
   EXPECT_LE(*measured_ablations_->all.median_error, 0.04);
   EXPECT_GT(ablations_->switched.pairs, 90);
-  EXPECT_GE(*ablations_->switched.sign_accuracy(), 0.93);
+  EXPECT_GE(*ablations_->switched.sign_accuracy(), 0.94);
   EXPECT_LE(*ablations_->switched.median_error, 0.04);
   EXPECT_LE(*ablations_->all.memory_median_error, 0.03);
 }
