@@ -218,7 +218,8 @@ bool is_date(const std::string& text) {
 RunFile parse_runs(const std::string& text, const std::string& file) {
   const json document = parse_json(text, file);
   ObjectReader reader(document, file);
-  RunFile result{.file = file, .group = {}, .description = {}, .runs = {}, .rejected = {}};
+  RunFile result{
+      .file = file, .group = {}, .description = {}, .unmodelled = {}, .runs = {}, .rejected = {}};
   std::set<std::string> seen;
   if (!document.contains("runs")) {
     result.group = reader.text("group").value_or("");
