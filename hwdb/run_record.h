@@ -100,7 +100,7 @@ struct RunFile {
   std::string group;
   std::string description;
   // What its step times are made of that the model has not; empty: nothing that is known.
-  std::string unmodelled;
+  std::string unmodelled{};
   std::vector<RunRecord> runs;
   std::vector<RejectedRun> rejected;  // runs with an unknown key, a wrong type or an unknown value
 };
