@@ -375,4 +375,13 @@ std::set<std::string> computed_groups(std::span<const hwdb::RunFile> files) {
   return groups;
 }
 
+std::map<std::string, std::string> unfitted_groups(std::span<const hwdb::RunFile> files) {
+  std::map<std::string, std::string> reasons;
+  for (const std::string& group : computed_groups(files))
+    reasons[group] = "its step times were computed";
+  for (const hwdb::RunFile& file : files)
+    if (!file.unmodelled.empty()) reasons[file.group] = file.unmodelled;
+  return reasons;
+}
+
 }  // namespace llmsim::calibrate

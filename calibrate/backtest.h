@@ -14,6 +14,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -123,5 +124,9 @@ sim::Bytes comparable_peak(const sim::Memory& memory, const hwdb::Measured& meas
 
 // Names of the groups, of those that have scored step times.
 std::set<std::string> computed_groups(std::span<const hwdb::RunFile> files);
+
+// Studies from which fits learn nothing, with the reason: those that were computed, and those that
+// say what the model has not (RunFile::unmodelled).
+std::map<std::string, std::string> unfitted_groups(std::span<const hwdb::RunFile> files);
 
 }  // namespace llmsim::calibrate

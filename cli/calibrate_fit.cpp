@@ -33,17 +33,13 @@ struct FitOptions {
   OutputOptions output;
 };
 
-// Leaves out what nobody measured, and studies whose error is known to be no device's or framework's.
+// Without those that say nothing of devices and frameworks.
 std::vector<hwdb::RunFile> measured_files(const std::vector<std::string>& paths) {
   std::vector<hwdb::RunFile> files = read_run_files(paths, true);
-  const std::set<std::string> computed = calibrate::computed_groups(files);
-  for (const std::string& group : computed)
-    std::cerr << "group " << group << " is left out: its step times were computed\n";
-  std::erase_if(files, [&](const hwdb::RunFile& file) {
-    if (!file.unmodelled.empty())
-      std::cerr << "group " << file.group << " is left out: " << file.unmodelled << "\n";
-    return computed.contains(file.group) || !file.unmodelled.empty();
-  });
+  const auto unfitted = calibrate::unfitted_groups(files);
+  for (const auto& [group, reason] : unfitted)
+    std::cerr << "group " << group << " is left out: " << reason << "\n";
+  std::erase_if(files, [&](const hwdb::RunFile& file) { return unfitted.contains(file.group); });
   return files;
 }
 

@@ -28,6 +28,15 @@ TEST(ComputedTimes, AStraightLineOverTheBatchIsNoMeasurement) {
   EXPECT_EQ(computed_groups(study(0.0)), std::set<std::string>{"study"});
 }
 
+// Beside them, fits learn nothing from what is known to be made of something else.
+TEST(ComputedTimes, FitsAreToldWhyTheyLearnNothingFromAStudy) {
+  std::vector<hwdb::RunFile> files = study(1e-4);
+  EXPECT_TRUE(unfitted_groups(files).empty());
+  files[0].unmodelled = "rings";
+  EXPECT_EQ(unfitted_groups(files).at("study"), "rings");
+  EXPECT_TRUE(unfitted_groups(study(0.0)).contains("study"));
+}
+
 // The middle of three lies 1e-4 to one side, its neighbours to the other.
 TEST(ComputedTimes, NoiseOfATenThousandthIsAMachine) {
   EXPECT_TRUE(computed_groups(study(1e-4)).empty());

@@ -37,8 +37,8 @@ std::vector<hwdb::RunFile> measured_files() {
   }
   std::vector<hwdb::RunFile> files;
   for (const std::string& path : paths) files.push_back(hwdb::read_runs(path));
-  const std::set<std::string> computed = computed_groups(files);
-  std::erase_if(files, [&](const hwdb::RunFile& file) { return computed.contains(file.group); });
+  const auto unfitted = unfitted_groups(files);
+  std::erase_if(files, [&](const hwdb::RunFile& file) { return unfitted.contains(file.group); });
   return files;
 }
 
