@@ -167,7 +167,8 @@ Table amd_attention() {
           "and 2048 tokens, causal (pytorch pull request 122857, 2024-04)"),
       // 8192 tokens and 32 layers of width 4096 are 4.4e13 executed FLOP, 0.23 s at the peak: with r
       // and 0.15 of later kernels 6.15 s = 0.23 s / 0.75 (1 / r - 1 / 0.15).  The times are rounded to
-      // a few per cent, the programs' share is known to a tenth.
+      // a few per cent, the programs' share is known to a tenth.  Both runs are scored too, in
+      // frontier-torchtitan: their ratio tests nothing but the arithmetic.
       stated("mi250x_gcd", "attention.aotriton-first.backward", 0.038, 0.005,
              sim::Evidence::Measured,
              "this kernel alone replaced on 8 nodes of Frontier: steps of Llama 3 8B from 12.70 to "

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cctype>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "sim/model/catalogue.h"
 #include "sim/operators/block.h"
 #include "sim/operators/ends.h"
+#include "tests/sim/model_names.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {
@@ -140,14 +140,7 @@ TEST_P(EveryLayer, ReturnsThroughItsGemmsInTheOppositeOrder) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Catalogue, EveryLayer,
-                         testing::ValuesIn(catalogue().begin(), catalogue().end()),
-                         [](const auto& entry) {
-                           std::string name = entry.param.model.name;
-                           std::replace_if(
-                               name.begin(), name.end(), [](char c) { return !std::isalnum(c); },
-                               '_');
-                           return name;
-                         });
+                         testing::ValuesIn(catalogue().begin(), catalogue().end()), model_name);
 
 }  // namespace
 }  // namespace llmsim::sim

@@ -1,14 +1,13 @@
 #include "sim/model/parameters.h"
 
 #include <algorithm>
-#include <cctype>
-#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "sim/model/catalogue.h"
 #include "sim/operators/block.h"
+#include "tests/sim/model_names.h"
 
 namespace llmsim::sim {
 namespace {
@@ -130,14 +129,7 @@ TEST_P(EveryModel, MultipliesEachTokenWithItsWeights) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Catalogue, EveryModel,
-                         testing::ValuesIn(catalogue().begin(), catalogue().end()),
-                         [](const auto& entry) {
-                           std::string name = entry.param.model.name;
-                           std::replace_if(
-                               name.begin(), name.end(), [](char c) { return !std::isalnum(c); },
-                               '_');
-                           return name;
-                         });
+                         testing::ValuesIn(catalogue().begin(), catalogue().end()), model_name);
 
 }  // namespace
 }  // namespace llmsim::sim
