@@ -78,9 +78,6 @@ class Dataflow {
     // The gradient of the first tensor that it reads replaces `saved`, of the same size.
     Step& gradient_in(Tensor saved) { return replaced_ = saved, *this; }
 
-   private:
-    friend class Dataflow;
-    friend class DataflowSweep;
     struct Tensors {
       std::array<Tensor, 6> list{};
       std::uint8_t count = 0;
@@ -89,6 +86,20 @@ class Dataflow {
       const Tensor* end() const { return list.data() + count; }
       Tensor front() const { return list.front(); }
     };
+    Module module() const { return module_; }
+    bool second_half() const { return second_half_; }
+    // A sum in place of its two tensors (add_in_place).
+    bool adds() const { return adds_; }
+    const Tensors& reads() const { return reads_; }
+    const Tensors& writes() const { return writes_; }
+    const Tensors& saves() const { return saves_; }
+    Bytes forward_workspace() const { return forward_; }
+    Bytes backward_workspace() const { return backward_; }
+    bool has_gradient_in_place() const { return in_place_; }
+    Tensor replaced() const { return replaced_; }
+
+   private:
+    friend class Dataflow;
     Module module_ = Module::Norm;
     bool second_half_ = false;
     bool adds_ = false;
@@ -115,6 +126,12 @@ class Dataflow {
   // Of the step that writes it; none for the input.
   std::optional<Module> writer(Tensor tensor) const;
   Bytes size(Tensor tensor) const { return tensors_[index(tensor)].size; }
+  Role role(Tensor tensor) const { return tensors_[index(tensor)].role; }
+  std::size_t tensors() const { return tensors_.size(); }
+  const std::vector<Step>& steps() const { return steps_; }
+  Tensor input() const { return input_; }
+  Tensor output() const { return output_; }
+  static std::size_t index(Tensor tensor) { return static_cast<std::size_t>(tensor); }
 
   // What the backward pass writes again.
   struct Recomputation {
@@ -159,12 +176,10 @@ class Dataflow {
   PassBytes backward() const { return backward(keep_all()); }
 
  private:
-  friend class DataflowSweep;
   struct Record {
     Bytes size{};
     Role role = Role::Activation;
   };
-  static std::size_t index(Tensor tensor) { return static_cast<std::size_t>(tensor); }
   bool reads_elsewhere(Module module, Tensor tensor) const;
   struct KeptOutputs;
   KeptOutputs kept_outputs(const Step& step, SavedGemms saved, bool last, int& outputs) const;
