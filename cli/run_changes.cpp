@@ -112,9 +112,9 @@ RunOptions merged(RunOptions options, const RunOptions& change) {
 }
 
 // None where it cannot be asked for.
-std::optional<Prediction> predicted(const RunOptions& options, const hwdb::Database& database) {
+std::optional<Prediction> predicted(const RunOptions& options, RunRequests& requests) {
   try {
-    return sim::predict(request_of(options, database).run);
+    return sim::predict(requests.request_of(options).run);
   } catch (const Error&) {
     return std::nullopt;
   }
@@ -140,12 +140,11 @@ struct Step {
 std::string text_of(const Step& step) { return options_text(step.changes).substr(1); }
 
 // One more change; what breaks a rule is left out.
-std::vector<Step> steps_from(const Step& before, const RunOptions& options,
-                             const hwdb::Database& database) {
+std::vector<Step> steps_from(const Step& before, const RunOptions& options, RunRequests& requests) {
   std::vector<Step> steps;
   for (const RunOptions& change : changes_of(before.prediction.run)) {
     RunOptions changes = merged(before.changes, change);
-    std::optional<Prediction> after = predicted(merged(options, changes), database);
+    std::optional<Prediction> after = predicted(merged(options, changes), requests);
     if (after && !after->memory.stages.empty())
       steps.push_back({std::move(changes), std::move(*after)});
   }
@@ -158,7 +157,8 @@ std::vector<reports::RunChange> strategy_changes(const RunOptions& options,
                                                  const Prediction& prediction,
                                                  const hwdb::Database& database) {
   std::vector<reports::RunChange> outcomes;
-  for (const Step& step : steps_from({{}, prediction}, options, database))
+  RunRequests requests(database);
+  for (const Step& step : steps_from({{}, prediction}, options, requests))
     outcomes.push_back(outcome(prediction, step.prediction, text_of(step)));
   return outcomes;
 }
@@ -168,6 +168,7 @@ std::vector<reports::RunChange> fitting_changes(const RunOptions& options,
                                                 const hwdb::Database& database) {
   constexpr int kMostChanges = 3;
   constexpr std::size_t kGoneOnFrom = 6;
+  RunRequests requests(database);
   std::vector<Step> from{{{}, prediction}};
   std::vector<reports::RunChange> fitting;
   const auto add = [&](const Step& step) {
@@ -178,7 +179,7 @@ std::vector<reports::RunChange> fitting_changes(const RunOptions& options,
   for (int changes = 1; changes <= kMostChanges && fitting.empty(); ++changes) {
     std::vector<Step> next;
     for (const Step& before : from) {
-      for (Step& step : steps_from(before, options, database)) {
+      for (Step& step : steps_from(before, options, requests)) {
         if (step.prediction.feasible()) add(step);
         next.push_back(std::move(step));
       }

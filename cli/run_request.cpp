@@ -156,13 +156,16 @@ sim::Transformer model_of(const RunOptions& options, Notes& notes) {
 // --- hardware ---
 
 hwdb::RecordedHardware hardware_of(const RunOptions& options, int num_devices,
-                                   const hwdb::Database& database, Notes& notes) {
+                                   hwdb::RunResolver& resolver, Notes& notes) {
   hwdb::RecordedHardware hardware;
   hardware.num_devices = num_devices;
   hardware.system = options.system;
   hardware.transport = transport_in(options.transport);
   hardware.collective_algorithm = algorithm_in(options.algorithm);
-  if (options.hardware) hardware.accelerator = hwdb::device(database, *options.hardware).device.id;
+  if (options.hardware) {
+    hardware.accelerator = options.hardware;
+    hardware.accelerator = resolver.device_of(hardware).id;
+  }
   if (!options.hardware && !options.system) {
     hardware.accelerator = "h100_sxm";
     hardware.system = "dgx_h100";
@@ -264,12 +267,9 @@ const char* usual_framework(const sim::Device& device) {
 }
 
 std::string framework_in(const Text& text, const hwdb::RecordedHardware& hardware,
-                         const hwdb::Database& database, Notes& notes) {
+                         hwdb::RunResolver& resolver, Notes& notes) {
   if (!text) {
-    const std::string& name = hardware.system ? *hardware.system : *hardware.accelerator;
-    const sim::Device device = hardware.accelerator
-                                   ? hwdb::device(database, *hardware.accelerator).device
-                                   : hwdb::cluster(database, name, 1).cluster.device;
+    const sim::Device& device = resolver.device_of(hardware);
     const char* const framework = usual_framework(device);
     note(notes, "training.framework", framework,
          "default of --framework for devices of " + device.vendor);
@@ -283,9 +283,9 @@ std::string framework_in(const Text& text, const hwdb::RecordedHardware& hardwar
 // What the options state beside the strategy's own fields.
 hwdb::RecordedTraining training_of(const RunOptions& options, sim::PartialStrategy strategy,
                                    const hwdb::RecordedHardware& hardware,
-                                   const hwdb::Database& database, Notes& notes) {
+                                   hwdb::RunResolver& resolver, Notes& notes) {
   hwdb::RecordedTraining training;
-  training.framework = framework_in(options.framework, hardware, database, notes);
+  training.framework = framework_in(options.framework, hardware, resolver, notes);
   training.framework_version = options.framework_version;
   training.strategy = std::move(strategy);
   for (const std::string& part : split(options.offload.value_or("")))
@@ -504,7 +504,7 @@ std::string joined_keys(const std::vector<std::string>& keys) {
   return text;
 }
 
-sim::Run launched_run(const RunOptions& options, const hwdb::Database& database) {
+sim::Run launched_run(const RunOptions& options, hwdb::RunResolver& resolver) {
   Notes notes;
   hwdb::ReadLaunch read = hwdb::read_launch(options.launch_file);
   hwdb::RunRecord& record = read.record;
@@ -512,8 +512,8 @@ sim::Run launched_run(const RunOptions& options, const hwdb::Database& database)
   name_model(record);
   const int devices = launch_devices(options, record);
   if (options.gpus) record.training.strategy.erase("dp");
-  record.hardware = hardware_of(options, devices, database, notes);
-  sim::Run run = resolver_of(options, database).resolve(record);
+  record.hardware = hardware_of(options, devices, resolver, notes);
+  sim::Run run = resolver.resolve(record);
   if (!record.model.name) run.model.name = std::filesystem::path(options.launch_file).filename();
   notes.insert(notes.end(), read.defaults.begin(), read.defaults.end());
   add_notes(notes, run);
@@ -543,7 +543,18 @@ hwdb::RunResolver resolver_of(const RunOptions& options, const hwdb::Database& d
   return hwdb::RunResolver(database, hwdb::Frameworks::shipped(), std::move(site));
 }
 
-sim::Run run_of(const RunOptions& options, const hwdb::Database& database) {
+RunRequests::RunRequests(const hwdb::Database& database) : database_(&database) {}
+
+hwdb::RunResolver& RunRequests::resolver(const std::string& site) {
+  const auto found = resolvers_.find(site);
+  if (found != resolvers_.end()) return found->second;
+  RunOptions options;
+  options.site = site;
+  return resolvers_.emplace(site, resolver_of(options, *database_)).first->second;
+}
+
+sim::Run RunRequests::run_of(const RunOptions& options) {
+  hwdb::RunResolver& resolver = this->resolver(options.site);
   Notes notes;
   const sim::Transformer model = model_of(options, notes);
   sim::PartialStrategy strategy = strategy_in(options, [](const std::string&) { return false; });
@@ -556,12 +567,11 @@ sim::Run run_of(const RunOptions& options, const hwdb::Database& database) {
       global_batch_of(options, model.seq_len, devices, layout.replica_batch(), true, notes);
   hwdb::RunRecord record;
   if (options.date) record.date = date_in(*options.date);
-  record.hardware = hardware_of(options, devices, database, notes);
+  record.hardware = hardware_of(options, devices, resolver, notes);
   if (options.recompute) set_recompute(recompute_in(*options.recompute), strategy);
   check_shards(strategy);
   record_mesh(layout, strategy, devices);
-  record.training = training_of(options, std::move(strategy), record.hardware, database, notes);
-  hwdb::RunResolver resolver = resolver_of(options, database);
+  record.training = training_of(options, std::move(strategy), record.hardware, resolver, notes);
   put_model(options, model, record);
   sim::Run run = resolver.resolve(record);
   add_notes(notes, run);
@@ -569,28 +579,28 @@ sim::Run run_of(const RunOptions& options, const hwdb::Database& database) {
   return run;
 }
 
-Request request_of(const RunOptions& options, const hwdb::Database& database) {
-  if (!options.launch_file.empty()) return {.run = launched_run(options, database)};
-  if (options.run_file.empty()) return {.run = run_of(options, database)};
+Request RunRequests::request_of(const RunOptions& options) {
+  if (!options.launch_file.empty()) return {.run = launched_run(options, resolver(options.site))};
+  if (options.run_file.empty()) return {.run = run_of(options)};
   hwdb::RunRecord record = hwdb::read_run(options.run_file);
   put_over(options, record.training);
   put_adapters(options, record.model);
-  return {.run = resolver_of(options, database).resolve(record),
+  return {.run = resolver(options.site).resolve(record),
           .measured = record.measured.value_or(hwdb::Measured{})};
 }
 
-sim::PlanQuery query_of(const RunOptions& options, const hwdb::Database& database) {
+sim::PlanQuery RunRequests::query_of(const RunOptions& options) {
+  hwdb::RunResolver& resolver = this->resolver(options.site);
   Notes notes;
   const sim::Transformer model = model_of(options, notes);
   const int devices = static_cast<int>(number_in("--gpus", options.gpus.value_or(""), kDevices));
   hwdb::RunRecord record;
   if (options.date) record.date = date_in(*options.date);
-  record.hardware = hardware_of(options, devices, database, notes);
+  record.hardware = hardware_of(options, devices, resolver, notes);
   record.training =
-      training_of(options, strategy_in(options, is_searched), record.hardware, database, notes);
+      training_of(options, strategy_in(options, is_searched), record.hardware, resolver, notes);
   record.training.strategy["global_batch"] =
       std::int64_t{global_batch_of(options, model.seq_len, devices, devices, false, notes)};
-  hwdb::RunResolver resolver = resolver_of(options, database);
   put_model(options, model, record);
   sim::PlanQuery query = hwdb::plan_query(std::move(record), resolver);
   for (auto& [sharding, run] : query.under) add_notes(notes, run);
@@ -598,6 +608,18 @@ sim::PlanQuery query_of(const RunOptions& options, const hwdb::Database& databas
   query.restriction = restriction_of(options);
   for (const std::string& text : options.excluded) exclude(text, query.excluded);
   return query;
+}
+
+sim::Run run_of(const RunOptions& options, const hwdb::Database& database) {
+  return RunRequests(database).run_of(options);
+}
+
+Request request_of(const RunOptions& options, const hwdb::Database& database) {
+  return RunRequests(database).request_of(options);
+}
+
+sim::PlanQuery query_of(const RunOptions& options, const hwdb::Database& database) {
+  return RunRequests(database).query_of(options);
 }
 
 }  // namespace llmsim::cli

@@ -14,6 +14,9 @@
 //                framework
 #pragma once
 
+#include <map>
+#include <string>
+
 #include "cli/run_options.h"
 #include "hwdb/database.h"
 #include "hwdb/run_record.h"
@@ -30,19 +33,38 @@ sim::CatalogueEntry model_named(const std::string& option, const std::string& na
 // Resolves runs of the asked site.
 hwdb::RunResolver resolver_of(const RunOptions& options, const hwdb::Database& database);
 
-// One run.  Throws Error for an unknown name or a value out of range.  A mesh or batch that does
-// not multiply is kept as asked: the simulator answers with the rule it breaks.
-sim::Run run_of(const RunOptions& options, const hwdb::Database& database);
-
 // What is predicted, and what was measured or published of it: the run of a record or of options.
 struct Request {
   sim::Run run;
   hwdb::Measured measured{};
 };
-Request request_of(const RunOptions& options, const hwdb::Database& database);
 
-// What to plan, with the lists that restrict the search.  Throws Error for an unknown name or a
-// value out of range.
+// Requests of one database, which is read once: thousands that differ in their strategies are made
+// in the time of a few.
+class RunRequests {
+ public:
+  // `database` must outlive it.
+  explicit RunRequests(const hwdb::Database& database);
+
+  // One run.  Throws Error for an unknown name or a value out of range.  A mesh or batch that does
+  // not multiply is kept as asked: the simulator answers with the rule it breaks.
+  sim::Run run_of(const RunOptions& options);
+  Request request_of(const RunOptions& options);
+
+  // What to plan, with the lists that restrict the search.  Throws Error for an unknown name or a
+  // value out of range.
+  sim::PlanQuery query_of(const RunOptions& options);
+
+ private:
+  hwdb::RunResolver& resolver(const std::string& site);
+
+  const hwdb::Database* database_;
+  std::map<std::string, hwdb::RunResolver> resolvers_;  // by the asked site
+};
+
+// One request alone.
+sim::Run run_of(const RunOptions& options, const hwdb::Database& database);
+Request request_of(const RunOptions& options, const hwdb::Database& database);
 sim::PlanQuery query_of(const RunOptions& options, const hwdb::Database& database);
 
 }  // namespace llmsim::cli

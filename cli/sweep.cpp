@@ -95,10 +95,11 @@ class Sweep {
   std::vector<SweepRow> rows(SweepPart part) const {
     std::vector<SweepRow> rows(part.last - part.first);
     std::vector<sim::Run> runs(rows.size());
+    RunRequests requests(database_);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       rows[i].values = grid_.values(part.first + i);
       try {
-        runs[i] = run_of(grid_.run(part.first + i), database_);
+        runs[i] = requests.run_of(grid_.run(part.first + i));
       } catch (const std::exception& error) {
         rows[i].error = error.what();
       }

@@ -276,6 +276,16 @@ const ClusterRecord& RunResolver::cluster_of(const RecordedHardware& h) {
   return clusters_.emplace(key, cluster(*database_, name, *h.num_devices, overrides)).first->second;
 }
 
+const sim::Device& RunResolver::device_of(const RecordedHardware& h) {
+  const std::string& name = h.accelerator ? *h.accelerator : *h.system;
+  const auto found = devices_.find(name);
+  if (found != devices_.end()) return found->second;
+  return devices_
+      .emplace(name, h.accelerator ? device(*database_, name).device
+                                   : cluster(*database_, name, 1).cluster.device)
+      .first->second;
+}
+
 // The order matters: the framework's rules ask for the number format, the model and the sharding,
 // so these are filled first.
 void RunResolver::resolve_parts(const RunRecord& record, bool laid_out, Run& run,

@@ -46,6 +46,9 @@ class RunResolver {
   // about them.
   sim::Run resolve_without_layout(const RunRecord& record);
 
+  // The accelerator, by id or alias, or that of the system.  Throws Error as hardware.h does.
+  const sim::Device& device_of(const RecordedHardware& hardware);
+
  private:
   sim::Run resolve(const RunRecord& record, bool laid_out);
   void resolve_parts(const RunRecord& record, bool laid_out, sim::Run& run,
@@ -56,6 +59,7 @@ class RunResolver {
   Frameworks frameworks_;
   std::optional<Site> site_;
   std::map<std::string, ClusterRecord> clusters_;
+  std::map<std::string, sim::Device> devices_;
 };
 
 // Ranks that divide an expert, where a run does not say.

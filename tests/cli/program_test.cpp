@@ -247,7 +247,7 @@ TEST_F(Program, StatusThreeSaysWhyOnStandardErrorInEveryFormat) {
     EXPECT_EQ(memory.status, 3) << format;
     EXPECT_TRUE(one_line(memory.messages)) << memory.messages;
     EXPECT_NE(memory.messages.find("GiB"), std::string::npos) << memory.messages;
-    const Outcome plan = run("plan --model llama-70b --gpus 1" + ending);
+    const Outcome plan = run("plan --model llama3-8b --gpus 1" + ending);
     EXPECT_EQ(plan.status, 3) << format;
     EXPECT_TRUE(one_line(plan.messages)) << plan.messages;
     EXPECT_TRUE(plan.messages.starts_with("llmsim: nothing fits: of ")) << plan.messages;
