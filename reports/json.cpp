@@ -81,7 +81,9 @@ void add_settings(const sim::Run& run, Json& json) {
   json["attention_kernel"] =
       s.flash_attention ? Json(sim::name_of(run.framework.attention_kernel)) : Json(nullptr);
   json["grad_sync_every_microbatch"] = run.framework.gradients.reduced_every_microbatch;
-  json["reshard_after_forward"] = sharded ? Json(weights.regathers_in_backward) : Json(nullptr);
+  const bool regathers =
+      weights.regathers_in_backward && !sim::gathers_units_once(run.framework, s);
+  json["reshard_after_forward"] = sharded ? Json(regathers) : Json(nullptr);
   json["fsdp_unit_blocks"] = sharded ? Json(weights.unit_blocks) : Json(nullptr);
   for (const auto& [key, value] : run.settings) json[key] = field_json(value);
 }

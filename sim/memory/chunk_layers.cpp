@@ -112,6 +112,7 @@ UnitRules unit_rules(const Strategy& strategy, const Framework& framework) {
   rules.shards_gradients = strategy.sharding >= Sharding::Zero2;
   rules.stay_whole =
       rules.freed && rules.shards_weights && !framework.sharded.regathers_in_backward;
+  rules.gathered_once = gathers_units_once(framework, strategy);
   rules.reduced_every_microbatch = framework.gradients.reduced_every_microbatch;
   rules.ahead = rules.shards_weights ? framework.sharded.prefetch_units : 0;
   return rules;

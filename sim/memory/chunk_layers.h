@@ -37,6 +37,7 @@ struct UnitRules {
   bool shards_weights = false;
   bool shards_gradients = false;
   bool stay_whole = false;                // from a forward pass to its backward pass
+  bool gathered_once = false;             // from the first forward to the last backward pass
   bool reduced_every_microbatch = false;  // their gradients
   int ahead = 0;                          // units whose gather begins before the one at hand
 
@@ -44,7 +45,12 @@ struct UnitRules {
   bool counted() const { return freed && (shards_weights || shards_gradients); }
   // Whether whole gradients are reduced after a backward pass, the `last` one of a chunk or an
   // earlier one; else micro-batches add to them.
-  bool reduces(bool last) const { return shards_weights || last || reduced_every_microbatch; }
+  bool reduces(bool last) const {
+    return (shards_weights && !gathered_once) || last || reduced_every_microbatch;
+  }
+  // Whether a unit is freed when the pass of its layer ends.
+  bool frees_after_forward() const { return !stay_whole && !gathered_once; }
+  bool frees_after_backward(bool last) const { return !gathered_once || last; }
 };
 
 UnitRules unit_rules(const Strategy& strategy, const Framework& framework);

@@ -243,7 +243,7 @@ PassRules pass_rules(const Run& run, const StageBytes& bytes, int blocks) {
 template <class Amount>
 ChunkPass<Amount> forward_pass(const Chunk& chunk, const PassRules& rules, UnitState state) {
   const PassLayers layers(chunk, Direction::Forward);
-  const bool frees = !rules.units.stay_whole,
+  const bool frees = rules.units.frees_after_forward(),
              shares_table = rules.units.freed && chunk.shares_table();
   Account<Amount> account;
   UnitGathers gathers(layers, rules.units, state.whole ? 0 : layers.size(), frees);
@@ -275,7 +275,8 @@ ChunkPass<Amount> backward_pass(const Chunk& chunk, const PassRules& rules, Unit
   // The embedding's unit comes with the head.
   const int count = layers.size(), apart = shares_table ? 1 : 0;
   Account<Amount> account;
-  UnitGathers gathers(layers, rules.units, state.whole ? 0 : count - apart, true);
+  UnitGathers gathers(layers, rules.units, state.whole ? 0 : count - apart,
+                      rules.units.frees_after_backward(turn.last));
   EqualLayers<Amount> equal;
   Bytes reduced, reduced_experts;  // gradients of the last layers, while others run
   if (!chunk.part().head) account.take(MemoryKind::ActivationGradients, rules.residual);

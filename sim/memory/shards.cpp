@@ -151,6 +151,12 @@ ParameterStorage storage_of(const Strategy& strategy, const Framework& framework
   return storage;
 }
 
+double gradient_wire_bytes(const Run& run) {
+  if (run.framework.gradients.reduced_in_fp32) return size_of(DType::Fp32).value();
+  const double stored = storage_of(run.strategy, run.framework).gradient_bytes;
+  return std::min(stored, size_of(activation_dtype(run.strategy.precision)).value());
+}
+
 namespace {
 
 // Elements [begin, end) of a unit.

@@ -75,6 +75,10 @@ StateShards expert_state_shards(const Strategy& strategy);
 // block scales).
 ParameterStorage storage_of(const Strategy& strategy, const Framework& framework);
 
+// Bytes of a gradient on its way between ranks, whatever holds it: 4 where gradients are reduced in
+// fp32, else those of its format, no wider than activations.
+double gradient_wire_bytes(const Run& run);
+
 // Blocks between two checkpoints of full recomputation.
 double checkpoint_spacing(const Strategy& strategy, const Framework& framework);
 

@@ -198,8 +198,9 @@ double whole_blocks(const Run& run, double units) {
 
 double gathered_parameters(const Stage& stage, double parameters) {
   const auto& sharded = stage.framework.sharded;
-  const bool kept =
-      !sharded.regathers_in_backward || (stage.strategy.adapters && sharded.keeps_frozen);
+  const bool kept = !sharded.regathers_in_backward ||
+                    gathers_units_once(stage.framework, stage.strategy) ||
+                    (stage.strategy.adapters && sharded.keeps_frozen);
   if (kept && stage.strategy.sharding != Sharding::None) return parameters;
   const double end = std::max(stage.rank.embedding, stage.rank.head);
   const double blocks =
@@ -260,9 +261,19 @@ void add_states(StageBytes& bytes, const Stage& stage, const Counted& parameters
   move_to_host(bytes, stage, owned);
 }
 
+// Whether micro-batches add to whole gradients, which are reduced once.
 bool adds_up_whole_gradients(const Run& run) {
-  return run.strategy.sharding == Sharding::Zero2 && run.strategy.num_microbatches() > 1 &&
+  const bool once =
+      run.strategy.sharding == Sharding::Zero2 || gathers_units_once(run.framework, run.strategy);
+  return once && run.strategy.num_microbatches() > 1 &&
          !run.framework.gradients.reduced_every_microbatch;
+}
+
+// Of a parameter, while micro-batches add to it: PyTorch's FSDP accumulates in the format in which
+// it reduces.
+double whole_gradient_bytes(const Stage& stage) {
+  if (stage.strategy.sharding == Sharding::Zero2) return stage.storage.gradient_bytes;
+  return gradient_wire_bytes(stage.run);
 }
 
 Bytes engine_workspace(const Device& device) {
@@ -393,7 +404,7 @@ StageBytes stage_bytes(const Run& run, const StageContents& contents, int number
   }
   add_buffers(bytes, stage);
   if (adds_up_whole_gradients(run)) {
-    bytes.unreduced_gradients = Bytes(trained * stage.storage.gradient_bytes);
+    bytes.unreduced_gradients = Bytes(trained * whole_gradient_bytes(stage));
     bytes.gradient_buffers = bytes.unreduced_gradients / std::max(1, contents.blocks(number));
   }
   return bytes;

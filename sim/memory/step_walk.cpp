@@ -186,7 +186,7 @@ Followed<Amount> forward(Walk<Amount>& walk, const WalkedStage& stage, int numbe
   if (!chunk.part.embedding) receive(walk, MemoryKind::Activations, stage.rules.residual);
   end_reduction(walk);
   const Followed<Amount> done = run(walk, walk.passes[chunk.layers].forward(units));
-  units.whole = stage.rules.units.stay_whole;
+  units.whole = !stage.rules.units.frees_after_forward();
   units.lent = chunk.part.head && stage.rules.loss_makes_gradient;
   if (!stage.autograd() && !chunk.part.head) send(walk, stage, walk.sent_forward);
   return done;
@@ -201,7 +201,7 @@ Followed<Amount> backward(Walk<Amount>& walk, const WalkedStage& stage, int numb
   end_reduction(walk);
   const Followed<Amount> done = run(walk, walk.passes[chunk.layers].backward(units, turn));
   walk.under_reduction = done.pass->under_reduction;
-  units.whole = false;
+  units.whole = !stage.rules.units.frees_after_backward(turn.last);
   units.lent = units.lent && !stage.rules.units.reduces(turn.last);
   if (!stage.autograd() && !chunk.part.embedding) send(walk, stage, walk.sent_backward);
   return done;

@@ -14,7 +14,7 @@ namespace llmsim::sim {
 namespace {
 
 bool gathers_again(const Strategy& strategy, const Framework& framework) {
-  return framework.sharded.regathers_in_backward &&
+  return framework.sharded.regathers_in_backward && !gathers_units_once(framework, strategy) &&
          (strategy.sharding == Sharding::Zero3 || strategy.sharding == Sharding::Hsdp);
 }
 

@@ -10,12 +10,6 @@
 
 namespace llmsim::sim {
 
-double gradient_wire_bytes(const Run& run) {
-  if (run.framework.gradients.reduced_in_fp32) return size_of(DType::Fp32).value();
-  const double stored = storage_of(run.strategy, run.framework).gradient_bytes;
-  return std::min(stored, size_of(activation_dtype(run.strategy.precision)).value());
-}
-
 DataParallelCollectives::DataParallelCollectives(const Run& run, const RankParameters& rank)
     : run_(run),
       rank_(rank),
@@ -40,12 +34,20 @@ bool DataParallelCollectives::shards_optimizer() const {
   return run_.strategy.sharding != Sharding::None;
 }
 
+bool DataParallelCollectives::gathers_every_pass() const {
+  return shards_weights() && !gathers_units_once(run_.framework, run_.strategy);
+}
+
+bool DataParallelCollectives::gathers_once() const {
+  return shards_optimizer() && !gathers_every_pass();
+}
+
 bool DataParallelCollectives::regathers_weights() const {
-  return shards_weights() && run_.framework.sharded.regathers_in_backward;
+  return gathers_every_pass() && run_.framework.sharded.regathers_in_backward;
 }
 
 bool DataParallelCollectives::reduces_every_microbatch() const {
-  return shards_weights() || run_.framework.gradients.reduced_every_microbatch;
+  return gathers_every_pass() || run_.framework.gradients.reduced_every_microbatch;
 }
 
 namespace {
@@ -96,7 +98,7 @@ double DataParallelCollectives::backward_gathers(const ModelChunk& part) const {
 
 double DataParallelCollectives::forward_gathers_per_step() const {
   if (!shards_optimizer()) return 0.0;
-  return shards_weights() ? backward_passes_per_step() : 1.0;
+  return gathers_every_pass() ? backward_passes_per_step() : 1.0;
 }
 
 double DataParallelCollectives::backward_passes_per_step() const {

@@ -4,6 +4,8 @@
 //   Zero1, 2    reduce-scatter of the gradients; all-gather of the updated weights
 //   Zero3       the same for every pass; weights are gathered block by block, forward and (unless
 //               kept) backward
+//               kept) backward; in a pipeline of a framework that keeps them whole through the step
+//               (gathers_units_once) as ZeRO-2, in units
 //   Hsdp        as Zero3 inside a shard group, then an all-reduce of each shard over the replicas
 //
 // A backward pass gathers a weight so many times:
@@ -89,10 +91,6 @@ struct DataParallelMessages {
   void add(const DataParallelUnits& units, const DataParallelTimes& each);
 };
 
-// Bytes of a gradient on its way, whatever holds it: 4 where gradients are reduced in fp32, else
-// those of its format, no wider than activations.
-double gradient_wire_bytes(const Run& run);
-
 class DataParallelCollectives {
  public:
   // `run` and `rank` must outlive the exchange.
@@ -100,6 +98,8 @@ class DataParallelCollectives {
 
   bool shards_weights() const;
   bool shards_optimizer() const;
+  bool gathers_every_pass() const;
+  bool gathers_once() const;       // a step, in its first forward pass
   bool regathers_weights() const;  // in the backward pass
   bool reduces_every_microbatch() const;
   // Times that the weights of a part's blocks are gathered in one of its backward passes; and at

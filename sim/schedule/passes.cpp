@@ -353,9 +353,9 @@ PartPasses part_passes(const Run& run, const LayerPrices& prices,
   const Part part{run, prices, collectives, rank, chunk, mean_block(run, prices, chunk)};
   const LaunchWaits waits = waits_of(part);
   PartPasses passes;
-  passes.forward = forward_pass(part, waits.forward, collectives.shards_weights());
-  const bool gathers_once = collectives.shards_optimizer() && !collectives.shards_weights();
-  passes.first_forward = gathers_once ? forward_pass(part, waits.forward, true) : passes.forward;
+  passes.forward = forward_pass(part, waits.forward, collectives.gathers_every_pass());
+  passes.first_forward =
+      collectives.gathers_once() ? forward_pass(part, waits.forward, true) : passes.forward;
   passes.backward =
       backward_pass(part, waits.backward, collectives.reduces_every_microbatch(), false);
   passes.last_backward = backward_pass(part, waits.backward, true, true);

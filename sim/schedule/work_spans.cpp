@@ -104,7 +104,7 @@ void add_messages(WorkSpan& work, const ChunkMessages& chunk,
     work.message(Term::ExpertExposed) +=
         time_of(price.expert_collectives) + time_of(price.expert_tensor_collectives);
   }
-  const bool gathers = exchange.shards_weights() || (first && exchange.shards_optimizer());
+  const bool gathers = exchange.gathers_every_pass() || (first && exchange.gathers_once());
   const bool reduces = !forward && (last || (!weights && exchange.reduces_every_microbatch()));
   if (forward && gathers) work.message(Term::GatherExposed) += chunk.gather;
   if (!forward && !weights) work.message(Term::GatherExposed) += chunk.gather_again;

@@ -59,8 +59,9 @@ GatheredWeights gathered_weights(const Run& run, const RankParameters& rank) {
   const bool gathers = state_shards(run.strategy).weights > 1.0 || run.strategy.offload.parameters;
   if (!gathers || unit_rules(run.strategy, run.framework).counted()) return {};
   const double element = size_of(activation_dtype(run.strategy.precision)).value();
-  if (!sharded.regathers_in_backward && run.strategy.sharding != Sharding::None)
-    return {.each = element};
+  const bool stay =
+      !sharded.regathers_in_backward || gathers_units_once(run.framework, run.strategy);
+  if (stay && run.strategy.sharding != Sharding::None) return {.each = element};
   const double unit = sharded.unit_blocks > 0.0 ? std::max(1.0, sharded.unit_blocks)
                                                 : run.model.num_layers,
                blocks = std::min<double>(sharded.gathered_blocks * unit, run.model.num_layers) *

@@ -234,10 +234,11 @@ StepShape step_shape(const Run& run) {
     shape.forward_transfer = transfer_time(run, false).value();
     shape.backward_transfer = transfer_time(run, true).value();
   }
-  const bool shards_weights = run.strategy.sharding >= Sharding::Zero3;
-  const bool every = shards_weights || framework.gradients.reduced_every_microbatch;
+  const bool gathers =
+      run.strategy.sharding >= Sharding::Zero3 && !gathers_units_once(framework, run.strategy);
+  const bool every = gathers || framework.gradients.reduced_every_microbatch;
   // Weights that may all stay may leave gradients one message.
-  const bool regathers = shards_weights && framework.sharded.regathers_in_backward &&
+  const bool regathers = gathers && framework.sharded.regathers_in_backward &&
                          framework.sharded.live_parameters <= 0.0;
   shape.cools_down = !every || run.strategy.gradient_overlap || regathers;
   return shape;
@@ -246,8 +247,8 @@ StepShape step_shape(const Run& run) {
 namespace {
 
 CollectiveRules collective_rules(const Run& run, const DataParallelCollectives& exchange) {
-  return {.gathers_every_pass = exchange.shards_weights(),
-          .gathers_once = exchange.shards_optimizer() && !exchange.shards_weights(),
+  return {.gathers_every_pass = exchange.gathers_every_pass(),
+          .gathers_once = exchange.gathers_once(),
           .reduces_every_pass = exchange.reduces_every_microbatch(),
           .gathers_overlap = run.strategy.gather_overlap,
           .reductions_overlap = run.strategy.gradient_overlap};

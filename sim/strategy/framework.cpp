@@ -29,6 +29,11 @@ Framework effective_framework(const Framework& framework, const Strategy& strate
   return effective;
 }
 
+bool gathers_units_once(const Framework& framework, const Strategy& strategy) {
+  return strategy.sharding >= Sharding::Zero3 && strategy.pp > 1 &&
+         framework.sharded.whole_in_pipelines;
+}
+
 namespace {
 
 #define FIELD(member) LLMSIM_FIELD(Framework, member)
@@ -118,6 +123,7 @@ const std::vector<Field<Framework>>& framework_fields() {
       FIELD(sharded.modules_are_units),
       ranged(FIELD(sharded.prefetch_units), 0, 1000),
       FIELD(sharded.root_stays_gathered),
+      FIELD(sharded.whole_in_pipelines),
       FIELD(sharded.keeps_frozen),
       FIELD(sharded.weight_copies),
       FIELD(sharded.fetches_synchronise),

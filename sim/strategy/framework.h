@@ -150,6 +150,9 @@ struct ShardedWeights {
   int prefetch_units = 1;  // gathers issued before the unit they are for is the next one; 0: none
   // The embedding and the head are not freed between forward and backward.
   bool root_stays_gathered = true;
+  // In a pipeline units stay gathered from a step's first forward pass to its last backward pass,
+  // which alone reduces gradients.
+  bool whole_in_pipelines = false;
   bool keeps_frozen = false;   // frozen weights stay gathered until the step ends
   double weight_copies = 0.0;  // copies of whole weights around a gather
   // The host waits for the device before each gather: it launches nothing ahead.
@@ -347,6 +350,9 @@ struct Framework {
 
 // The framework as it runs under a strategy: a compiler turns eager operators into fused kernels.
 Framework effective_framework(const Framework& framework, const Strategy& strategy);
+
+// Whether sharded weights are gathered once a step, and their gradients reduced once.
+bool gathers_units_once(const Framework& framework, const Strategy& strategy);
 
 // Whether an RMSNorm is elementwise kernels on fp32 copies.
 inline bool composes_rms_norm(const Framework& framework) {

@@ -147,6 +147,26 @@ TEST(DataParallelCollectives, TheThirdGatherIsInTheStepAndInItsTable) {
   EXPECT_NEAR((after.step_time - before.step_time) / (three.time - two.time), 1.0, 1e-3);
 }
 
+// A pipeline of eight micro-batches: eight gathers forward and eight backward, and eight
+// reductions; or one and one.
+TEST(DataParallelCollectives, APipelineCanKeepItsUnitsWholeThroughTheStep) {
+  ExchangeCase c;
+  c.run.strategy.sharding = Sharding::Zero3;
+  c.run.strategy.pp = 2, c.run.strategy.dp = 8;
+  c.run.strategy.global_batch = 8 * 8 * c.run.strategy.micro_batch;
+  const ModelChunk part{.blocks = 8};
+  EXPECT_EQ(c.exchange().forward_gathers_per_step(), 8.0);
+  EXPECT_EQ(c.exchange().backward_gathers(part), 1.0);
+  EXPECT_EQ(c.exchange().reductions_per_step(), 8.0);
+  c.run.framework.sharded.whole_in_pipelines = true;
+  EXPECT_EQ(c.exchange().forward_gathers_per_step(), 1.0);
+  EXPECT_EQ(c.exchange().backward_gathers(part), 0.0);
+  EXPECT_EQ(c.exchange().reductions_per_step(), 1.0);
+  // Without a pipeline nothing changes.
+  c.run.strategy.pp = 1, c.run.strategy.dp = 16;
+  EXPECT_EQ(c.exchange().backward_gathers(part), 1.0);
+}
+
 TEST(DataParallelCollectives, UnitsTogetherCarryTheSameBytes) {
   // No latency to speak of: 16 messages of 1/16 take as long as one, 15/16 of 32 MB at 80 GB/s; 128
   // pay 128 latencies.

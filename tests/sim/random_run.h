@@ -56,6 +56,7 @@ inline Framework random_framework(RandomChoice& choose) {
   framework.sharded.root_stays_gathered = framework.autograd && choose.yes();
   framework.sharded.gradients_of_units = framework.autograd && choose.yes();
   framework.sharded.regathers_in_backward = choose.yes();
+  framework.sharded.whole_in_pipelines = choose.yes();
   framework.sharded.prefetch_units = choose.below(4);
   framework.sharded.regathers_recomputed = choose.yes();
   framework.sharded.fetches_synchronise = choose.below(4) == 0;

@@ -68,6 +68,25 @@ TrainingRun moe_run(int devices) {
   return run;
 }
 
+// All weights of a stage in 16 bits, and its gradients as wide as they are reduced.
+TEST(StageBytes, UnitsThatStayThroughTheStepAreThoseOfTheStage) {
+  TrainingRun run = small_run(16);
+  run.strategy.sharding = Sharding::Zero3;
+  run.strategy.pp = 2, run.strategy.dp = 8;
+  run.strategy.global_batch = 8 * 8 * run.strategy.micro_batch;
+  run.framework.sharded.whole_in_pipelines = true;
+  run.framework.gradients.reduced_in_fp32 = true;
+  const StageContents contents(run.model, run.strategy);
+  for (int stage = 0; stage < 2; ++stage) {
+    const StageBytes bytes = bytes_of(run, stage);
+    EXPECT_EQ(bytes.gathered.value(), 2.0 * contents.held(stage));
+    EXPECT_EQ(bytes.unreduced_gradients.value(), 4.0 * contents.trained(stage));
+  }
+  // With one micro-batch there is nothing to add to.
+  run.strategy.global_batch = 8 * run.strategy.micro_batch;
+  EXPECT_EQ(bytes_of(run, 0).unreduced_gradients, Bytes(0.0));
+}
+
 TEST(StageBytes, GemmsOfExpertsHaveAWorkspaceForEachStream) {
   TrainingRun run = moe_run(1);
   run.framework.reserve.matmul_workspaces = 0;
