@@ -81,9 +81,10 @@ void add_settings(const sim::Run& run, Json& json) {
   json["attention_kernel"] =
       s.flash_attention ? Json(sim::name_of(run.framework.attention_kernel)) : Json(nullptr);
   json["grad_sync_every_microbatch"] = run.framework.gradients.reduced_every_microbatch;
-  const bool regathers =
-      weights.regathers_in_backward && !sim::gathers_units_once(run.framework, s);
-  json["reshard_after_forward"] = sharded ? Json(regathers) : Json(nullptr);
+  // Of a pipeline that gathers once it says nothing.
+  json["reshard_after_forward"] = sharded && !sim::gathers_units_once(run.framework, s)
+                                      ? Json(weights.regathers_in_backward)
+                                      : Json(nullptr);
   json["fsdp_unit_blocks"] = sharded ? Json(weights.unit_blocks) : Json(nullptr);
   for (const auto& [key, value] : run.settings) json[key] = field_json(value);
 }

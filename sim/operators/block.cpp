@@ -14,7 +14,7 @@ namespace llmsim::sim {
 namespace {
 
 bool gathers_again(const Strategy& strategy, const Framework& framework) {
-  return framework.sharded.regathers_in_backward && !gathers_units_once(framework, strategy) &&
+  return framework.sharded.regathers_in_backward &&
          (strategy.sharding == Sharding::Zero3 || strategy.sharding == Sharding::Hsdp);
 }
 

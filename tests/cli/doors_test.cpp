@@ -391,6 +391,7 @@ TEST(Doors, EveryPlanEqualsItsPrediction) {
                            Planned{"llama-8b", "h100", "deepspeed", "bf16", "8"},
                            Planned{"gpt2-xl", "v100", "pytorch", "fp16", "8"},
                            Planned{"llama-8b", "mi300x", "torchtitan", "bf16", "8"},
+                           Planned{"llama-8b", "h100", "torchtitan", "fp8", "16"},
                            Planned{"mixtral-8x7b", "h100", "nemo", "bf16", "16"}}) {
     cli::RunOptions options{.model = p.model};
     options.gpus = p.gpus, options.hardware = p.hardware, options.framework = p.framework,
