@@ -111,7 +111,7 @@ CLI::Validator finite_range(double least, double most) {
         !text.empty() && *end == '\0' && std::isfinite(value) && value >= least && value <= most;
     return right ? "" : text + ": a number from " + range + " is expected";
   };
-  return {check, "from " + range.str()};
+  return {check, ""};  // the help says it in its text
 }
 
 }  // namespace llmsim::cli
