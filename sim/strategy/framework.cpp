@@ -163,6 +163,8 @@ const std::vector<Field<Framework>>& framework_fields() {
       FIELD(host.per_recomputed_block),
       FIELD(host.per_moe_block),
       FIELD(host.per_low_precision_gemm),
+      FIELD(update.kept_temporary_bytes),
+      FIELD(update.temporary_values),
       FIELD(host.per_unit),
       FIELD(host.per_slice),
       FIELD(host.per_gradient),

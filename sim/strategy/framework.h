@@ -209,6 +209,9 @@ struct UpdateBehaviour {
   double temporary_bytes = 0.0;
   // Parameters of a rank that are updated together, of which alone there are temporaries; 0: all.
   double parameters_at_once = 0.0;
+  double kept_temporary_bytes = 0.0;
+  // Unfused: values of each parameter that it makes on the way and holds at once.
+  double temporary_values = 1.0;
   bool operator==(const UpdateBehaviour&) const = default;
 };
 

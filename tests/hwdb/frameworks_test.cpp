@@ -393,6 +393,24 @@ TEST(Frameworks, DeepSpeedUpdatesShardedWeightsInSubGroups) {
   EXPECT_EQ(Frameworks::shipped().choose(query).framework.update.parameters_at_once, 0.0);
 }
 
+// torch.optim.AdamW where configurations of DeepSpeed name no optimizer; two temporaries of fp32
+// before PyTorch 2.1.
+TEST(Frameworks, TrainerGivesDeepSpeedAnUnfusedOptimizer) {
+  FrameworkQuery query = asked("hf-trainer-deepspeed", "2023-08-01", "bf16");
+  query.sharding = "zero2";
+  const auto update = [&] { return Frameworks::shipped().choose(query).framework.update; };
+  EXPECT_FALSE(update().fused);
+  EXPECT_EQ(update().temporary_values, 2.0);
+  EXPECT_EQ(update().kept_temporary_bytes, 2.0);
+  query.date = "2024-06-01";
+  EXPECT_EQ(update().temporary_values, 1.0);
+  query.date = "2025-12-01";
+  EXPECT_TRUE(update().fused);
+  query.framework = "deepspeed";
+  query.date = "2024-06-01";
+  EXPECT_TRUE(update().fused);
+}
+
 // torch.optim.AdamW and optax.adamw: states like their parameters.
 TEST(Frameworks, SixteenBitWeightsHaveSixteenBitGradientsAndStates) {
   for (const char* id : {"fsdp2", "ddp", "maxtext"}) {
