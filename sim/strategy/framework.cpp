@@ -29,6 +29,14 @@ Framework effective_framework(const Framework& framework, const Strategy& strate
   return effective;
 }
 
+bool runs_autocast(const Framework& framework, const Strategy& strategy) {
+  const DType format = activation_dtype(strategy.precision);
+  return framework.casts_weights_per_microbatch && framework.autograd &&
+         framework.fusion == ElementwiseFusion::Eager && !strategy.compile &&
+         !framework.reserve.transformer_engine && size_of(format) < size_of(DType::Fp32) &&
+         matmul_dtype(strategy.precision) == format;
+}
+
 namespace {
 
 #define FIELD(member) LLMSIM_FIELD(Framework, member)
@@ -155,6 +163,8 @@ const std::vector<Field<Framework>>& framework_fields() {
       FIELD(update.sums_norm),
       FIELD(update.in_backward),
       FIELD(update.temporary_bytes),
+      FIELD(update.kept_temporary_bytes),
+      FIELD(update.temporary_values),
       FIELD(update.parameters_at_once),
       FIELD(determinism.fills_new_tensors),
       FIELD(determinism.attention_backward),
@@ -163,8 +173,6 @@ const std::vector<Field<Framework>>& framework_fields() {
       FIELD(host.per_recomputed_block),
       FIELD(host.per_moe_block),
       FIELD(host.per_low_precision_gemm),
-      FIELD(update.kept_temporary_bytes),
-      FIELD(update.temporary_values),
       FIELD(host.per_unit),
       FIELD(host.per_slice),
       FIELD(host.per_gradient),
