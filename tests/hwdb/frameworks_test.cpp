@@ -292,6 +292,17 @@ TEST(ShippedFrameworks, MegatronKeepsTheDocumentedBytesPerParameter) {
   EXPECT_EQ(resident_bytes("megatron-lm", "fp32"), 16.0);
 }
 
+// 2 + 2 + 4 + 8, of which all but the weights can be sharded; one that says its weights' format
+// trains them themselves, 2 + 2 + 4.
+TEST(ShippedFrameworks, AnUnknownFrameworkHasMasterWeightsBesideSixteenBits) {
+  FrameworkQuery query = asked("other", "2025-01-01", "bf16");
+  const auto storage = [&] { return Frameworks::shipped().choose(query).framework.storage; };
+  EXPECT_EQ(storage().weight_bytes, 2.0);
+  EXPECT_EQ(resident_bytes(storage()), 16.0);
+  query.settings["weight_dtype"] = "bf16";
+  EXPECT_EQ(resident_bytes(storage()), 8.0);
+}
+
 // 2 + 2 + 4 + 8; the measured 14 are what is left after a step, when the gradients are gone.
 TEST(ShippedFrameworks, DeepSpeedKeepsSixteenBytesPerParameterWithGradients) {
   EXPECT_EQ(resident_bytes("deepspeed", "fp16"), 16.0);
