@@ -40,7 +40,7 @@ struct FrameworkQuery {
   std::string precision{};
   std::string architecture{};  // of the accelerator
   std::string position{};
-  std::string blocks{};  // "moe" where the model has experts, else "dense"
+  std::string blocks{};  // "encoder", "moe" where the model has experts, else "dense"
   std::string sharding{};
   std::string trainable{};  // "all", "lora", "adapter"
   sim::SettingValues settings{};

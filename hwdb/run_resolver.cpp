@@ -314,7 +314,7 @@ void RunResolver::resolve_parts(const RunRecord& record, bool laid_out, Run& run
   const FrameworkDefaults before = frameworks_.choose(query).defaults;
   run.model = model_of(record, before, assume);
   query.position = name_of(run.model.position);
-  query.blocks = run.model.moe ? "moe" : "dense";
+  query.blocks = run.model.encoder ? "encoder" : run.model.moe ? "moe" : "dense";
   const std::string usual =
       is_alone(t, run.cluster.num_devices) ? "none" : name_of(before.strategy.sharding);
   recipe.sharding = assume.given(stated<std::string>(t, "sharding"), "training.sharding", usual,

@@ -41,8 +41,9 @@ std::string phase_text(std::string_view phase) {
 
 // Of terms that are not so many bytes for each parameter.
 std::string nature_of(std::string_view term, const sim::MemoryPeak& peak) {
-  static constexpr std::array<std::pair<std::string_view, const char*>, 11> kTexts{
+  static constexpr std::array<std::pair<std::string_view, const char*>, 12> kTexts{
       {{"gathered_weights", "whole weights of the sharded units at hand"},
+       {"cast_weights", "16-bit copies of fp32 weights, which autocast makes"},
        {"gradient_buffers", "whole gradients of sharded units"},
        {"logits", "with their fp32 copies and gradient"},
        {"recomputed_activations", "what recomputation brings back"},

@@ -68,6 +68,7 @@ const partColour = (part) => `var(--part-${Math.max(0, kParts.indexOf(part))})`;
 const kMemory = {
   weights: 0,
   gathered_weights: 1,
+  cast_weights: 1,
   gradients: 2,
   main_gradients: 3,
   gradient_buffers: 3,

@@ -86,6 +86,19 @@ const BlockPrice& price_of(const LayerPrices& prices, const BlockKind& kind) {
   return kind.kept ? blocks.whole_block : blocks.block;
 }
 
+Bytes cast_weights(const Run& run, double parameters) {
+  const bool casts =
+      run.strategy.sharding < Sharding::Zero3 && runs_autocast(run.framework, run.strategy);
+  return casts ? parameters * size_of(activation_dtype(run.strategy.precision)) : Bytes(0.0);
+}
+
+// A head that is not made in chunks.
+Bytes cast_head(const Run& run, const RankParameters& rank) {
+  return run.strategy.fused_cross_entropy
+             ? Bytes(0.0)
+             : cast_weights(run, rank.tied ? rank.embedding : rank.head);
+}
+
 Layer block_of(const Run& run, const LayerPrices& prices, const RankParameters& rank,
                const UnitSizes& units, const BlockKind& kind) {
   const BlockPrice& price = price_of(prices, kind);
@@ -94,6 +107,8 @@ Layer block_of(const Run& run, const LayerPrices& prices, const RankParameters& 
   layer.units = kind.moe ? units.of(rank.moe_block + rank.experts - divided, divided)
                          : units.of(rank.block, 0.0);
   layer.divides_experts = kind.moe && units.freed() && divided > 0.0;
+  layer.cast_weights = cast_weights(run, kind.moe ? rank.moe_block + rank.experts : rank.block);
+  layer.casts_stay = kind.kept || run.strategy.recompute.kind != RecomputeKind::Full;
   if (!kind.kept && run.strategy.recompute.kind == RecomputeKind::Full) {
     const double stored = stored_inputs_per_block(run.strategy, run.framework);
     layer.stored_less = (1.0 - stored) * stage_output(run.model, run.strategy);
@@ -170,9 +185,11 @@ Chunk chunk_layers(const Run& run, const LayerPrices& prices, const RankParamete
   }
   if (part.head) {
     const double head = rank.tied && part.has_table() ? rank.head_layers : rank.head;
-    layers.add(
-        {.kind = UnitKind::Head, .memory = &prices.head.memory, .units = units.of(head, 0.0)},
-        kLossLayer);
+    layers.add({.kind = UnitKind::Head,
+                .memory = &prices.head.memory,
+                .cast_weights = cast_head(run, rank),
+                .units = units.of(head, 0.0)},
+               kLossLayer);
   }
   return layers;
 }

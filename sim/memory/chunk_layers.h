@@ -16,6 +16,10 @@
 //   rerun_before  blocks between it and the checkpoint before it * everything that a block saves:
 //                 they are written again together
 //
+// Under autocast (runs_autocast) a layer of P parameters that are not sharded has P e bytes of 16-bit
+// weights from its forward pass to its backward pass; a recomputed one to the end of the forward
+// pass, and again in its backward pass.
+//
 // Source: ours; PyTorch FSDP's FlatParameter, DeepSpeed's partitioned checkpoints,
 // runtime/parallel/data_parallel.h.
 #pragma once
@@ -75,6 +79,8 @@ struct Layer {
   const LayerMemory* memory = nullptr;  // of the prices
   Bytes stored_less{};
   Bytes rerun_before{};
+  Bytes cast_weights{};
+  bool casts_stay = true;  // from the forward to the backward pass
   Units units{};
   bool divides_experts = false;  // has units of experts
 };

@@ -199,6 +199,13 @@ BlockGradients block_gradients(const Layer& layer, const PassRules& rules, Backw
   return block;
 }
 
+// 16-bit weights that stay no longer than the forward pass.
+template <class Amount>
+void drop_casts(Account<Amount>& account, const PassLayers& layers) {
+  for (int i = 0; i < layers.size(); ++i)
+    if (!layers[i].casts_stay) account.give(MemoryKind::CastWeights, layers[i].cast_weights);
+}
+
 // `end`: of the chunk's blocks, where a block's own gradients come before all that it saved is
 // given back.
 template <class Amount>
@@ -207,6 +214,7 @@ void differentiate(Account<Amount>& account, const Layer& layer, const PassRules
   const BlockGradients block = block_gradients(layer, rules, turn, end);
   account.take(MemoryKind::Activations, layer.stored_less);
   account.take(MemoryKind::Recomputed, layer.rerun_before);
+  if (!layer.casts_stay) account.take(MemoryKind::CastWeights, layer.cast_weights);
   if (turn.last) account.give(MemoryKind::GradientBuffers, block.unreduced);
   if (end) account.take(MemoryKind::Gradients, block.own);
   account.take(MemoryKind::GradientBuffers, block.at_hand);
@@ -216,6 +224,7 @@ void differentiate(Account<Amount>& account, const Layer& layer, const PassRules
   if (!end) account.take(MemoryKind::Gradients, block.own);
   if (turn.first) account.take(MemoryKind::GradientBuffers, block.unreduced);
   account.give(MemoryKind::Recomputed, layer.rerun_before);
+  account.give(MemoryKind::CastWeights, layer.cast_weights);
 }
 
 template <class Amount>
@@ -256,6 +265,7 @@ ChunkPass<Amount> forward_pass(const Chunk& chunk, const PassRules& rules, UnitS
     gathers.lend(account, layer);
     if (layer.kind == UnitKind::Head && rules.loss_makes_gradient && !state.lent)
       account.take(MemoryKind::GradientBuffers, gradients_of_head(chunk, layer));
+    account.take(MemoryKind::CastWeights, layer.cast_weights);
     account.run(amount_of<Amount>(layer.memory->forward.rise),
                 amount_of<Amount>(layer.memory->forward.net));
     account.give(MemoryKind::Activations, layer.stored_less);
@@ -264,6 +274,7 @@ ChunkPass<Amount> forward_pass(const Chunk& chunk, const PassRules& rules, UnitS
   if (shares_table && frees) account.give(MemoryKind::Gathered, chunk.front().units.shared.whole);
   if (!chunk.part().head && !rules.sent_outputs_stay)
     account.give(MemoryKind::Activations, rules.residual);
+  drop_casts(account, layers);
   return result_of(account, Bytes(0.0));
 }
 

@@ -5,6 +5,7 @@ namespace {
 
 constexpr std::array<const char*, kNumMemoryKinds> kNames{"weights",
                                                           "gathered_weights",
+                                                          "cast_weights",
                                                           "gradients",
                                                           "main_gradients",
                                                           "gradient_buffers",

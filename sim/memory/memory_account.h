@@ -25,7 +25,8 @@ namespace llmsim::sim {
 
 enum class MemoryKind {
   Weights,
-  Gathered,  // whole weights of sharded units
+  Gathered,     // whole weights of sharded units
+  CastWeights,  // 16-bit copies of fp32 weights under autocast
   Gradients,
   MainGradients,
   GradientBuffers,  // whole gradients of sharded units
@@ -73,8 +74,6 @@ class MemoryTerms {
 
   // In lanes, which need not wait for one another: it is taken after every change.
   Bytes total() const {
-    constexpr std::size_t kLanes = 6;
-    static_assert(kNumMemoryKinds % kLanes == 0);
     std::array<Bytes, kLanes> sums{};
     for (std::size_t i = 0; i < sizes_.size(); i += kLanes)
       for (std::size_t lane = 0; lane < kLanes; ++lane) sums[lane] += sizes_[i + lane];
@@ -83,7 +82,9 @@ class MemoryTerms {
   std::vector<MemoryTerm> present() const;  // those that are not 0, in their order
 
  private:
-  std::array<Bytes, kNumMemoryKinds> sizes_{};
+  static constexpr std::size_t kLanes = 6;
+  // Whole rounds of the lanes; the last sizes belong to no term and are 0.
+  std::array<Bytes, (kNumMemoryKinds + kLanes - 1) / kLanes * kLanes> sizes_{};
 };
 
 // The bytes of an amount.

@@ -156,6 +156,8 @@ double updated_parameters(const Stage& stage, const Counted& trained) {
 double updated_at_once(const Stage& stage, double owned) {
   const UpdateBehaviour& update = stage.framework.update;
   if (update.parameters_at_once > 0.0) return std::min(owned, update.parameters_at_once);
+  if (update.tensor_by_tensor && !update.fused && stage.strategy.sharding == Sharding::None)
+    return std::min(owned, largest_table(stage));
   if (!update.unit_by_unit) return owned;
   return std::min(owned, stage.framework.sharded.flat_units
                              ? largest_flat_unit(stage)
@@ -171,11 +173,10 @@ Bytes table_states(const Stage& stage, double owned) {
 Bytes update_temporaries(const Stage& stage, double owned) {
   const Framework& framework = stage.framework;
   const double temporary =
-      update_temporary_bytes(stage.strategy.optimizer, stage.storage, framework.update.fused);
+      update_temporary_bytes(stage.strategy.optimizer, stage.storage, framework.update);
   const double cast =
       !framework.autograd && stage.storage.gradient_bytes < kFp32Bytes ? kFp32Bytes : 0.0;
-  const Bytes bytes(updated_at_once(stage, owned) *
-                    (framework.update.temporary_bytes + temporary + cast));
+  const Bytes bytes(updated_at_once(stage, owned) * (temporary + cast));
   const bool counts_units = framework.update.unit_by_unit && !framework.autograd;
   return counts_units ? bytes + size_of(DType::Fp32) : bytes;
 }

@@ -62,8 +62,10 @@ double state_bytes_per_parameter(OptimizerKind optimizer, const ParameterStorage
 }
 
 double update_temporary_bytes(OptimizerKind optimizer, const ParameterStorage& storage,
-                              bool fused) {
-  return is_fused(optimizer, fused) || optimizer == OptimizerKind::Sgd ? 0.0 : storage.state_bytes;
+                              const UpdateBehaviour& update) {
+  const bool none = is_fused(optimizer, update.fused) || optimizer == OptimizerKind::Sgd;
+  const double values = none ? 0.0 : update.temporary_values * storage.state_bytes;
+  return std::max(update.temporary_bytes, update.kept_temporary_bytes + values);
 }
 
 UpdateOperators lower_update(OptimizerKind optimizer, const ParameterStorage& storage, bool fused,

@@ -43,8 +43,7 @@ StateBytes state_bytes(const Run& run) {
   if (update.in_backward) return bytes;
   bytes.gradients = storage.gradient_bytes;
   if (!update.unit_by_unit && update.parameters_at_once <= 0.0)
-    bytes.temporaries =
-        update.temporary_bytes + update_temporary_bytes(strategy.optimizer, storage, update.fused);
+    bytes.temporaries = update_temporary_bytes(strategy.optimizer, storage, update);
   return bytes;
 }
 

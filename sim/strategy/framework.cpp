@@ -34,6 +34,14 @@ bool gathers_units_once(const Framework& framework, const Strategy& strategy) {
          framework.sharded.whole_in_pipelines;
 }
 
+bool runs_autocast(const Framework& framework, const Strategy& strategy) {
+  const DType format = activation_dtype(strategy.precision);
+  return framework.casts_weights_per_microbatch && framework.autograd &&
+         framework.fusion == ElementwiseFusion::Eager && !strategy.compile &&
+         !framework.reserve.transformer_engine && size_of(format) < size_of(DType::Fp32) &&
+         matmul_dtype(strategy.precision) == format;
+}
+
 namespace {
 
 #define FIELD(member) LLMSIM_FIELD(Framework, member)
@@ -161,6 +169,8 @@ const std::vector<Field<Framework>>& framework_fields() {
       FIELD(update.sums_norm),
       FIELD(update.in_backward),
       FIELD(update.temporary_bytes),
+      FIELD(update.kept_temporary_bytes),
+      FIELD(update.temporary_values),
       FIELD(update.parameters_at_once),
       FIELD(determinism.fills_new_tensors),
       FIELD(determinism.attention_backward),

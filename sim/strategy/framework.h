@@ -208,8 +208,13 @@ struct UpdateBehaviour {
   bool unit_by_unit = false;
   // The squared gradient norm of sharded states is a collective of its own, of 4 bytes.
   bool sums_norm = false;
-  // Per updated parameter, while the optimizer runs (unfused optimizers, flat gradients).
+  // Per updated parameter, to make the gradient that the optimizer reads from those of the backward
+  // pass (flat, cast), and of them so many as stay while it runs, less gradients that are freed then
+  // (operators/update.h).
   double temporary_bytes = 0.0;
+  double kept_temporary_bytes = 0.0;
+  // Unfused: values of each parameter that it makes on the way and holds at once.
+  double temporary_values = 1.0;
   // Parameters of a rank that are updated together, of which alone there are temporaries; 0: all.
   double parameters_at_once = 0.0;
   bool operator==(const UpdateBehaviour&) const = default;
@@ -353,6 +358,19 @@ Framework effective_framework(const Framework& framework, const Strategy& strate
 
 // Whether sharded weights are gathered once a step, and their gradients reduced once.
 bool gathers_units_once(const Framework& framework, const Strategy& strategy);
+
+// Whether eager operators run under PyTorch's autocast over fp32 weights, of 16-bit runs:
+//
+//   residual stream   fp32, as the embedding gives it and sums of fp32 and 16 bits are
+//   norms, softmax    read and give fp32
+//   linear layers     each casts its own input, which it saves, and its weight, which stays until
+//                     its backward pass, or to the end of the forward pass of a recomputed block
+//
+// Compiled blocks cast where they read and save fp32 weights alone; TransformerEngine's modules cast
+// their input.  Sources: PyTorch aten/src/ATen/autocast_mode.cpp cached_cast (weights that are leaves
+// are cast once in an autocast context, other tensors for each reader) and its lists of operators;
+// TransformerEngine pytorch/transformer.py.
+bool runs_autocast(const Framework& framework, const Strategy& strategy);
 
 // Whether an RMSNorm is elementwise kernels on fp32 copies.
 inline bool composes_rms_norm(const Framework& framework) {

@@ -292,6 +292,17 @@ TEST(ShippedFrameworks, MegatronKeepsTheDocumentedBytesPerParameter) {
   EXPECT_EQ(resident_bytes("megatron-lm", "fp32"), 16.0);
 }
 
+// 2 + 2 + 4 + 8, of which all but the weights can be sharded; one that says its weights' format
+// trains them themselves, 2 + 2 + 4.
+TEST(ShippedFrameworks, AnUnknownFrameworkHasMasterWeightsBesideSixteenBits) {
+  FrameworkQuery query = asked("other", "2025-01-01", "bf16");
+  const auto storage = [&] { return Frameworks::shipped().choose(query).framework.storage; };
+  EXPECT_EQ(storage().weight_bytes, 2.0);
+  EXPECT_EQ(resident_bytes(storage()), 16.0);
+  query.settings["weight_dtype"] = "bf16";
+  EXPECT_EQ(resident_bytes(storage()), 8.0);
+}
+
 // 2 + 2 + 4 + 8; the measured 14 are what is left after a step, when the gradients are gone.
 TEST(ShippedFrameworks, DeepSpeedKeepsSixteenBytesPerParameterWithGradients) {
   EXPECT_EQ(resident_bytes("deepspeed", "fp16"), 16.0);
@@ -391,6 +402,24 @@ TEST(Frameworks, DeepSpeedUpdatesShardedWeightsInSubGroups) {
   EXPECT_EQ(update.temporary_bytes, 6.0);
   query.sharding = "zero2";
   EXPECT_EQ(Frameworks::shipped().choose(query).framework.update.parameters_at_once, 0.0);
+}
+
+// torch.optim.AdamW where configurations of DeepSpeed name no optimizer; two temporaries of fp32
+// before PyTorch 2.1.
+TEST(Frameworks, TrainerGivesDeepSpeedAnUnfusedOptimizer) {
+  FrameworkQuery query = asked("hf-trainer-deepspeed", "2023-08-01", "bf16");
+  query.sharding = "zero2";
+  const auto update = [&] { return Frameworks::shipped().choose(query).framework.update; };
+  EXPECT_FALSE(update().fused);
+  EXPECT_EQ(update().temporary_values, 2.0);
+  EXPECT_EQ(update().kept_temporary_bytes, 2.0);
+  query.date = "2024-06-01";
+  EXPECT_EQ(update().temporary_values, 1.0);
+  query.date = "2025-12-01";
+  EXPECT_TRUE(update().fused);
+  query.framework = "deepspeed";
+  query.date = "2024-06-01";
+  EXPECT_TRUE(update().fused);
 }
 
 // torch.optim.AdamW and optax.adamw: states like their parameters.

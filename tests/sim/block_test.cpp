@@ -287,6 +287,40 @@ TEST(Block, AnEagerLlamaKeepsFourWidthsForEachNormAndEveryFactorOfItsMlp) {
                    2.0 * kTokens * kHidden * (8.0 + 4.0 + 16.0) + sums);
 }
 
+// PyTorch's autocast over fp32 weights.  Bytes for each of t h values: the stream, 4, twice; after
+// each norm the normalised values and no output, 4; copies for q, k and v, 2 each, and for gate and
+// up; q, k, v and the output of attention 2 each; the MLP's 4 x 8 at f = 4 h.
+TEST(Block, UnderAutocastEachLinearLayerSavesACopyOfItsInput) {
+  TrainingRun run = small_run();
+  run.model.norm = Norm::RmsNorm;
+  run.model.gated_mlp = true;
+  run.framework.fusion = ElementwiseFusion::Eager;
+  run.framework.casts_weights_per_microbatch = true;
+  const double sums = (8.0 + 2.0) * kTokens * 4.0, values = kTokens * kHidden;
+  const auto saved = [&] { return saved_by_block(run).value(); };
+  EXPECT_DOUBLE_EQ(saved(),
+                   values * (2.0 * (4.0 + 4.0) + 3.0 * 2.0 + 2.0 * 2.0 + 8.0 + 32.0) + sums);
+  run.framework.saved.fused_qkv = true;  // one copy, and rotated q and k beside the GEMM's output
+  EXPECT_DOUBLE_EQ(saved(),
+                   values * (2.0 * (4.0 + 4.0) + 2.0 + 2.0 * 2.0 + 8.0 + 4.0 + 32.0) + sums);
+}
+
+// Scores of 8 heads: the softmax gives 4 bytes, of which the GEMM has a copy in 2.
+TEST(Block, UnderAutocastTheSoftmaxOfUnfusedAttentionIsFp32) {
+  TrainingRun run = small_run();
+  run.framework.fusion = ElementwiseFusion::Eager;
+  run.framework.casts_weights_per_microbatch = true;
+  const auto saved = [&] { return saved_by_block(run).value(); };
+  run.strategy.flash_attention = true;
+  const double flash = saved();  // its output and a sum for each row stay, too
+  run.strategy.flash_attention = false;
+  const double scores = 8.0 * kTokens * kSequence, rows = 8.0 * kTokens * 4.0;
+  EXPECT_DOUBLE_EQ(saved() - flash, scores * (4.0 + 2.0) - rows);
+  run.framework.dropout = 0.1;
+  const double masks = 2.0 * kTokens * kHidden;  // of the residual stream
+  EXPECT_DOUBLE_EQ(saved() - flash, scores * (4.0 + 2.0 + 1.0) - rows + masks);
+}
+
 TEST(Block, FrozenLayersKeepNoInputsUnlessTheirKernelsDo) {
   // As above, adapters on q and v: the norms keep their fp32 input (2 + 2), the first its output
   // (1); no GEMM of the MLP (12).

@@ -46,6 +46,28 @@ TEST(Footprint, MixedPrecisionAdamHoldsSixteenBytesPerParameter) {
   EXPECT_DOUBLE_EQ(states, 16.0 * parameter_count(run));
 }
 
+// 8 blocks of 12 h^2 + 13 h parameters and the head's table, cast once for the step's micro-batch.
+TEST(Footprint, AutocastHoldsSixteenBitWeightsToTheirBackwardPass) {
+  TrainingRun run = small_run();
+  run.strategy.global_batch = 1;
+  run.framework.fusion = ElementwiseFusion::Eager;
+  run.framework.casts_weights_per_microbatch = true;
+  run.framework.storage = {.weight_bytes = 4, .gradient_bytes = 4, .master_bytes = 0};
+  const auto cast = [&](const char* name) {
+    return term({.terms = phase(run, name).terms}, "cast_weights");
+  };
+  const RankParameters rank = rank_parameters(run.model, run.strategy);
+  EXPECT_DOUBLE_EQ(cast("loss"),
+                   2.0 * (8.0 * rank.block + (rank.tied ? rank.embedding : rank.head)));
+  EXPECT_DOUBLE_EQ(cast("update"), 0.0);
+  run.strategy.recompute = {RecomputeKind::Full, 1};
+  EXPECT_DOUBLE_EQ(cast("loss"),
+                   2.0 * (8.0 * rank.block + (rank.tied ? rank.embedding : rank.head)));
+  EXPECT_DOUBLE_EQ(cast("backward"), 2.0 * rank.block);
+  run.strategy.compile = true;  // compiled blocks cast where they read
+  EXPECT_DOUBLE_EQ(cast("loss"), 0.0);
+}
+
 TEST(Footprint, TermsAddUpToThePeak) {
   for (const auto sharding : {Sharding::None, Sharding::Zero1, Sharding::Zero2, Sharding::Zero3}) {
     TrainingRun run = small_run(8);

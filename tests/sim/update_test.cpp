@@ -44,10 +44,23 @@ TEST(Update, AnEightBitStateHasAScalePer256Values) {
 }
 
 TEST(Update, OnlyUnfusedUpdatesNeedATemporary) {
-  EXPECT_DOUBLE_EQ(update_temporary_bytes(OptimizerKind::AdamW, kMixed, true), 0.0);
-  EXPECT_DOUBLE_EQ(update_temporary_bytes(OptimizerKind::AdamW, kMixed, false), 4.0);
-  EXPECT_DOUBLE_EQ(update_temporary_bytes(OptimizerKind::Adafactor, kMixed, true), 4.0);
-  EXPECT_DOUBLE_EQ(update_temporary_bytes(OptimizerKind::Sgd, kMixed, false), 0.0);
+  const UpdateBehaviour fused{}, unfused{.fused = false};
+  EXPECT_DOUBLE_EQ(update_temporary_bytes(OptimizerKind::AdamW, kMixed, fused), 0.0);
+  EXPECT_DOUBLE_EQ(update_temporary_bytes(OptimizerKind::AdamW, kMixed, unfused), 4.0);
+  EXPECT_DOUBLE_EQ(update_temporary_bytes(OptimizerKind::Adafactor, kMixed, fused), 4.0);
+  EXPECT_DOUBLE_EQ(update_temporary_bytes(OptimizerKind::Sgd, kMixed, unfused), 0.0);
+}
+
+// DeepSpeed's ZeRO-2 flattens 2 bytes and casts them to 4, frees the 2 that it had, and runs an
+// optimizer with one or two fp32 temporaries.
+TEST(Update, TemporariesOfTheOptimizerComeOnTopOfTheGradientsThatStay) {
+  UpdateBehaviour update{.temporary_bytes = 6.0, .kept_temporary_bytes = 2.0};
+  const auto bytes = [&] { return update_temporary_bytes(OptimizerKind::AdamW, kMixed, update); };
+  EXPECT_DOUBLE_EQ(bytes(), 6.0);
+  update.fused = false;
+  EXPECT_DOUBLE_EQ(bytes(), 2.0 + 4.0);
+  update.temporary_values = 2.0;
+  EXPECT_DOUBLE_EQ(bytes(), 2.0 + 8.0);
 }
 
 TEST(Update, OnTheDeviceItStreamsAtMemoryBandwidth) {

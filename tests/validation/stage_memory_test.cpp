@@ -118,5 +118,44 @@ TEST(StageMemory, ZeroThreeHoldsFourteenBytesAndOneBlock) {
   expect_near(28234, memory.reserved, 0.12, "reserved");
 }
 
+// BERT large, 512 tokens, a classifier of two classes, on one V100 of 16 GB under Hugging Face
+// Trainer.
+struct TrainerRow {
+  const char* precision;
+  int micro_batch;
+  const char* recompute;
+  double occupied;  // MB, as nvidia-smi shows
+};
+
+hwdb::RunRecord bert_under_trainer(const TrainerRow& row) {
+  const std::string text =
+      R"({"id": "bert-large", "date": "2022-04-06",
+      "model": {"name": "bert-large", "architecture": "encoder", "num_layers": 24,
+        "hidden_size": 1024, "num_heads": 16, "ffn_size": 4096, "vocab_size": 30522, "seq_len": 512,
+        "norm": "layernorm", "position": "learned", "tied_embeddings": true,
+        "encoder": {"predicted_share": 0.002, "segment_types": 2, "next_sentence": true}},
+      "hardware": {"accelerator": "v100_sxm_16", "num_devices": 1},
+      "training": {"framework": "hf-trainer", "optimizer": "adamw", "global_batch": 4,
+        "flash_attention": false, "dropout": 0.1)" +
+      std::string(R"(, "precision": ")") + row.precision + R"(", "recompute": {"kind": ")" +
+      row.recompute + R"("}, "micro_batch": )" + std::to_string(row.micro_batch) + "}}";
+  return hwdb::parse_run(text, "transformers documentation 4.18, Performance and Scalability");
+}
+
+// 1343 MB are the context's, which the page shows before there is a model.
+TEST(StageMemory, TrainerOccupiesWhatItsDocumentationShows) {
+  static const hwdb::Database database(":memory:");
+  hwdb::RunResolver resolver(database);
+  for (const TrainerRow& row : {TrainerRow{"fp32", 4, "none", 14949},
+                                {"fp32", 1, "none", 8681},
+                                {"fp32", 1, "full", 6775},
+                                {"fp16", 4, "none", 13939},
+                                {"fp16", 1, "full", 7275}}) {
+    const sim::Memory memory = sim::predict(resolver.resolve(bert_under_trainer(row))).memory;
+    expect_near(row.occupied - 1343.0, memory.reserved, 0.06,
+                std::string(row.precision) + " " + row.recompute);
+  }
+}
+
 }  // namespace
 }  // namespace llmsim

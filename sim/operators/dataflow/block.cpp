@@ -129,7 +129,9 @@ class CoreDataflow {
     const double scores = layer_.tokens * heads() * static_cast<double>(model_.seq_len),
                  e = layer_.element;
     const bool dropout = layer_.framework().dropout > 0.0;
-    const Tensor raw = layer_.add(scores * e), probabilities = layer_.add(scores * e);
+    // Under autocast the softmax gives fp32, which is cast for the GEMM.
+    const Tensor raw = layer_.add(scores * e),
+                 probabilities = layer_.add(scores * (layer_.autocasts() ? kFp32Bytes : e));
     layer_.flow.step(Module::CoreAttention)
         .reads(heads_.q)
         .reads(heads_.k)
@@ -141,7 +143,9 @@ class CoreDataflow {
                                   .writes(probabilities)
                                   .saves(probabilities);
     if (layer_.framework().fusion != ElementwiseFusion::Eager) softmax.gradient_in_place();
-    const Tensor weights = dropout ? drop_out(probabilities, scores) : probabilities;
+    const Tensor weights = dropout              ? drop_out(probabilities, scores)
+                           : layer_.autocasts() ? cast_down(probabilities, scores)
+                                                : probabilities;
     const Tensor by_heads = layer_.add(layer_.tokens * width_ * e);
     layer_.flow.step(Module::CoreAttention)
         .reads(weights)
@@ -162,6 +166,12 @@ class CoreDataflow {
         .saves(mask)
         .gradient_in_place();
     return dropped;
+  }
+
+  Tensor cast_down(Tensor probabilities, double scores) {
+    const Tensor cast = layer_.add(scores * layer_.element);
+    layer_.flow.step(Module::CoreAttention).reads(probabilities).writes(cast);
+    return cast;
   }
 
   LayerDataflow& layer_;
@@ -232,7 +242,8 @@ bool copies_attention_output(const BlockTensors& b) {
          b.strategy().cp == 1;
 }
 
-// A policy may keep what a GEMM returns: the residual stream goes on in another tensor.
+// A policy may keep what a GEMM returns, and under autocast it has another format: the residual
+// stream goes on in another tensor.
 Tensor copied(const BlockTensors& b, Tensor output) {
   const Tensor sum = b.layer.flow.add(b.layer.residual());
   b.layer.flow.step(Module::Residual).writes(sum);
@@ -245,7 +256,8 @@ Tensor end_half(const BlockTensors& b, Tensor stream, Tensor output) {
   if (b.model().norms_per_layer >= 4) output = add_norm(b.layer, output);
   if (b.framework().dropout > 0.0)
     b.layer.save_extra(Module::Residual, Bytes(b.layer.residual_elements()));
-  if (b.strategy().recompute.kind == RecomputeKind::Op) output = copied(b, output);
+  if (b.strategy().recompute.kind == RecomputeKind::Op || b.layer.autocasts())
+    output = copied(b, output);
   b.layer.flow.add_in_place(stream, output);
   return output;
 }

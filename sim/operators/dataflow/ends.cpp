@@ -214,7 +214,7 @@ Dataflow embedding_dataflow(const Transformer& model, const Strategy& strategy,
                                : 0.0;
   const double gradients =
       (divided ? rows * layer.element : 0.0) + (cast ? rows * kFp32Bytes : 0.0);
-  const Tensor looked_up = layer.flow.add(layer.whole_residual());
+  const Tensor looked_up = layer.add(rows * layer.stream_element());
   Dataflow::Step& lookup =
       layer.flow.step(Module::Embedding).writes(looked_up).forward_workspace(Bytes(ids));
   if (!layer.autograd())

@@ -18,6 +18,7 @@ LayerDataflow::LayerDataflow(const Transformer& model, const Strategy& strategy,
               .framework = &framework,
               .adapters = strategy.adapters,
               .frozen = false},
+      stream_element_(runs_autocast(framework, strategy) ? std::max(element, kFp32Bytes) : element),
       repeated_(strategy.recompute.kind == RecomputeKind::Selective
                     ? repeated_modules(strategy.recompute.modules, model, model.moe.has_value())
                     : ModuleSet{}) {}
@@ -50,9 +51,22 @@ Bytes LayerDataflow::weight_gradient_workspace(Module module, const LayerWeight&
   return Bytes(std::max(of_weights, of_bias));
 }
 
-void LayerDataflow::save_input(Dataflow::Step& step, Tensor x) {
+// Queries, keys and values are one in models of the GPT kind and where a framework joins them, as
+// gate and values are nowhere that autocast runs.
+double LayerDataflow::matrices(Module module) const {
+  if (module == Module::Qkv && model_.gated_mlp && !framework_.saved.fused_qkv) return 3.0;
+  return module == Module::MlpUp && model_.gated_mlp ? 2.0 : 1.0;
+}
+
+void LayerDataflow::save_input(Dataflow::Step& step, Module module, Tensor x) {
   const double bytes = linear_input_bytes(linear_);
   const std::optional<Module> writer = flow.writer(x);
+  if (autocasts() && (!writer || *writer == Module::Norm)) {
+    const double values = size(x).value() / stream_element_;
+    const Tensor copies = add(matrices(module) * bytes * values, Role::Statistic);
+    step.writes(copies).saves(copies);
+    return;
+  }
   if (bytes == element ||
       (writer && (*writer == Module::CoreAttention || repeated_.has(*writer)))) {
     step.saves(x);
@@ -70,7 +84,7 @@ Dataflow::Step& LayerDataflow::gemm(Module module, Tensor x, std::initializer_li
                                     const LayerWeight& weight, Tensor saved, Bytes again) {
   Dataflow::Step& step = flow.step(module).reads(x).gemm(policy_saves());
   for (const Tensor output : y) step.writes(output);
-  if (saved != Dataflow::kNone) save_input(step, saved);
+  if (saved != Dataflow::kNone) save_input(step, module, saved);
   return step.backward_workspace(again + weight_gradient_workspace(module, weight));
 }
 
@@ -130,7 +144,8 @@ struct NormKernel {
 // (runtime/kernels/norm.cpp).
 NormKernel norm_kernel(const LayerDataflow& layer, double rows, double width) {
   const Transformer& model = layer.model();
-  const double e = layer.element, gradient = std::max(e, layer.framework().storage.gradient_bytes);
+  const double e = layer.stream_element(),
+               gradient = std::max(e, layer.framework().storage.gradient_bytes);
   const bool weight = model.norm_weight, bias = weight && model.bias.norm;
   if (model.norm == Norm::LayerNorm) {
     const double parameters = (weight ? 3.0 : 0.0) + (bias ? 1.0 : 0.0);
@@ -155,7 +170,7 @@ Dataflow::Tensor add_norm(LayerDataflow& layer, Dataflow::Tensor x, std::optiona
   using Role = Dataflow::Role;
   const double rows = layer.own_tokens(), values = width.value_or(layer.model().hidden_size);
   const NormKernel kernel = norm_kernel(layer, rows, values);
-  const Dataflow::Tensor y = layer.add(rows * values * layer.element);
+  const Dataflow::Tensor y = layer.add(rows * values * layer.stream_element());
   const Dataflow::Tensor statistics = layer.flow.add(kernel.statistics, Role::Statistic);
   Dataflow::Step& step = layer.flow.step(width ? Module::Qkv : Module::Norm)
                              .reads(x)
@@ -169,11 +184,11 @@ Dataflow::Tensor add_norm(LayerDataflow& layer, Dataflow::Tensor x, std::optiona
     const Dataflow::Tensor copy = layer.add(rows * values * bytes, Role::Statistic);
     step.writes(copy).saves(copy);
   };
-  if (eager_rms || (layer.framework().norms_in_fp32 && !width))
+  if (!layer.autocasts() && (eager_rms || (layer.framework().norms_in_fp32 && !width)))
     save(kFp32Bytes);
   else
     step.saves(x);
-  if (eager_rms && !layer.strategy().adapters) save(layer.element);
+  if (eager_rms && !layer.strategy().adapters) save(layer.stream_element());
   return y;
 }
 

@@ -38,9 +38,12 @@ class LayerDataflow {
 
   // Whether results of composed kernels stay for the backward pass, as autograd keeps them.
   bool autograd() const { return framework_.autograd; }
+  // Of a value of the residual stream and of what norms give: e, under autocast 4.
+  double stream_element() const { return stream_element_; }
+  bool autocasts() const { return stream_element_ > element; }
   double own_tokens() const { return gathers ? tokens / ranks : tokens; }
   double residual_elements() const { return own_tokens() * model_.hidden_size; }
-  Bytes residual() const { return Bytes(residual_elements() * element); }
+  Bytes residual() const { return Bytes(residual_elements() * stream_element_); }
   Bytes whole_residual() const { return Bytes(tokens * model_.hidden_size * element); }
   Bytes size(Tensor tensor) const { return flow.size(tensor); }
 
@@ -53,9 +56,10 @@ class LayerDataflow {
   // What a linear layer saves of its input x: a copy in the format of its GEMM, or x itself where
   // that is the format, where x is saved anyway (the output of attention), or where a recomputed
   // module writes x again.
+  // Under autocast each matrix of the module has a copy of its own of what a norm gives.
   // Source: Megatron-LM core/transformer/attention.py and transformer_layer.py,
   // set_save_original_input.
-  void save_input(Dataflow::Step& step, Tensor x);
+  void save_input(Dataflow::Step& step, Module module, Tensor x);
   // Of an element that a linear layer saves.
   double input_bytes() const { return linear_input_bytes(linear_); }
   // Of the outputs of linear layers, by a policy that keeps every second GEMM.
@@ -101,10 +105,13 @@ class LayerDataflow {
   Tensor reduce(Module module, Tensor partial);
 
  private:
+  double matrices(Module module) const;
+
   const Transformer& model_;
   const Strategy& strategy_;
   const Framework& framework_;
   LinearContext linear_;
+  double stream_element_;
   ModuleSet repeated_;
   // The last input that was saved as a copy, which its readers share.
   Tensor copied_ = Dataflow::kNone, copy_ = Dataflow::kNone;
