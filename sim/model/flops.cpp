@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "sim/model/layer_kinds.h"
 #include "sim/model/parameters.h"
 
 namespace llmsim::sim {
@@ -32,9 +33,12 @@ Count layer_matrices(const Transformer& m, LayerKind kind) {
 }
 
 Count block_weights(const Transformer& m) {
-  const int layers = m.num_layers + m.mtp_layers, moe_layers = count_moe_layers(m, 0, layers);
-  return (layers - moe_layers) * layer_matrices(m, LayerKind::Dense) +
-         (moe_layers > 0 ? moe_layers * layer_matrices(m, LayerKind::Moe) : 0);
+  const LayerKinds kinds = layer_kinds(m);
+  Count total = 0;
+  for_each_kind(count_layers(m, 0, m.num_layers + m.mtp_layers), [&](std::size_t slot, int layers) {
+    total += layers * layer_matrices(m, kinds[slot]);
+  });
+  return total;
 }
 
 }  // namespace
@@ -62,7 +66,8 @@ Flops forward_flops_per_token(const Transformer& model, bool causal) {
   Flops total =
       2.0 * static_cast<double>(block_weights(model)) * FLOP + head_flops_per_token(model);
   for (int layer = 0; layer < model.num_layers + model.mtp_layers; ++layer) {
-    total += attention_flops_per_token(model, layer, causal);
+    if (kind_of_layer(model, layer).has_attention())
+      total += attention_flops_per_token(model, layer, causal);
   }
   return total;
 }

@@ -13,16 +13,14 @@ class Table {
       : model_(model), h_(model.hidden_size), kv_heads_(kv_heads), list_(list) {}
 
   void add_layer(LayerKind kind) {
-    norm(AttentionNorm, 1);
-    model_.mla ? mla(*model_.mla) : attention();
-    if (model_.attention_sinks)
-      add({.name = AttentionSinks, .columns = model_.num_heads, .divided = TensorAxis::Columns});
-    row_parallel({.name = AttentionOutput,
-                  .rows = attention_output_width(model_),
-                  .biases = model_.bias.attention_output});
-    norm(PostAttentionNorm, 3);
+    if (kind.has_attention()) {
+      norm(AttentionNorm, 1);
+      attention();
+      norm(PostAttentionNorm, 3);
+    }
+    if (kind.mlp == LayerMlp::None) return;
     norm(MlpNorm, 2);
-    kind == LayerKind::Moe
+    kind.has_experts()
         ? experts(*model_.moe)
         : mlp(MlpUp, MlpDown, model_.ffn_size, {.part = LayerPart::Mlp, .biases = model_.bias.mlp});
     norm(PostMlpNorm, 4);
@@ -48,6 +46,15 @@ class Table {
   }
 
   void attention() {
+    model_.mla ? mla(*model_.mla) : heads();
+    if (model_.attention_sinks)
+      add({.name = AttentionSinks, .columns = model_.num_heads, .divided = TensorAxis::Columns});
+    row_parallel({.name = AttentionOutput,
+                  .rows = attention_output_width(model_),
+                  .biases = model_.bias.attention_output});
+  }
+
+  void heads() {
     const Count a = model_.num_heads, d = model_.head_dim, width = (a + 2 * kv_heads_) * d;
     column_parallel({.name = Qkv,
                      .rows = h_,
@@ -244,11 +251,11 @@ Parameters parameters_of_ends(const Transformer& model) {
 
 Parameters parameters(const Transformer& model) {
   Parameters sum = parameters_of_ends(model);
-  const int layers = model.num_layers, ahead = model.mtp_layers;
-  const int moe = count_moe_layers(model, 0, layers),
-            moe_ahead = count_moe_layers(model, layers, ahead);
-  add_layers(sum, model, LayerKind::Dense, layers - moe, ahead - moe_ahead);
-  add_layers(sum, model, LayerKind::Moe, moe, moe_ahead);
+  const LayerKinds kinds = layer_kinds(model);
+  const LayerCounts layers = count_layers(model, 0, model.num_layers),
+                    ahead = count_layers(model, model.num_layers, model.mtp_layers);
+  for (std::size_t slot = 0; slot < kinds.size(); ++slot)
+    add_layers(sum, model, kinds[slot], layers[slot], ahead[slot]);
   return sum;
 }
 

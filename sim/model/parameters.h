@@ -36,6 +36,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "sim/model/layer_kinds.h"
 #include "sim/model/transformer.h"
 
 namespace llmsim::sim {

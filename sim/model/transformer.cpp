@@ -125,32 +125,6 @@ int query_head_dim(const Transformer& model) {
   return model.mla ? model.mla->qk_nope_head_dim + model.mla->qk_rope_head_dim : model.head_dim;
 }
 
-bool is_moe_layer(const Transformer& model, int layer) {
-  if (!model.moe || layer < model.moe->num_dense_layers) return false;
-  return (layer - model.moe->num_dense_layers) % model.moe->layer_interval == 0;
-}
-
-LayerKind kind_of_layer(const Transformer& model, int layer) {
-  return is_moe_layer(model, layer) ? LayerKind::Moe : LayerKind::Dense;
-}
-
-int count_moe_layers(const Transformer& model, int first, int count) {
-  if (!model.moe) return 0;
-  const int interval = model.moe->layer_interval;
-  const auto before = [&](int layer) {
-    return (std::max(0, layer - model.moe->num_dense_layers) + interval - 1) / interval;
-  };
-  return before(first + count) - before(first);
-}
-
-std::vector<LayerKind> layer_kinds(const Transformer& model) {
-  const int layers = model.num_layers + model.mtp_layers,
-            moe_layers = count_moe_layers(model, 0, layers);
-  if (moe_layers == 0) return {LayerKind::Dense};
-  return moe_layers < layers ? std::vector{LayerKind::Dense, LayerKind::Moe}
-                             : std::vector{LayerKind::Moe};
-}
-
 std::optional<int> window_of_layer(const Transformer& model, int layer) {
   const int interval = model.sliding_window_interval;
   if (interval > 1 && layer % interval == interval - 1) return std::nullopt;

@@ -141,9 +141,6 @@ struct Transformer {
   bool operator==(const Transformer&) const = default;
 };
 
-// What follows the attention of a layer: an MLP, or experts of which each token visits some.
-enum class LayerKind { Dense, Moe };
-
 // Width of all query heads together, num_heads * head_dim (with MLA: of the value heads, which feed
 // the output projection).
 int attention_output_width(const Transformer& model);
@@ -153,17 +150,6 @@ double predicted_share(const Transformer& model);
 
 // Length of one query or key vector, over which a score is summed (with MLA: both parts together).
 int query_head_dim(const Transformer& model);
-
-// True where layer `layer` (from 0) has experts instead of a dense MLP.  Multi-token-prediction
-// layers continue the pattern.
-bool is_moe_layer(const Transformer& model, int layer);
-LayerKind kind_of_layer(const Transformer& model, int layer);
-
-// The kinds that the model has, those of multi-token prediction included.
-std::vector<LayerKind> layer_kinds(const Transformer& model);
-
-// Layers with experts among `count` layers from `first` on.
-int count_moe_layers(const Transformer& model, int first, int count);
 
 // Tokens that a query of layer `layer` (from 0) can see: the sliding window where the layer has
 // one, else none.  With an interval n, the layers n - 1, 2n - 1, ... see everything (Gemma 2 and 3,

@@ -275,8 +275,8 @@ LayerOperators lower_block(const Transformer& model, const Strategy& strategy,
                            const Framework& framework, RecomputeKind recompute, LayerKind kind) {
   const Block b = block_of(model, strategy, framework, kind);
   LayerBuilder halves;
-  halves.add(attention_half(b));
-  halves.add(kind == LayerKind::Moe ? moe_half(b) : mlp_half(b));
+  if (kind.has_attention()) halves.add(attention_half(b));
+  if (kind.mlp != LayerMlp::None) halves.add(kind.has_experts() ? moe_half(b) : mlp_half(b));
   LayerOperators block = std::move(halves).build();
   block.recompute =
       recomputed_operators(block.forward, model, strategy, framework, recompute, kind);

@@ -35,6 +35,7 @@
 // 2022; what a block saves for the backward pass stands in dataflow.h.
 #pragma once
 
+#include "sim/model/layer_kinds.h"
 #include "sim/model/transformer.h"
 #include "sim/operators/operator.h"
 #include "sim/strategy/framework.h"

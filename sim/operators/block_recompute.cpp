@@ -94,8 +94,7 @@ OperatorList recomputed_operators(const OperatorList& forward, const Transformer
         activation_dtype(strategy.precision));
   }
   if (recompute != RecomputeKind::Selective) return without_casts(needed, framework);
-  const ModuleSet modules =
-      executed_modules(strategy.recompute.modules, model, kind == LayerKind::Moe);
+  const ModuleSet modules = executed_modules(strategy.recompute.modules, model, kind.has_experts());
   return without_casts(operators_of(needed, modules), framework);
 }
 
@@ -105,7 +104,7 @@ Dataflow::Recomputation recomputation_of(const Dataflow& block, const Recompute&
   switch (recompute.kind) {
     case RecomputeKind::None: break;
     case RecomputeKind::Selective:
-      return block.recompute(repeated_modules(recompute.modules, model, kind == LayerKind::Moe),
+      return block.recompute(repeated_modules(recompute.modules, model, kind.has_experts()),
                              {Module::CoreAttention});
     case RecomputeKind::Full:
     case RecomputeKind::EveryN: return block.recompute_all(stops_early(model, framework));

@@ -15,13 +15,13 @@ struct NamedLayer {
   bool AdaptedLayers::*has;
 };
 
-constexpr std::array<NamedLayer, 7> kLayers{{{"q", "q_proj", &AdaptedLayers::q},
-                                             {"k", "k_proj", &AdaptedLayers::k},
-                                             {"v", "v_proj", &AdaptedLayers::v},
-                                             {"o", "o_proj", &AdaptedLayers::o},
-                                             {"gate", "gate_proj", &AdaptedLayers::gate},
-                                             {"up", "up_proj", &AdaptedLayers::up},
-                                             {"down", "down_proj", &AdaptedLayers::down}}};
+constexpr std::array<NamedLayer, 7> kNamedLayers{{{"q", "q_proj", &AdaptedLayers::q},
+                                                  {"k", "k_proj", &AdaptedLayers::k},
+                                                  {"v", "v_proj", &AdaptedLayers::v},
+                                                  {"o", "o_proj", &AdaptedLayers::o},
+                                                  {"gate", "gate_proj", &AdaptedLayers::gate},
+                                                  {"up", "up_proj", &AdaptedLayers::up},
+                                                  {"down", "down_proj", &AdaptedLayers::down}}};
 
 constexpr AdaptedLayers kAttention{.q = true, .k = true, .v = true, .o = true};
 
@@ -41,7 +41,7 @@ std::optional<AdaptedLayers> adapted_layers_from(const std::string& name,
   if (name == "all" || name == "all-linear" || name == "all linear layers") return all;
   if (name == "attention") return kAttention;
   AdaptedLayers some;
-  for (const NamedLayer& layer : kLayers) {
+  for (const NamedLayer& layer : kNamedLayers) {
     const bool named = name == layer.name || name == layer.long_name ||
                        (name == "mlp" && !(kAttention.*layer.has));
     some.*layer.has = named && all.*layer.has;
@@ -50,13 +50,13 @@ std::optional<AdaptedLayers> adapted_layers_from(const std::string& name,
 }
 
 AdaptedLayers operator|(AdaptedLayers a, const AdaptedLayers& b) {
-  for (const NamedLayer& layer : kLayers) a.*layer.has = a.*layer.has || b.*layer.has;
+  for (const NamedLayer& layer : kNamedLayers) a.*layer.has = a.*layer.has || b.*layer.has;
   return a;
 }
 
 std::vector<std::string> names_of(const AdaptedLayers& layers) {
   std::vector<std::string> names;
-  for (const NamedLayer& layer : kLayers) {
+  for (const NamedLayer& layer : kNamedLayers) {
     if (layers.*layer.has) names.emplace_back(layer.name);
   }
   return names;

@@ -20,7 +20,7 @@ constexpr const char* kZigzag = "2 * cp does not divide seq_len";
 constexpr const char* kContextHeads = "cp * tp does not divide num_heads";
 constexpr const char* kContextKvHeads = "cp * tp and num_kv_heads do not divide each other";
 constexpr const char* kContextFlash = "context parallelism needs flash attention";
-constexpr const char* kLayers = "pp * virtual stages > num_layers";
+constexpr const char* kFewerLayers = "pp * virtual stages > num_layers";
 constexpr const char* kVirtual = "virtual stages need pp > 1";
 constexpr const char* kBatch = "dp * micro_batch does not divide global_batch";
 constexpr const char* kInterleaved = "interleaving needs num_microbatches >= pp";
@@ -150,7 +150,7 @@ const char* broken_stage_layers(const Transformer& model, const Strategy& s) {
 }
 
 const char* broken_pipeline(const Transformer& model, const Strategy& strategy) {
-  if (strategy.virtual_stages > dealt_layers(model, strategy) / strategy.pp) return kLayers;
+  if (strategy.virtual_stages > dealt_layers(model, strategy) / strategy.pp) return kFewerLayers;
   if (strategy.virtual_stages > 1 && strategy.pp == 1) return kVirtual;
   if (const char* rule = broken_chunks(strategy)) return rule;
   if (const char* rule = broken_stage_layers(model, strategy)) return rule;
@@ -350,7 +350,7 @@ std::string message_for(const char* rule, const Transformer& model, const Strate
            equals("tp * cp", product_of(s.tp, s.cp)) +
            " (nearest: mesh_order = " + name_of(MeshOrder::PipelineLast) + ")";
   if (rule == kInterleaved) return interleaved_message(s);
-  if (rule == kLayers) return layers_message(model, s);
+  if (rule == kFewerLayers) return layers_message(model, s);
   if (const std::optional<std::string> message = expert_message(rule, model, s)) return *message;
   if (const std::optional<std::string> message = chunks_message(rule, model, s)) return *message;
   return "every size of the mesh and of the batch must be from 1 to " +

@@ -326,7 +326,7 @@ Dataflow block_dataflow(const Transformer& model, const Strategy& strategy,
   layer.flow.begin_second_half();
   const bool norms = !b.parallel() || model.norms_per_layer >= 2;
   const Tensor normed = norms ? add_norm(layer, stream) : attention_norm;
-  Tensor output = kind == LayerKind::Moe ? add_moe(layer, normed) : mlp(b, normed);
+  Tensor output = kind.has_experts() ? add_moe(layer, normed) : mlp(b, normed);
   if (b.parallel()) {
     layer.flow.add_in_place(attended, output);
     output = layer.reduce(Module::MlpDown, output);
