@@ -306,7 +306,7 @@ Bytes gathered_tokens(const Run& run) {
   if (ranks == 1) return Bytes(0.0);
   const double tokens =
       static_cast<double>(shape.tokens) * (shape.routes_shards ? ranks : strategy.ep);
-  return tokens * run.model.hidden_size * size_of(activation_dtype(strategy.precision));
+  return tokens * expert_row_size(run.model) * size_of(activation_dtype(strategy.precision));
 }
 
 Bytes masks(const Run& run) {

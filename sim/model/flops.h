@@ -34,11 +34,20 @@ double attended_keys(const Transformer& model, int layer, bool causal);
 //   2 H (d_q + d_v) attended_keys
 Flops attention_flops_per_token(const Transformer& model, int layer, bool causal);
 
+// Forward FLOPs of the scan of one Mamba-2 layer for one token, in chunks of Q tokens, with H heads
+// of P values, states of N and G groups:
+//
+//   within chunks   G Q N + H Q P     C B^T, masked, and its GEMM with x: causal halves
+//   between them    4 H P N           x into the states of chunks, and these into the output
+//
+// Its convolution and its gates are no GEMMs.  Source: Dao & Gu, arXiv 2405.21060, section 6.
+Flops scan_flops_per_token(const Mamba& mamba);
+
 // FLOPs of the head and of what stands before it, averaged over the tokens of a sequence: of an
 // encoder only predicted_share pass it, and one token passes its classifier of sentences.
 Flops head_flops_per_token(const Transformer& model);
 
-// 2 W + the attention of all layers, multi-token-prediction layers included.  W are the weights
+// 2 W + the attention and the scans of all layers, multi-token-prediction layers included.  W are the weights
 // that multiply a token's activations: projections, MLP, the top_k visited and the shared experts,
 // router, and the head (tied or not, once more for each multi-token-prediction layer; of an encoder
 // its share); neither embedding lookup, norms nor biases.  Without windows, experts and MLA three
@@ -70,6 +79,7 @@ Flops training_flops_per_token(const Transformer& model, double adapter_paramete
 //   gemm_causal           every GEMM, attention's masked half left out  this program's own count
 //   hardware              what is executed: also what is recomputed, padded or on several ranks
 //
+// L of palm are the layers that have attention; scans of states count in the last two alone.
 // An embedding lookup multiplies nothing: only the last two count it as zero by construction.
 
 struct Convention {

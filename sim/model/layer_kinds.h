@@ -13,7 +13,7 @@
 
 namespace llmsim::sim {
 
-enum class Mixer : std::uint8_t { None, Attention };
+enum class Mixer : std::uint8_t { None, Attention, Mamba2 };
 enum class LayerMlp : std::uint8_t { None, Dense, Experts };
 
 struct LayerKind {
@@ -21,6 +21,8 @@ struct LayerKind {
   LayerMlp mlp = LayerMlp::Dense;
 
   bool has_attention() const { return mixer == Mixer::Attention; }
+  // A mixer of states in the place of attention.
+  bool has_scan() const { return mixer == Mixer::Mamba2; }
   bool has_experts() const { return mlp == LayerMlp::Experts; }
   bool operator==(const LayerKind&) const = default;
 
@@ -56,13 +58,16 @@ class LayerKinds {
   std::size_t size_ = 0;
 };
 
-// True where layer `layer` (from 0) has experts.  Multi-token-prediction layers continue the
-// pattern.
+// The letters of Transformer::layer_pattern.
+inline constexpr const char* kLayerLetters = "M*-E";
+
+// True where layer `layer` (from 0) has experts.  Multi-token-prediction layers have attention, and
+// what else the layers after the last would have without a pattern.
 bool is_moe_layer(const Transformer& model, int layer);
 LayerKind kind_of_layer(const Transformer& model, int layer);
 
-// The kinds that the model has, those of multi-token prediction included: the first is one of the
-// kind without experts, where there is any.
+// The kinds that the model has, those of multi-token prediction included: without a pattern first
+// that without experts, with one in the order of its letters.
 LayerKinds layer_kinds(const Transformer& model);
 
 // Of `count` layers from `first` on, how many are of each of the model's kinds.

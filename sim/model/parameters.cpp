@@ -18,6 +18,7 @@ class Table {
       attention();
       norm(PostAttentionNorm, 3);
     }
+    if (kind.mixer == Mixer::Mamba2) mamba(*model_.mamba);
     if (kind.mlp == LayerMlp::None) return;
     norm(MlpNorm, 2);
     kind.has_experts()
@@ -85,16 +86,38 @@ class Table {
         {.name = MlaUp, .rows = rank, .columns = heads * (mla.qk_nope_head_dim + mla.v_head_dim)});
   }
 
+  // A vector that tensor ranks divide.
+  void divided_vector(WeightName name, Count size) {
+    column_parallel({.name = name, .part = LayerPart::Mixer, .columns = size});
+  }
+
+  void mamba(const Mamba& mamba) {
+    const Count inner = mamba.inner_size(), channels = mamba.conv_channels(),
+                heads = mamba.num_heads;
+    norm(MixerNorm, 1);
+    column_parallel({.name = MixerInput,
+                     .part = LayerPart::Mixer,
+                     .rows = h_,
+                     .columns = inner + channels + heads});
+    divided_vector(Convolution, channels * mamba.conv_kernel);
+    divided_vector(ConvolutionBias, channels);
+    for (const WeightName name : {DecayLog, Skip, StepBias}) divided_vector(name, heads);
+    divided_vector(GatedNorm, inner);
+    row_parallel({.name = MixerOutput, .part = LayerPart::Mixer, .rows = inner});
+  }
+
   // `like` says what both matrices have in common; of shared experts, which are one MLP, each has a
-  // bias below.
+  // bias below.  Its rows are the values of a token that the MLP reads, the hidden size unless given.
   void mlp(WeightName up, WeightName down, Count width, LayerWeight like, int shared = 1) {
     const int matrices = model_.gated_mlp ? 2 : 1;
-    like.name = up, like.rows = h_, like.columns = matrices * width, like.side_by_side = matrices;
+    const Count outer = like.rows > 0 ? like.rows : h_;
+    like.name = up, like.rows = outer, like.columns = matrices * width,
+    like.side_by_side = matrices;
     like.first_columns = (matrices - 1) * width;
     column_parallel(like);
     like.name = down, like.rows = width, like.side_by_side = 1, like.biases *= shared;
-    like.first_columns = 0;
-    row_parallel(like);
+    like.first_columns = 0, like.columns = outer, like.divided = TensorAxis::Rows;
+    add(like);
   }
 
   void experts(const Moe& moe) {
@@ -108,12 +131,18 @@ class Table {
                              .partial = true,
                              .biases = moe.router_bias};
     add(router);
+    if (moe.latent_size) {
+      const Count latent = *moe.latent_size;
+      add({.name = LatentDown, .part = mlp_part, .rows = h_, .columns = latent, .partial = true});
+      add({.name = LatentUp, .part = mlp_part, .rows = latent, .columns = h_, .partial = true});
+    }
     if (shared > 0)
       mlp(SharedUp, SharedDown, shared_width, {.part = mlp_part, .biases = model_.bias.mlp},
           shared);
     if (moe.shared_expert_gate)
       add({.name = SharedGate, .part = mlp_part, .rows = h_, .columns = 1, .partial = true});
     const LayerWeight routed{.part = LayerPart::Experts,
+                             .rows = expert_row_size(model_),
                              .biases = moe.expert_bias,
                              .count = moe.num_experts,
                              .visited = moe.top_k};
@@ -128,17 +157,39 @@ class Table {
 }  // namespace
 
 const char* name_of(WeightName name) {
-  static constexpr const char* kNames[] = {"attention_norm",   "qkv",
-                                           "query_down",       "query_norm",
-                                           "mla_down",         "mla_norm",
-                                           "query_up",         "mla_up",
-                                           "qk_norm",          "attention_sinks",
-                                           "attention_output", "post_attention_norm",
-                                           "mlp_norm",         "mlp_up",
-                                           "mlp_down",         "router",
-                                           "shared_up",        "shared_down",
-                                           "shared_gate",      "expert_up",
-                                           "expert_down",      "post_mlp_norm"};
+  static constexpr const char* kNames[] = {"attention_norm",
+                                           "qkv",
+                                           "query_down",
+                                           "query_norm",
+                                           "mla_down",
+                                           "mla_norm",
+                                           "query_up",
+                                           "mla_up",
+                                           "qk_norm",
+                                           "attention_sinks",
+                                           "attention_output",
+                                           "post_attention_norm",
+                                           "mixer_norm",
+                                           "mixer_input",
+                                           "conv1d",
+                                           "conv1d_bias",
+                                           "a_log",
+                                           "skip",
+                                           "dt_bias",
+                                           "gated_norm",
+                                           "mixer_output",
+                                           "mlp_norm",
+                                           "mlp_up",
+                                           "mlp_down",
+                                           "router",
+                                           "latent_down",
+                                           "latent_up",
+                                           "shared_up",
+                                           "shared_down",
+                                           "shared_gate",
+                                           "expert_up",
+                                           "expert_down",
+                                           "post_mlp_norm"};
   return kNames[static_cast<std::size_t>(name)];
 }
 
@@ -175,6 +226,7 @@ std::int64_t& part_of(BlockParameters& block, LayerPart part) {
   switch (part) {
     case LayerPart::Norms: return block.norms;
     case LayerPart::Attention: return block.attention;
+    case LayerPart::Mixer: return block.mixers;
     case LayerPart::Mlp: return block.mlp;
     case LayerPart::Experts: return block.experts;
     case LayerPart::Router: break;
@@ -208,6 +260,7 @@ void add_layers(Parameters& sum, const Transformer& model, LayerKind kind, Count
   const LayerWeights weights = layer_weights(model, kind);
   const BlockParameters block = block_of(weights);
   sum.attention += number * block.attention;
+  sum.mixers += number * block.mixers;
   sum.mlp += number * block.mlp;
   sum.experts += number * block.experts;
   sum.router += number * block.router;

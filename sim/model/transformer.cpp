@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "sim/base/error.h"
+#include "sim/model/layer_kinds.h"
 
 namespace llmsim::sim {
 namespace {
@@ -44,8 +45,51 @@ void validate_fields(const Transformer& m) {
       throw Error(field.key + " = " + text_of(*value) +
                   " is out of range: " + text_of(field.least) + " to " + text_of(field.most));
   }
-  const bool has_dense_layer = !m.moe || m.moe->num_dense_layers > 0 || m.moe->layer_interval != 1;
+  const LayerKinds kinds = layer_kinds(m);
+  const bool has_dense_layer = std::any_of(
+      kinds.begin(), kinds.end(), [](LayerKind kind) { return kind.mlp == LayerMlp::Dense; });
   if (has_dense_layer && m.ffn_size == 0) throw Error("ffn_size = 0: dense layers need a width");
+}
+
+void validate_pattern(const Transformer& m) {
+  if (!m.layer_pattern) {
+    if (m.mamba) throw Error("mamba is given, but layer_pattern says of no layer that it has one");
+    return;
+  }
+  const std::string& pattern = *m.layer_pattern;
+  const std::string field = "layer_pattern = " + pattern;
+  const std::size_t unknown = pattern.find_first_not_of(kLayerLetters);
+  if (unknown != std::string::npos)
+    throw Error(field + ": " + pattern[unknown] + " is no kind of layer (" + kLayerLetters +
+                ": Mamba-2, attention, MLP, experts)");
+  if (pattern.empty() || m.num_layers % static_cast<int>(pattern.size()) != 0)
+    throw Error(field + " has " + std::to_string(pattern.size()) +
+                " letters, which do not divide num_layers = " + std::to_string(m.num_layers));
+  if ((pattern.find('M') != std::string::npos) != m.mamba.has_value())
+    throw Error(field + (m.mamba ? ": no layer has the mamba that is given"
+                                 : ": M needs the sizes of mamba"));
+  if (pattern.find('E') != std::string::npos && !m.moe)
+    throw Error(field + ": E needs the sizes of moe");
+  const LayerKinds kinds = layer_kinds(m);
+  for (int layer = 0; layer < m.num_layers + m.mtp_layers; ++layer) {
+    if (kinds.slot(kind_of_layer(m, layer)) == kinds.size())
+      throw Error(field + ": more than " + std::to_string(kMostLayerKinds) +
+                  " kinds of layer, with those of multi-token prediction");
+  }
+  if (m.sliding_window || m.parallel_block || m.norms_per_layer != 2 || m.encoder)
+    throw Error(field +
+                ": hybrids with sliding windows, parallel blocks or encoders are not modelled");
+}
+
+void validate_mamba(const Mamba& mamba) {
+  if (mamba.num_heads % mamba.num_groups != 0)
+    throw Error("mamba.num_groups = " + std::to_string(mamba.num_groups) +
+                " does not divide mamba.num_heads = " + std::to_string(mamba.num_heads) + " (" +
+                divisors(mamba.num_heads) + " do)");
+  if (static_cast<std::int64_t>(mamba.num_heads) * mamba.head_dim > kMaxHeadWidths ||
+      static_cast<std::int64_t>(mamba.num_groups) * mamba.state_size > kMaxHeadWidths)
+    throw Error("mamba.num_heads * head_dim or num_groups * state_size is out of range: 1 to " +
+                std::to_string(kMaxHeadWidths));
 }
 
 void validate_attention(const Transformer& m) {
@@ -103,12 +147,18 @@ void validate_total(const Transformer& m) {
 
 void Transformer::validate() const {
   validate_fields(*this);
+  validate_pattern(*this);
+  if (mamba) validate_mamba(*mamba);
   validate_attention(*this);
   if (moe) validate_experts(*moe, num_layers);
   if (encoder && mtp_layers > 0)
     throw Error("mtp_layers = " + std::to_string(mtp_layers) +
                 ": an encoder predicts no next tokens (0)");
   validate_total(*this);
+}
+
+int expert_row_size(const Transformer& model) {
+  return model.moe->latent_size.value_or(model.hidden_size);
 }
 
 int attention_output_width(const Transformer& model) {
@@ -196,6 +246,11 @@ TransformerField needed(TransformerField field) {
   return field;
 }
 
+TransformerField rare(TransformerField field) {
+  field.rare = true;
+  return field;
+}
+
 std::vector<TransformerField> layer_fields() {
   return {
       RANGED(num_layers, 1, kLayers),
@@ -226,6 +281,7 @@ std::vector<TransformerField> layer_fields() {
       RANGED(sliding_window, 1, kTokens),
       RANGED(sliding_window_interval, 1, kLayers),
       {LLMSIM_FIELD(T, attention_sinks)},
+      rare({LLMSIM_FIELD(T, layer_pattern)}),
   };
 }
 
@@ -243,11 +299,18 @@ std::vector<TransformerField> object_fields() {
       OF(moe, router_bias),
       OF(moe, expert_bias),
       OF(moe, shared_expert_gate),
+      rare(RANGED_OF(moe, latent_size, 1, kWidth)),
       RANGED_OF(mla, q_lora_rank, 1, kWidth),
       needed(RANGED_OF(mla, kv_lora_rank, 1, kWidth)),
       needed(RANGED_OF(mla, qk_nope_head_dim, 0, kHead)),
       needed(RANGED_OF(mla, qk_rope_head_dim, 0, kHead)),
       needed(RANGED_OF(mla, v_head_dim, 1, kHead)),
+      rare(needed(RANGED_OF(mamba, num_heads, 1, kWidth))),
+      rare(needed(RANGED_OF(mamba, head_dim, 1, kHead))),
+      rare(RANGED_OF(mamba, num_groups, 1, kWidth)),
+      rare(needed(RANGED_OF(mamba, state_size, 1, kHead))),
+      rare(RANGED_OF(mamba, conv_kernel, 1, kHead)),
+      rare(RANGED_OF(mamba, chunk_size, 1, kTokens)),
       needed(RANGED_OF(encoder, predicted_share, kLeastShare, 1)),
       RANGED_OF(encoder, segment_types, 0, kWidth),
       OF(encoder, next_sentence),

@@ -1,8 +1,8 @@
 // What is trained: the shape of a transformer, a decoder or an encoder, in the field's own words.
 //
 // Every number that decides a parameter count, a FLOP or a byte stands here; nothing is hidden in a
-// model's name.  Dense, MoE and MLA decoders are described, and encoders of BERT's kind;
-// `parameters.h` counts them exactly.
+// model's name.  Dense, MoE and MLA decoders are described, hybrids of attention and state spaces,
+// and encoders of BERT's kind; `parameters.h` counts them exactly.
 #pragma once
 
 #include <optional>
@@ -58,6 +58,9 @@ struct Moe {
   bool expert_bias = false;  // biases inside the experts (GPT-OSS)
   // a sigmoid gate of width hidden_size on the shared expert (Qwen 1.5/2 MoE).
   bool shared_expert_gate = false;
+  // Routed experts read and write so many values a token: a projection before the dispatch, one
+  // after the combination (LatentMoE, Nemotron 3 Super).  None: hidden_size.
+  std::optional<int> latent_size = {};
   bool operator==(const Moe&) const = default;
 };
 
@@ -69,6 +72,24 @@ struct Mla {
   int qk_rope_head_dim = 0;  // part with; its key is shared by all heads
   int v_head_dim = 0;
   bool operator==(const Mla&) const = default;
+};
+
+// A Mamba-2 mixer (Dao & Gu 2024, arXiv 2405.21060): H = num_heads heads of P = head_dim values, whose
+// states are P x N = state_size; the heads of each of G = num_groups groups share B and C.  A causal
+// convolution of each channel runs before the scan, which works on chunks of Q = chunk_size tokens.
+// Megatron-LM scans chunks of 128 (megatron/core/ssm/mamba_mixer.py).
+struct Mamba {
+  int num_heads = 0;
+  int head_dim = 0;
+  int num_groups = 1;
+  int state_size = 0;
+  int conv_kernel = 4;
+  int chunk_size = 128;
+
+  int inner_size() const { return num_heads * head_dim; }
+  // Channels of the convolution: x, B and C.
+  int conv_channels() const { return inner_size() + 2 * num_groups * state_size; }
+  bool operator==(const Mamba&) const = default;
 };
 
 // An encoder (BERT): every token sees all others, and the model learns to restore tokens that were
@@ -131,6 +152,12 @@ struct Transformer {
 
   std::optional<Moe> moe = {};
   std::optional<Mla> mla = {};
+  // Of a hybrid, a letter for each layer, as Megatron-LM writes it, or for each of a period that
+  // repeats: M Mamba-2, * attention, - an MLP, E experts.  Where none is - or E, every layer has
+  // also the MLP or the experts that it has without a pattern, if any.
+  // Source: Megatron-LM megatron/core/ssm/mamba_hybrid_layer_allocation.py.
+  std::optional<std::string> layer_pattern = {};
+  std::optional<Mamba> mamba = {};
   std::optional<Encoder> encoder = {};  // none: a decoder, whose tokens see those before them
   int mtp_layers = 0;  // multi-token-prediction layers beyond num_layers (DeepSeek-V3)
 
@@ -140,6 +167,12 @@ struct Transformer {
 
   bool operator==(const Transformer&) const = default;
 };
+
+// Whether some layers have no attention, or no MLP.
+inline bool is_hybrid(const Transformer& model) { return model.layer_pattern.has_value(); }
+
+// Values of a row that an expert reads and writes: latent_size or hidden_size.  Requires model.moe.
+int expert_row_size(const Transformer& model);
 
 // Width of all query heads together, num_heads * head_dim (with MLA: of the value heads, which feed
 // the output projection).
@@ -179,6 +212,7 @@ struct TransformerField : Field<Transformer> {
   // Whether a model has the object in which the field stands; null: every model has it.
   bool (*present)(const Transformer&) = nullptr;
   bool needed = false;  // a run file that describes the object states the field
+  bool rare = false;    // written only where a model has it
 };
 
 const std::vector<TransformerField>& transformer_fields();

@@ -8,6 +8,7 @@
 #include "sim/operators/block_recompute.h"
 #include "sim/operators/experts.h"
 #include "sim/operators/linear.h"
+#include "sim/operators/mamba.h"
 #include "sim/operators/traffic.h"
 
 namespace llmsim::sim {
@@ -224,6 +225,21 @@ LayerOperators attention_half(const Block& b) {
   return std::move(half).build();
 }
 
+// A mixer of states: its gate stands within the scan, its norm after that.
+LayerOperators mamba_half(const Block& b) {
+  LayerBuilder half;
+  add_norm(half, b, "mixer_norm");
+  half.add(sharing_residual(b, Module::MixerInput, linear(b, WeightName::MixerInput)));
+  half.add(lower_mamba_scan(b.model, b.strategy));
+  half.add(OperatorKind::Norm, Module::MixerNorm, "gated_norm",
+           static_cast<double>(b.tokens * b.on_rank(WeightName::GatedNorm).columns),
+           norm_traffic(Norm::RmsNorm, b.framework, b.element));
+  half.add(Module::MixerOutput, linear(b, WeightName::MixerOutput));
+  add_reduction(half, b, Module::MixerOutput);
+  add_residual(half, b, "mixer_residual");
+  return std::move(half).build();
+}
+
 bool norms_twice(const Transformer& model) {
   return !model.parallel_block || model.norms_per_layer >= 2;
 }
@@ -276,6 +292,7 @@ LayerOperators lower_block(const Transformer& model, const Strategy& strategy,
   const Block b = block_of(model, strategy, framework, kind);
   LayerBuilder halves;
   if (kind.has_attention()) halves.add(attention_half(b));
+  if (kind.mixer == Mixer::Mamba2) halves.add(mamba_half(b));
   if (kind.mlp != LayerMlp::None) halves.add(kind.has_experts() ? moe_half(b) : mlp_half(b));
   LayerOperators block = std::move(halves).build();
   block.recompute =

@@ -43,6 +43,11 @@ constexpr const char* kExpertLoad = "an expert cannot have less than its share";
 constexpr const char* kExpertShard = "etp * ep does not divide tp * shard_size";
 constexpr const char* kExpertFfn = "etp does not divide the width of an expert";
 constexpr const char* kSharedFfn = "tp does not divide the width of a shared expert";
+constexpr const char* kMambaGroups = "tp does not divide mamba.num_groups";
+constexpr const char* kMambaContext = "context parallelism of mamba is not modelled";
+constexpr const char* kHybridAdapters = "adapters of hybrids are not modelled";
+constexpr const char* kHybridOverlap = "moe_overlap of hybrids is not offered";
+constexpr const char* kHybridMuon = "muon of hybrids is not modelled";
 constexpr const char* kShard = "shard_size does not divide dp * cp";
 constexpr const char* kMeshOrder = "tp-cp-ep-pp-dp needs etp * ep = tp * cp";
 
@@ -101,6 +106,15 @@ const char* broken_experts(const Transformer& model, const Strategy& strategy) {
              : nullptr;
 }
 
+const char* broken_hybrid(const Transformer& model, const Strategy& strategy) {
+  if (!is_hybrid(model)) return nullptr;
+  if (model.mamba && model.mamba->num_groups % strategy.tp != 0) return kMambaGroups;
+  if (model.mamba && strategy.cp > 1) return kMambaContext;
+  if (strategy.adapters) return kHybridAdapters;
+  if (strategy.moe_overlap) return kHybridOverlap;
+  return strategy.optimizer == OptimizerKind::Muon ? kHybridMuon : nullptr;
+}
+
 const char* broken_shape(const Transformer& model, const Strategy& strategy) {
   const int tp = strategy.tp;
   if (model.num_heads % tp != 0) return kHeads;
@@ -108,6 +122,7 @@ const char* broken_shape(const Transformer& model, const Strategy& strategy) {
   if (model.ffn_size % tp != 0) return kFfn;
   const std::int64_t pieces = product_of(strategy.cp, strategy.sequence_parallel ? tp : 1);
   if (model.seq_len % pieces != 0) return kSequence;
+  if (const char* rule = broken_hybrid(model, strategy)) return rule;
   return strategy.cp > 1 ? broken_context(model, strategy) : nullptr;
 }
 
@@ -239,6 +254,25 @@ std::string layers_message(const Transformer& model, const Strategy& s) {
          " (nearest: " + nearest + ")";
 }
 
+std::optional<std::string> hybrid_message(const char* rule, const Transformer& model,
+                                          const Strategy& s) {
+  if (rule == kMambaGroups)
+    return divides_message("tp", s.tp, "mamba.num_groups", model.mamba->num_groups);
+  if (rule == kMambaContext)
+    return equals("cp", s.cp) +
+           ": context parallelism of Mamba-2 layers (all-to-alls of heads in Megatron-LM) is not "
+           "modelled (nearest: cp = 1)";
+  if (rule == kHybridAdapters) return "adapters on layers without attention are not modelled";
+  if (rule == kHybridOverlap)
+    return "moe_overlap pairs passes over layers of attention and experts, which a hybrid's are "
+           "not "
+           "(nearest: moe_overlap off)";
+  if (rule == kHybridMuon)
+    return "optimizer = muon: its orthogonalisation of layers without attention is not modelled "
+           "(nearest: adamw)";
+  return std::nullopt;
+}
+
 std::optional<std::string> expert_message(const char* rule, const Transformer& model,
                                           const Strategy& s) {
   const std::int64_t etp = s.expert_tensor_ranks();
@@ -352,6 +386,7 @@ std::string message_for(const char* rule, const Transformer& model, const Strate
   if (rule == kInterleaved) return interleaved_message(s);
   if (rule == kFewerLayers) return layers_message(model, s);
   if (const std::optional<std::string> message = expert_message(rule, model, s)) return *message;
+  if (const std::optional<std::string> message = hybrid_message(rule, model, s)) return *message;
   if (const std::optional<std::string> message = chunks_message(rule, model, s)) return *message;
   return "every size of the mesh and of the batch must be from 1 to " +
          std::to_string(kLargestSize);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 #include <random>
+#include <string>
 
 #include "sim/strategy/validity.h"
 #include "tests/sim/sample_run.h"
@@ -26,7 +27,17 @@ class RandomChoice {
   std::mt19937 random_;
 };
 
-// Dense, MoE in every layer, in every second or after some dense ones; 4 to 20 layers.
+// Layers of one thing each in any order, or mixers before the MLPs or the experts that were there.
+inline void make_hybrid(Transformer& model, RandomChoice& choose) {
+  std::string letters = choose.yes() ? "M*" : model.moe ? "M*-E" : "M*-", pattern = "M";
+  while (pattern.size() < static_cast<std::size_t>(model.num_layers))
+    pattern += letters[static_cast<std::size_t>(choose.below(static_cast<int>(letters.size())))];
+  model.layer_pattern = pattern;
+  model.mamba = Mamba{.num_heads = 32, .head_dim = 64, .num_groups = 8, .state_size = 128};
+  if (model.moe && choose.yes()) model.moe->latent_size = 256;
+}
+
+// Dense, MoE in every layer, in every second or after some dense ones, hybrids; 4 to 20 layers.
 inline Transformer random_model(RandomChoice& choose) {
   Transformer model = choose.of({small_model(), small_moe(), small_moe()});
   model.num_layers = 4 + choose.below(17);
@@ -34,10 +45,15 @@ inline Transformer random_model(RandomChoice& choose) {
   model.tied_embeddings = choose.yes();
   model.gated_mlp = choose.yes();
   model.position = choose.of({Position::Learned, Position::Rope});
-  if (!model.moe) return model;
+  const bool hybrid = choose.below(4) == 0;
+  if (!model.moe) {
+    if (hybrid) make_hybrid(model, choose);
+    return model;
+  }
   model.moe->layer_interval = choose.of({1, 2, 3});
   model.moe->num_dense_layers = choose.of({0, 0, 1, 3});
   if (choose.yes()) model.moe->num_shared_experts = 1, model.moe->shared_expert_ffn_size = 512;
+  if (hybrid) make_hybrid(model, choose);
   return model;
 }
 
