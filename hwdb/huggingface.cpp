@@ -26,8 +26,8 @@ const Families& readers() {
   return all;
 }
 
-// Why a known model_type is neither a decoder, nor a hybrid with Mamba-2, nor an encoder like BERT;
-// none for the others.
+// Why a known model_type is neither a decoder, nor a hybrid that is modelled, nor an encoder like
+// BERT; none for the others.
 std::optional<std::string> kind_refused(const std::string& type) {
   static const std::map<std::string, std::string> kinds = {
       {"albert", "an encoder whose layers share weights"},
@@ -48,7 +48,6 @@ std::optional<std::string> kind_refused(const std::string& type) {
       {"jamba", "a hybrid with Mamba-1"},
       {"mamba", "a model of Mamba-1"},
       {"mamba2", "a state-space model"},
-      {"qwen3_next", "a linear-attention hybrid"},
       {"recurrent_gemma", "a recurrent hybrid"},
       {"rwkv", "a recurrent model"},
       {"zamba2", "a state-space hybrid"},
@@ -63,9 +62,9 @@ auto reader_of(ModelConfig& c) {
   if (!type) c.refuse("model_type", "missing; is this the config.json of a model?");
   if (const auto found = readers().find(*type); found != readers().end()) return found->second;
   if (const auto kind = kind_refused(*type))
-    c.refuse(
-        "model_type",
-        *kind + "; only decoders, hybrids like Nemotron-H and encoders like BERT are supported");
+    c.refuse("model_type", *kind +
+                               "; only decoders, hybrids like Nemotron-H and Qwen3-Next, and "
+                               "encoders like BERT are supported");
   c.refuse("model_type", "unknown" + did_you_mean(*type, known_model_types()));
 }
 

@@ -1,8 +1,9 @@
 // Reads a model's shape from the config.json that stands beside its weights on Hugging Face.
 //
-// Any decoder of the families below, hybrids like Nemotron-H and encoders like BERT; keys that a file omits take the default
-// that the family's configuration class documents, keys that say nothing about the shape are
-// ignored, and of a vision-language model the text part is read.
+// Any decoder of the families below, hybrids like Nemotron-H and Qwen3-Next, and encoders like
+// BERT; keys that a file omits take the default that the family's configuration class documents,
+// keys that say nothing about the shape are ignored, and of a vision-language model the text part
+// is read.
 //
 // seq_len is the length the model was pre-trained with where the file tells it
 // (rope_scaling.original_max_position_embeddings, initial_context_length), else 4096 tokens, or the

@@ -76,7 +76,8 @@ void check_described(const RecordedModel& m, const sim::CatalogueEntry* entry,
   if (m.architecture && *m.architecture != "decoder" && *m.architecture != "encoder" &&
       *m.architecture != "hybrid") {
     assume.refuse("model.architecture = " + *m.architecture +
-                  ": only decoders, encoders and hybrids of attention and Mamba-2 are simulated");
+                  ": only decoders, encoders and hybrids of attention and Mamba-2 or gated delta "
+                  "nets are simulated");
   }
   const bool hybrid = states(m, "layer_pattern") || (entry && is_hybrid(entry->model));
   if (m.architecture == "hybrid" && !hybrid)
@@ -180,6 +181,7 @@ void replace_objects(const sim::PartialTransformer& fields, sim::Transformer& t)
   }
   if (sim::states_object(fields, "mla")) t.mla = sim::Mla{};
   if (sim::states_object(fields, "mamba")) t.mamba = sim::Mamba{};
+  if (sim::states_object(fields, "gated_delta_net")) t.gated_delta_net = sim::GatedDeltaNet{};
   if (sim::states_object(fields, "encoder")) t.encoder = sim::Encoder::bert();
 }
 

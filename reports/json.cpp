@@ -243,7 +243,7 @@ const char* architecture_of(const sim::Transformer& model) {
 Json transformer_json(const sim::Transformer& model) {
   Json json = {{"name", model.name}, {"architecture", architecture_of(model)}};
   for (const sim::TransformerField& field : sim::transformer_fields()) {
-    if (field.rare && !field.get(model)) continue;
+    if (field.rare && field.get(model) == field.get(sim::Transformer{})) continue;
     if (field.present && !field.present(model)) {
       json[field.key.substr(0, field.key.find('.'))] = nullptr;
       continue;

@@ -80,6 +80,13 @@ std::string mamba(const sim::Mamba& mamba) {
          std::to_string(mamba.conv_kernel) + ", chunks of " + std::to_string(mamba.chunk_size);
 }
 
+std::string delta_net(const sim::GatedDeltaNet& net) {
+  return std::to_string(net.num_value_heads) + " value heads of " +
+         std::to_string(net.value_head_dim) + ", " + std::to_string(net.num_key_heads) +
+         " key heads of " + std::to_string(net.key_head_dim) + ", convolution over " +
+         std::to_string(net.conv_kernel) + ", chunks of " + std::to_string(net.chunk_size);
+}
+
 std::string encoder(const sim::Encoder& encoder) {
   const std::string share = std::to_string(std::lround(100.0 * encoder.predicted_share));
   return "every token sees all others; logits of " + share + " % of the tokens" +
@@ -112,6 +119,8 @@ void add_details(Fields& fields, const Transformer& m) {
   if (m.attention_sinks) fields.emplace_back("attention sinks", "one per head");
   if (m.layer_pattern) fields.emplace_back("layer pattern", *m.layer_pattern);
   if (m.mamba) fields.emplace_back("Mamba-2", mamba(*m.mamba));
+  if (m.gated_delta_net) fields.emplace_back("gated delta net", delta_net(*m.gated_delta_net));
+  if (m.attention_gate) fields.emplace_back("attention gate", "yes");
   if (m.moe) fields.emplace_back("experts", experts(*m.moe));
   fields.emplace_back("positions", name_of(m.position));
   fields.emplace_back("norms", norms(m));

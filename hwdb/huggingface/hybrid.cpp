@@ -28,7 +28,8 @@ Moe experts(ModelConfig& c) {
           .latent_size = c.maybe({"moe_latent_size"})};
 }
 
-// A letter for each layer; multi-token prediction of attention and experts is the one that is known.
+// A letter for each layer; multi-token prediction of attention and experts is the one that is
+// known.
 Transformer nemotron_h(ModelConfig& c) {
   Transformer m = rotary(c, false);
   const std::optional<std::string> pattern = c.text("hybrid_override_pattern");
@@ -53,8 +54,59 @@ Transformer nemotron_h(ModelConfig& c) {
   return m;
 }
 
+// Attention in the last layer of each period, a gated delta net in the others.
+std::string delta_net_pattern(ModelConfig& c, int num_layers) {
+  const auto interval = static_cast<std::size_t>(c.count_or({"full_attention_interval"}, 4));
+  std::string pattern(static_cast<std::size_t>(num_layers), 'G');
+  for (std::size_t layer = interval - 1; layer < pattern.size(); layer += interval)
+    pattern[layer] = '*';
+  const nlohmann::json* types = c.any("layer_types");
+  if (!types) return pattern;
+  if (!types->is_array() || types->size() != pattern.size())
+    c.refuse("layer_types",
+             "a string for each of " + std::to_string(num_layers) + " layers is expected");
+  for (std::size_t layer = 0; layer < pattern.size(); ++layer)
+    pattern[layer] = (*types)[layer] == "full_attention" ? '*' : 'G';
+  return pattern;
+}
+
+// The shortest period of a pattern.
+std::string period_of(const std::string& pattern) {
+  for (std::size_t n = 1; n < pattern.size(); ++n) {
+    if (pattern.size() % n == 0 &&
+        pattern.compare(n, std::string::npos, pattern, 0, pattern.size() - n) == 0)
+      return pattern.substr(0, n);
+  }
+  return pattern;
+}
+
+Transformer qwen3_next(ModelConfig& c) {
+  Transformer m = rotary(c, false);
+  m.qk_norm = sim::QkNorm::PerHead;
+  m.attention_gate = true;
+  m.layer_pattern = period_of(delta_net_pattern(c, m.num_layers));
+  m.gated_delta_net = sim::GatedDeltaNet{.num_key_heads = c.need({"linear_num_key_heads"}),
+                                         .key_head_dim = c.need({"linear_key_head_dim"}),
+                                         .num_value_heads = c.need({"linear_num_value_heads"}),
+                                         .value_head_dim = c.need({"linear_value_head_dim"}),
+                                         .conv_kernel = c.count_or({"linear_conv_kernel_dim"}, 4)};
+  if (c.count_or({"decoder_sparse_step"}, 1) != 1)
+    c.refuse("decoder_sparse_step", "only experts in every layer (1) are supported");
+  const nlohmann::json* dense = c.any("mlp_only_layers");
+  if (dense && !dense->empty())
+    c.refuse("mlp_only_layers", "only experts in every layer are supported");
+  m.moe = Moe{.num_experts = c.need({"num_experts"}),
+              .top_k = c.need({"num_experts_per_tok"}),
+              .expert_ffn_size = c.need({"moe_intermediate_size"}),
+              .num_shared_experts = 1,
+              .shared_expert_ffn_size = c.need({"shared_expert_intermediate_size"}),
+              .shared_expert_gate = true};
+  m.ffn_size = 0;
+  return m;
+}
+
 }  // namespace
 
-Families hybrid_families() { return {{"nemotron_h", nemotron_h}}; }
+Families hybrid_families() { return {{"nemotron_h", nemotron_h}, {"qwen3_next", qwen3_next}}; }
 
 }  // namespace llmsim::hwdb

@@ -67,6 +67,7 @@ RankShape rank_shape(const sim::Transformer& model, const sim::Strategy& strateg
   if (model.mla) require_mla(model);
   refuse(model.encoder.has_value(), "an encoder");
   refuse(sim::is_hybrid(model), "a hybrid, layer_pattern = " + model.layer_pattern.value_or(""));
+  refuse(model.attention_gate, "attention_gate = true");
   refuse(model.moe && model.moe->latent_size, "moe.latent_size");
   refuse(model.mtp_layers > 0, "mtp_layers = " + std::to_string(model.mtp_layers));
   refuse(model.parallel_block, "parallel_block = true");

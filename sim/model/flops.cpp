@@ -64,6 +64,12 @@ Flops scan_flops_per_token(const Mamba& mamba) {
          FLOP;
 }
 
+Flops scan_flops_per_token(const GatedDeltaNet& net) {
+  const double keys = net.key_head_dim, values = net.value_head_dim, chunk = net.chunk_size;
+  return net.num_value_heads *
+         (6.0 * keys * values + chunk * (3.0 * keys + 2.0 * values) + chunk * chunk / 3.0) * FLOP;
+}
+
 Flops head_flops_per_token(const Transformer& model) {
   const HeadWeights head = head_weights(model);
   const double first = static_cast<double>(head.of_first) / model.seq_len;
@@ -76,7 +82,8 @@ Flops forward_flops_per_token(const Transformer& model, bool causal) {
   for (int layer = 0; layer < model.num_layers + model.mtp_layers; ++layer) {
     const LayerKind kind = kind_of_layer(model, layer);
     if (kind.has_attention()) total += attention_flops_per_token(model, layer, causal);
-    if (kind.has_scan()) total += scan_flops_per_token(*model.mamba);
+    if (kind.mixer == Mixer::Mamba2) total += scan_flops_per_token(*model.mamba);
+    if (kind.mixer == Mixer::GatedDeltaNet) total += scan_flops_per_token(*model.gated_delta_net);
   }
   return total;
 }

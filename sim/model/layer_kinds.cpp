@@ -15,7 +15,9 @@ LayerMlp mlp_of_layer(const Transformer& model, int layer) {
   return is_hybrid(model) && model.ffn_size == 0 ? LayerMlp::None : LayerMlp::Dense;
 }
 
-Mixer mixer_of(char letter) { return letter == 'M' ? Mixer::Mamba2 : Mixer::Attention; }
+Mixer mixer_of(char letter) {
+  return letter == 'M' ? Mixer::Mamba2 : letter == 'G' ? Mixer::GatedDeltaNet : Mixer::Attention;
+}
 
 LayerKind kind_in_pattern(const Transformer& model, int layer) {
   const std::string& pattern = *model.layer_pattern;

@@ -13,7 +13,7 @@
 
 namespace llmsim::sim {
 
-enum class Mixer : std::uint8_t { None, Attention, Mamba2 };
+enum class Mixer : std::uint8_t { None, Attention, Mamba2, GatedDeltaNet };
 enum class LayerMlp : std::uint8_t { None, Dense, Experts };
 
 struct LayerKind {
@@ -22,7 +22,7 @@ struct LayerKind {
 
   bool has_attention() const { return mixer == Mixer::Attention; }
   // A mixer of states in the place of attention.
-  bool has_scan() const { return mixer == Mixer::Mamba2; }
+  bool has_scan() const { return mixer >= Mixer::Mamba2; }
   bool has_experts() const { return mlp == LayerMlp::Experts; }
   bool operator==(const LayerKind&) const = default;
 
@@ -59,7 +59,7 @@ class LayerKinds {
 };
 
 // The letters of Transformer::layer_pattern.
-inline constexpr const char* kLayerLetters = "M*-E";
+inline constexpr const char* kLayerLetters = "M*-EG";
 
 // True where layer `layer` (from 0) has experts.  Multi-token-prediction layers have attention, and
 // what else the layers after the last would have without a pattern.

@@ -19,6 +19,7 @@ class Table {
       norm(PostAttentionNorm, 3);
     }
     if (kind.mixer == Mixer::Mamba2) mamba(*model_.mamba);
+    if (kind.mixer == Mixer::GatedDeltaNet) delta_net(*model_.gated_delta_net);
     if (kind.mlp == LayerMlp::None) return;
     norm(MlpNorm, 2);
     kind.has_experts()
@@ -56,13 +57,15 @@ class Table {
   }
 
   void heads() {
-    const Count a = model_.num_heads, d = model_.head_dim, width = (a + 2 * kv_heads_) * d;
+    const Count a = model_.num_heads, d = model_.head_dim,
+                queries = (model_.attention_gate ? 2 : 1) * a,
+                width = (queries + 2 * kv_heads_) * d;
     column_parallel({.name = Qkv,
                      .rows = h_,
                      .columns = width,
                      .biases = model_.bias.qkv,
                      .side_by_side = 3,
-                     .first_columns = a * d});
+                     .first_columns = queries * d});
     if (model_.qk_norm == QkNorm::None || !model_.norm_weight) return;
     const Count heads = model_.qk_norm == QkNorm::PerHead ? 2 : a + model_.num_kv_heads;
     column_parallel({.name = QkNorm, .columns = heads * d, .biases = model_.bias.norm});
@@ -106,8 +109,23 @@ class Table {
     row_parallel({.name = MixerOutput, .part = LayerPart::Mixer, .rows = inner});
   }
 
+  void delta_net(const GatedDeltaNet& net) {
+    const Count values = net.value_size(), heads = net.num_value_heads;
+    const auto input = [&](WeightName name, Count columns) {
+      column_parallel({.name = name, .part = LayerPart::Mixer, .rows = h_, .columns = columns});
+    };
+    norm(MixerNorm, 1);
+    input(MixerInput, 2 * net.key_size() + 2 * values);
+    input(MixerGates, 2 * heads);
+    divided_vector(Convolution, Count{net.conv_channels()} * net.conv_kernel);
+    for (const WeightName name : {DecayLog, StepBias}) divided_vector(name, heads);
+    add({.name = GatedNorm, .part = LayerPart::Mixer, .columns = net.value_head_dim});
+    row_parallel({.name = MixerOutput, .part = LayerPart::Mixer, .rows = values});
+  }
+
   // `like` says what both matrices have in common; of shared experts, which are one MLP, each has a
-  // bias below.  Its rows are the values of a token that the MLP reads, the hidden size unless given.
+  // bias below.  Its rows are the values of a token that the MLP reads, the hidden size unless
+  // given.
   void mlp(WeightName up, WeightName down, Count width, LayerWeight like, int shared = 1) {
     const int matrices = model_.gated_mlp ? 2 : 1;
     const Count outer = like.rows > 0 ? like.rows : h_;
@@ -171,6 +189,7 @@ const char* name_of(WeightName name) {
                                            "post_attention_norm",
                                            "mixer_norm",
                                            "mixer_input",
+                                           "mixer_gates",
                                            "conv1d",
                                            "conv1d_bias",
                                            "a_log",

@@ -4,9 +4,13 @@
 // Notation: h = hidden_size, a, g, d heads, key/value heads and their size, w = 2 with a gated MLP
 // (gate and up), else 1, f, F, q the widths of an MLP, of all S shared experts together and of one
 // of E routed experts, of which a token visits k.  MLA: ranks r and c of the bottlenecks of queries
-// and of keys and values, heads of e = qk_nope + qk_rope, and v for values.  Mamba-2 in the place of
-// attention: H heads of P values, d_i = H P, G groups, states of N, c = d_i + 2 G N channels under a
-// convolution of k tokens.  Routed experts of l = latent_size, else h, values.
+// and of keys and values, heads of e = qk_nope + qk_rope, and v for values.  Mamba-2 in the place
+// of attention: H heads of P values, d_i = H P, G groups, states of N, c = d_i + 2 G N channels
+// under a convolution of k tokens.  A gated delta net has an input of (h, 2 K + 2 V), K and V the
+// widths of all key and of all value heads, H_v of them; c = 2 K + V channels without a bias; no
+// skip; a norm of one value head, which tensor ranks do not divide; an output of (V, h).  A gate
+// on the output of attention is a d columns of qkv more.  Routed experts of l = latent_size, else
+// h, values.
 //
 //   weight                               (rows, columns)  tensor ranks divide  bias of
 //   attention_norm, post_attention_norm  (h)                           -                       norm
@@ -23,6 +27,7 @@
 //   router, shared_gate                  (h, E), (h, 1)  -, partial gradients  router_bias, none
 //   mixer_norm                           (h)                           -                       norm
 //   mixer_input                          (h, 2 d_i + 2 G N + H)        columns                 none
+//   mixer_gates                          (h, 2 H_v)                    columns                 none
 //   conv1d, conv1d_bias                  (c k), (c)                    columns                 none
 //   a_log, skip, dt_bias                 (H) each                      columns                 none
 //   gated_norm                           (d_i)                         columns                 none
@@ -37,7 +42,8 @@
 // that they do not divide: each sees its own tokens.  A qk_norm of d values is the same on all
 // ranks, but counts as divided.
 // Sources: Shoeybi et al., "Megatron-LM", 2019 (columns and rows); DeepSeek-V2 (arXiv 2405.04434),
-// section 2.1 (MLA); Dao & Gu, arXiv 2405.21060, and Megatron-LM core/ssm/mamba_mixer.py (Mamba-2).
+// section 2.1 (MLA); Dao & Gu, arXiv 2405.21060, and Megatron-LM core/ssm/mamba_mixer.py (Mamba-2)
+// and core/ssm/gated_delta_net.py.
 #pragma once
 
 #include <algorithm>
@@ -65,6 +71,7 @@ enum class WeightName : std::uint8_t {
   PostAttentionNorm,
   MixerNorm,
   MixerInput,
+  MixerGates,
   Convolution,
   ConvolutionBias,
   DecayLog,
@@ -149,7 +156,7 @@ int weight_tensors(const Transformer& model, LayerKind kind);
 // Parameters of one block (one transformer layer).
 struct BlockParameters {
   std::int64_t attention = 0;  // q, k, v and output projections, their biases, qk-norm, sinks
-  std::int64_t mixers = 0;     // Mamba-2
+  std::int64_t mixers = 0;     // Mamba-2, gated delta nets
   std::int64_t mlp = 0;        // dense MLP, or shared experts (with their gate) of an MoE model
   std::int64_t experts = 0;    // routed experts of an MoE model, all of them
   std::int64_t router = 0;
@@ -163,7 +170,7 @@ struct Parameters {
   std::int64_t embedding = 0;  // vocab_size * hidden_size
   std::int64_t positions = 0;  // learned position table, and an encoder's table of segments
   std::int64_t attention = 0;
-  std::int64_t mixers = 0;  // of states: Mamba-2
+  std::int64_t mixers = 0;  // of states: Mamba-2, gated delta nets
   std::int64_t mlp = 0;
   std::int64_t experts = 0;
   std::int64_t router = 0;

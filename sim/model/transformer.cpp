@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #include "sim/base/error.h"
 #include "sim/model/layer_kinds.h"
@@ -51,9 +52,21 @@ void validate_fields(const Transformer& m) {
   if (has_dense_layer && m.ffn_size == 0) throw Error("ffn_size = 0: dense layers need a width");
 }
 
+// A letter and its sizes go together.
+void require_object(const std::string& field, char letter, const char* object, bool given) {
+  if ((field.find(letter) != std::string::npos) == given) return;
+  throw Error(field + (given ? std::string(": no layer has the ") + object + " that is given"
+                             : std::string(": ") + letter + " needs the sizes of " + object));
+}
+
 void validate_pattern(const Transformer& m) {
   if (!m.layer_pattern) {
-    if (m.mamba) throw Error("mamba is given, but layer_pattern says of no layer that it has one");
+    for (const auto& [given, object] : {std::pair{m.mamba.has_value(), "mamba"},
+                                        {m.gated_delta_net.has_value(), "gated_delta_net"}}) {
+      if (given)
+        throw Error(std::string(object) +
+                    " is given, but layer_pattern says of no layer that it has one");
+    }
     return;
   }
   const std::string& pattern = *m.layer_pattern;
@@ -61,13 +74,12 @@ void validate_pattern(const Transformer& m) {
   const std::size_t unknown = pattern.find_first_not_of(kLayerLetters);
   if (unknown != std::string::npos)
     throw Error(field + ": " + pattern[unknown] + " is no kind of layer (" + kLayerLetters +
-                ": Mamba-2, attention, MLP, experts)");
+                ": Mamba-2, attention, MLP, experts, gated delta net)");
   if (pattern.empty() || m.num_layers % static_cast<int>(pattern.size()) != 0)
     throw Error(field + " has " + std::to_string(pattern.size()) +
                 " letters, which do not divide num_layers = " + std::to_string(m.num_layers));
-  if ((pattern.find('M') != std::string::npos) != m.mamba.has_value())
-    throw Error(field + (m.mamba ? ": no layer has the mamba that is given"
-                                 : ": M needs the sizes of mamba"));
+  require_object(field, 'M', "mamba", m.mamba.has_value());
+  require_object(field, 'G', "gated_delta_net", m.gated_delta_net.has_value());
   if (pattern.find('E') != std::string::npos && !m.moe)
     throw Error(field + ": E needs the sizes of moe");
   const LayerKinds kinds = layer_kinds(m);
@@ -79,6 +91,19 @@ void validate_pattern(const Transformer& m) {
   if (m.sliding_window || m.parallel_block || m.norms_per_layer != 2 || m.encoder)
     throw Error(field +
                 ": hybrids with sliding windows, parallel blocks or encoders are not modelled");
+}
+
+void validate_delta_net(const GatedDeltaNet& net) {
+  if (net.num_value_heads % net.num_key_heads != 0)
+    throw Error("gated_delta_net.num_key_heads = " + std::to_string(net.num_key_heads) +
+                " does not divide gated_delta_net.num_value_heads = " +
+                std::to_string(net.num_value_heads) + " (" + divisors(net.num_value_heads) +
+                " do)");
+  if (std::max(static_cast<std::int64_t>(net.num_key_heads) * net.key_head_dim,
+               static_cast<std::int64_t>(net.num_value_heads) * net.value_head_dim) >
+      kMaxHeadWidths)
+    throw Error("heads of gated_delta_net are out of range: widths of 1 to " +
+                std::to_string(kMaxHeadWidths));
 }
 
 void validate_mamba(const Mamba& mamba) {
@@ -149,6 +174,7 @@ void Transformer::validate() const {
   validate_fields(*this);
   validate_pattern(*this);
   if (mamba) validate_mamba(*mamba);
+  if (gated_delta_net) validate_delta_net(*gated_delta_net);
   validate_attention(*this);
   if (moe) validate_experts(*moe, num_layers);
   if (encoder && mtp_layers > 0)
@@ -281,6 +307,7 @@ std::vector<TransformerField> layer_fields() {
       RANGED(sliding_window, 1, kTokens),
       RANGED(sliding_window_interval, 1, kLayers),
       {LLMSIM_FIELD(T, attention_sinks)},
+      rare({LLMSIM_FIELD(T, attention_gate)}),
       rare({LLMSIM_FIELD(T, layer_pattern)}),
   };
 }
@@ -311,6 +338,12 @@ std::vector<TransformerField> object_fields() {
       rare(needed(RANGED_OF(mamba, state_size, 1, kHead))),
       rare(RANGED_OF(mamba, conv_kernel, 1, kHead)),
       rare(RANGED_OF(mamba, chunk_size, 1, kTokens)),
+      rare(needed(RANGED_OF(gated_delta_net, num_key_heads, 1, kWidth))),
+      rare(needed(RANGED_OF(gated_delta_net, key_head_dim, 1, kHead))),
+      rare(needed(RANGED_OF(gated_delta_net, num_value_heads, 1, kWidth))),
+      rare(needed(RANGED_OF(gated_delta_net, value_head_dim, 1, kHead))),
+      rare(RANGED_OF(gated_delta_net, conv_kernel, 1, kHead)),
+      rare(RANGED_OF(gated_delta_net, chunk_size, 1, kTokens)),
       needed(RANGED_OF(encoder, predicted_share, kLeastShare, 1)),
       RANGED_OF(encoder, segment_types, 0, kWidth),
       OF(encoder, next_sentence),

@@ -74,10 +74,10 @@ struct Mla {
   bool operator==(const Mla&) const = default;
 };
 
-// A Mamba-2 mixer (Dao & Gu 2024, arXiv 2405.21060): H = num_heads heads of P = head_dim values, whose
-// states are P x N = state_size; the heads of each of G = num_groups groups share B and C.  A causal
-// convolution of each channel runs before the scan, which works on chunks of Q = chunk_size tokens.
-// Megatron-LM scans chunks of 128 (megatron/core/ssm/mamba_mixer.py).
+// A Mamba-2 mixer (Dao & Gu 2024, arXiv 2405.21060): H = num_heads heads of P = head_dim values,
+// whose states are P x N = state_size; the heads of each of G = num_groups groups share B and C.
+// A causal convolution of each channel runs before the scan, which works on chunks of Q =
+// chunk_size tokens. Megatron-LM scans chunks of 128 (megatron/core/ssm/mamba_mixer.py).
 struct Mamba {
   int num_heads = 0;
   int head_dim = 0;
@@ -90,6 +90,26 @@ struct Mamba {
   // Channels of the convolution: x, B and C.
   int conv_channels() const { return inner_size() + 2 * num_groups * state_size; }
   bool operator==(const Mamba&) const = default;
+};
+
+// A gated delta net (Yang et al. 2024, arXiv 2412.06464; the linear attention of Qwen3-Next): each
+// of num_value_heads heads has a state of key_head_dim x value_head_dim, keys and queries are
+// shared by num_value_heads / num_key_heads of them.  A causal convolution of each channel runs
+// before the delta rule, which works on chunks of 64 tokens (fla-org/flash-linear-attention
+// fla/ops/gated_delta_rule/chunk.py).
+struct GatedDeltaNet {
+  int num_key_heads = 0;
+  int key_head_dim = 0;
+  int num_value_heads = 0;
+  int value_head_dim = 0;
+  int conv_kernel = 4;
+  int chunk_size = 64;
+
+  int key_size() const { return num_key_heads * key_head_dim; }
+  int value_size() const { return num_value_heads * value_head_dim; }
+  // Channels of the convolution: queries, keys and values.
+  int conv_channels() const { return 2 * key_size() + value_size(); }
+  bool operator==(const GatedDeltaNet&) const = default;
 };
 
 // An encoder (BERT): every token sees all others, and the model learns to restore tokens that were
@@ -149,15 +169,19 @@ struct Transformer {
   // Of every n layers, n - 1 are windowed and one is full; 1: all are windowed.
   int sliding_window_interval = 1;
   bool attention_sinks = false;  // one learned logit per head (GPT-OSS)
+  // A sigmoid gate on the output of attention, as wide as the queries and projected beside them
+  // (Qwen3-Next).
+  bool attention_gate = false;
 
   std::optional<Moe> moe = {};
   std::optional<Mla> mla = {};
   // Of a hybrid, a letter for each layer, as Megatron-LM writes it, or for each of a period that
-  // repeats: M Mamba-2, * attention, - an MLP, E experts.  Where none is - or E, every layer has
-  // also the MLP or the experts that it has without a pattern, if any.
+  // repeats: M Mamba-2, G a gated delta net, * attention, - an MLP, E experts.  Where none is - or
+  // E, every layer has also the MLP or the experts that it has without a pattern, if any.
   // Source: Megatron-LM megatron/core/ssm/mamba_hybrid_layer_allocation.py.
   std::optional<std::string> layer_pattern = {};
   std::optional<Mamba> mamba = {};
+  std::optional<GatedDeltaNet> gated_delta_net = {};
   std::optional<Encoder> encoder = {};  // none: a decoder, whose tokens see those before them
   int mtp_layers = 0;  // multi-token-prediction layers beyond num_layers (DeepSeek-V3)
 
@@ -200,8 +224,8 @@ double full_attention_share(const Transformer& model);
 // (Megatron-LM: 128).
 int padded_vocab_size(int vocab_size, int multiple, int tensor_parallel);
 
-// The fields of a transformer by name: one table, which run files, JSON and checks of ranges iterate
-// over.
+// The fields of a transformer by name: one table, which run files, JSON and checks of ranges
+// iterate over.
 //
 // A key is that of the model section of a run file; a dot stands for an object in it
 // ("moe.top_k").  A new field of a Transformer is a member, a row of the table and a formula.  The
@@ -212,7 +236,7 @@ struct TransformerField : Field<Transformer> {
   // Whether a model has the object in which the field stands; null: every model has it.
   bool (*present)(const Transformer&) = nullptr;
   bool needed = false;  // a run file that describes the object states the field
-  bool rare = false;    // written only where a model has it
+  bool rare = false;    // written only where a model has it, or has it on
 };
 
 const std::vector<TransformerField>& transformer_fields();

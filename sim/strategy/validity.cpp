@@ -44,7 +44,8 @@ constexpr const char* kExpertShard = "etp * ep does not divide tp * shard_size";
 constexpr const char* kExpertFfn = "etp does not divide the width of an expert";
 constexpr const char* kSharedFfn = "tp does not divide the width of a shared expert";
 constexpr const char* kMambaGroups = "tp does not divide mamba.num_groups";
-constexpr const char* kMambaContext = "context parallelism of mamba is not modelled";
+constexpr const char* kKeyHeads = "tp does not divide gated_delta_net.num_key_heads";
+constexpr const char* kScanContext = "context parallelism of scans is not modelled";
 constexpr const char* kHybridAdapters = "adapters of hybrids are not modelled";
 constexpr const char* kHybridOverlap = "moe_overlap of hybrids is not offered";
 constexpr const char* kHybridMuon = "muon of hybrids is not modelled";
@@ -109,7 +110,9 @@ const char* broken_experts(const Transformer& model, const Strategy& strategy) {
 const char* broken_hybrid(const Transformer& model, const Strategy& strategy) {
   if (!is_hybrid(model)) return nullptr;
   if (model.mamba && model.mamba->num_groups % strategy.tp != 0) return kMambaGroups;
-  if (model.mamba && strategy.cp > 1) return kMambaContext;
+  if (model.gated_delta_net && model.gated_delta_net->num_key_heads % strategy.tp != 0)
+    return kKeyHeads;
+  if ((model.mamba || model.gated_delta_net) && strategy.cp > 1) return kScanContext;
   if (strategy.adapters) return kHybridAdapters;
   if (strategy.moe_overlap) return kHybridOverlap;
   return strategy.optimizer == OptimizerKind::Muon ? kHybridMuon : nullptr;
@@ -258,10 +261,13 @@ std::optional<std::string> hybrid_message(const char* rule, const Transformer& m
                                           const Strategy& s) {
   if (rule == kMambaGroups)
     return divides_message("tp", s.tp, "mamba.num_groups", model.mamba->num_groups);
-  if (rule == kMambaContext)
+  if (rule == kKeyHeads)
+    return divides_message("tp", s.tp, "gated_delta_net.num_key_heads",
+                           model.gated_delta_net->num_key_heads);
+  if (rule == kScanContext)
     return equals("cp", s.cp) +
-           ": context parallelism of Mamba-2 layers (all-to-alls of heads in Megatron-LM) is not "
-           "modelled (nearest: cp = 1)";
+           ": context parallelism of layers with states (all-to-alls of heads in Megatron-LM) is "
+           "not modelled (nearest: cp = 1)";
   if (rule == kHybridAdapters) return "adapters on layers without attention are not modelled";
   if (rule == kHybridOverlap)
     return "moe_overlap pairs passes over layers of attention and experts, which a hybrid's are "

@@ -358,7 +358,8 @@ TEST(ModelConfig, RobertaHasTwoPositionsThatAreNoTokens) {
 
 TEST(ModelConfig, OtherEncodersAndHybridsAreRefusedForWhatTheyAre) {
   const std::string rule =
-      "; only decoders, hybrids like Nemotron-H and encoders like BERT are supported";
+      "; only decoders, hybrids like Nemotron-H and Qwen3-Next, and encoders like BERT are "
+      "supported";
   EXPECT_EQ(complaint(R"({"model_type": "electra"})"),
             "config.json: model_type = \"electra\": an encoder that is trained beside a generator" +
                 rule);
@@ -384,6 +385,25 @@ TEST(ModelConfig, NemotronHIsAHybrid) {
   sim::Transformer model = read_model_config(kNemotron3Nano, "config.json");
   EXPECT_EQ(sim::parameters(model).total(), 31'577'937'344);  // as Hugging Face counts it
   sim::Transformer known = sim::find_model("nemotron-3-nano")->model;
+  model.name = known.name, model.seq_len = known.seq_len;
+  EXPECT_EQ(model, known);
+}
+
+// Qwen/Qwen3-Next-80B-A3B-Instruct, keys of the shape.
+TEST(ModelConfig, Qwen3NextIsAHybrid) {
+  sim::Transformer model = read_model_config(
+      R"({"model_type": "qwen3_next", "hidden_size": 2048, "num_hidden_layers": 48,
+          "num_attention_heads": 16, "num_key_value_heads": 2, "head_dim": 256,
+          "intermediate_size": 5120, "full_attention_interval": 4, "linear_conv_kernel_dim": 4,
+          "linear_key_head_dim": 128, "linear_num_key_heads": 16, "linear_num_value_heads": 32,
+          "linear_value_head_dim": 128, "decoder_sparse_step": 1, "mlp_only_layers": [],
+          "num_experts": 512, "num_experts_per_tok": 10, "moe_intermediate_size": 512,
+          "shared_expert_intermediate_size": 512, "max_position_embeddings": 262144,
+          "tie_word_embeddings": false, "vocab_size": 151936})",
+      "config.json");
+  EXPECT_EQ(sim::parameters(model).total(), 79'674'391'296);  // as Hugging Face counts it
+  EXPECT_EQ(model.layer_pattern, "GGG*");
+  const sim::Transformer& known = sim::find_model("qwen3-next")->model;
   model.name = known.name, model.seq_len = known.seq_len;
   EXPECT_EQ(model, known);
 }

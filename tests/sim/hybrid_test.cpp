@@ -1,4 +1,5 @@
-// Hybrids of attention and Mamba-2: kinds of layer, weights, operators, tensors, stages.
+// Hybrids of attention, Mamba-2 and gated delta nets: kinds of layer, weights, operators, tensors,
+// stages.
 #include <numeric>
 #include <string>
 
@@ -8,6 +9,7 @@
 #include "sim/model/flops.h"
 #include "sim/model/layer_kinds.h"
 #include "sim/operators/block.h"
+#include "sim/operators/delta_net.h"
 #include "sim/operators/mamba.h"
 #include "sim/predict.h"
 #include "sim/strategy/validity.h"
@@ -91,8 +93,8 @@ TEST(HybridShapes, AreRefusedWithTheRuleThatTheyBreak) {
   Transformer model = small_hybrid();
   model.layer_pattern = "M-Mx";
   EXPECT_EQ(complaint(model),
-            "layer_pattern = M-Mx: x is no kind of layer (M*-E: Mamba-2, "
-            "attention, MLP, experts)");
+            "layer_pattern = M-Mx: x is no kind of layer (M*-EG: Mamba-2, attention, MLP, experts, "
+            "gated delta net)");
   model.layer_pattern = "M-*";
   EXPECT_EQ(complaint(model),
             "layer_pattern = M-* has 3 letters, which do not divide num_layers = 8");
@@ -214,7 +216,7 @@ TEST(HybridRules, NameWhatIsNotModelled) {
   run.strategy.cp = 2, run.strategy.dp = 1;
   EXPECT_EQ(
       broken_rule(run.model, run.strategy, run.cluster)->message,
-      "cp = 2: context parallelism of Mamba-2 layers (all-to-alls of heads in Megatron-LM) is "
+      "cp = 2: context parallelism of layers with states (all-to-alls of heads in Megatron-LM) is "
       "not modelled (nearest: cp = 1)");
   run = hybrid_run(16);
   run.strategy.tp = 16, run.strategy.dp = 1;
@@ -223,7 +225,61 @@ TEST(HybridRules, NameWhatIsNotModelled) {
             "tp = 16 does not divide mamba.num_groups = 8 (nearest: 8)");
 }
 
-// Rows of 256 values instead of 1024: two GEMMs of all tokens more, and an expert a quarter as deep.
+constexpr LayerKind kDeltaNet{.mixer = Mixer::GatedDeltaNet, .mlp = LayerMlp::Dense};
+
+// Three of four layers with states of 128 x 128 in 16 heads, of which two share a key.
+Transformer small_delta_net() {
+  Transformer model = small_model();
+  model.layer_pattern = "GGG*";
+  model.gated_delta_net = GatedDeltaNet{
+      .num_key_heads = 8, .key_head_dim = 128, .num_value_heads = 16, .value_head_dim = 128};
+  return model;
+}
+
+// Width 1024, keys 1024, values 2048: norm 1024; input 1024 * (2048 + 4096); gates 1024 * 32;
+// convolution 4096 * 4; 2 * 16; norm of a head 128; output 2048 * 1024.
+TEST(DeltaNetWeights, AreThoseOfTheMixer) {
+  const Transformer model = small_delta_net();
+  std::int64_t mixer = 0, norms = 0;
+  for (const LayerWeight& weight : layer_weights(model, kDeltaNet)) {
+    if (weight.part == LayerPart::Mixer) mixer += weight.parameters();
+    if (weight.name == WeightName::MixerNorm) norms += weight.parameters();
+  }
+  EXPECT_EQ(norms, 1024 * (model.bias.norm ? 2 : 1));
+  EXPECT_EQ(mixer, 1024 * 6144 + 1024 * 32 + 4096 * 4 + 32 + 128 + 2048 * 1024);
+}
+
+// By hand: 16 heads of 6 * 128 * 128, 64 * 5 * 128 within chunks, and 64 * 64 / 3 of the inverse.
+TEST(DeltaNetFlops, AreThoseOfTheChunkedRule) {
+  const Transformer model = small_delta_net();
+  const double each = 6 * 128 * 128 + 64 * 5 * 128 + 64.0 * 64.0 / 3.0;
+  EXPECT_DOUBLE_EQ(scan_flops_per_token(*model.gated_delta_net).value(), 16 * each);
+  const LayerOperators block =
+      lower_block(model, Strategy{}, Framework{}, RecomputeKind::None, kDeltaNet);
+  const double tokens = static_cast<double>(Strategy{}.micro_batch) * model.seq_len;
+  EXPECT_DOUBLE_EQ(named(block.forward, "delta_rule").flops.value(), tokens * 16 * each);
+}
+
+// In 16 bits: 11 + 6 times 128 values, a state of 128 * 128 / 64 twice, 64 numbers of 12 bytes.
+TEST(DeltaNetBytes, AreWhatTheKernelsLoadAndStore) {
+  const ScanBytes bytes = scan_bytes(*small_delta_net().gated_delta_net, 2.0);
+  EXPECT_DOUBLE_EQ(bytes.forward, 17 * 256.0 + 4 * 256.0 + 12 * 64.0);
+  EXPECT_DOUBLE_EQ(bytes.backward, 42 * 256.0 + 8 * 256.0 + 4 * 64.0);
+}
+
+// The gate is as wide as the queries: a d columns more; it and the output behind it are saved too.
+TEST(AttentionGate, IsProjectedBesideTheQueries) {
+  TrainingRun run = small_run();
+  const std::int64_t plain = layer_weights(run.model, LayerKind::Dense)[WeightName::Qkv].columns;
+  const double saved = saved_by_block(run).value();
+  run.model.attention_gate = true;
+  EXPECT_EQ(layer_weights(run.model, LayerKind::Dense)[WeightName::Qkv].columns, plain + 1024);
+  const double t = run.strategy.micro_batch * static_cast<double>(run.model.seq_len);
+  EXPECT_DOUBLE_EQ(saved_by_block(run).value(), saved + 2.0 * t * 2 * 1024.0);
+}
+
+// Rows of 256 values instead of 1024: two GEMMs of all tokens more, and an expert a quarter as
+// deep.
 TEST(LatentExperts, WorkOnNarrowRows) {
   Transformer model = small_moe();
   const auto experts = [&] {

@@ -29,11 +29,17 @@ class RandomChoice {
 
 // Layers of one thing each in any order, or mixers before the MLPs or the experts that were there.
 inline void make_hybrid(Transformer& model, RandomChoice& choose) {
-  std::string letters = choose.yes() ? "M*" : model.moe ? "M*-E" : "M*-", pattern = "M";
+  const char first = choose.yes() ? 'M' : 'G';
+  std::string letters = choose.yes() ? "*" : model.moe ? "*-E" : "*-", pattern(1, first);
+  letters += first;
   while (pattern.size() < static_cast<std::size_t>(model.num_layers))
     pattern += letters[static_cast<std::size_t>(choose.below(static_cast<int>(letters.size())))];
   model.layer_pattern = pattern;
-  model.mamba = Mamba{.num_heads = 32, .head_dim = 64, .num_groups = 8, .state_size = 128};
+  if (first == 'M')
+    model.mamba = Mamba{.num_heads = 32, .head_dim = 64, .num_groups = 8, .state_size = 128};
+  else
+    model.gated_delta_net = GatedDeltaNet{
+        .num_key_heads = 8, .key_head_dim = 128, .num_value_heads = 16, .value_head_dim = 128};
   if (model.moe && choose.yes()) model.moe->latent_size = 256;
 }
 

@@ -90,6 +90,24 @@ Transformer nemotron_3_super() {
   return m;
 }
 
+// Three layers with a gated delta net, one with attention, experts in each.
+Transformer qwen3_next() {
+  Transformer m = moe(llama({"qwen3-next-80b-a3b", 48, 2048, 16, 2, 0, 151936, 4096}),
+                      {.num_experts = 512,
+                       .top_k = 10,
+                       .expert_ffn_size = 512,
+                       .num_shared_experts = 1,
+                       .shared_expert_ffn_size = 512,
+                       .shared_expert_gate = true});
+  m.head_dim = 256;
+  m.qk_norm = QkNorm::PerHead;
+  m.attention_gate = true;
+  m.layer_pattern = "GGG*";
+  m.gated_delta_net = GatedDeltaNet{
+      .num_key_heads = 16, .key_head_dim = 128, .num_value_heads = 32, .value_head_dim = 128};
+  return m;
+}
+
 }  // namespace
 
 std::vector<CatalogueEntry> hybrid_models() {
@@ -110,6 +128,11 @@ std::vector<CatalogueEntry> hybrid_models() {
       {nemotron_nano_12b(), {"nvidia-nemotron-nano-12b-v2"}, {}, bridge},
       {nemotron_3_nano(), {"nemotron-3-nano", "nvidia-nemotron-3-nano-30b-a3b"}, 31577937344, nano},
       {nemotron_3_super(), {"nemotron-3-super", "nemotron-3-super-120b-a12b"}, 123611012096, super},
+      {qwen3_next(),
+       {"qwen3-next", "qwen3-next-80b-a3b-instruct", "qwen3-next-80b-a3b-thinking"},
+       79674391296,
+       "config.json and safetensors of Qwen/Qwen3-Next-80B-A3B-Instruct, without its "
+       "multi-token prediction"},
   };
 }
 
