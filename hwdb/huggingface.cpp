@@ -20,12 +20,14 @@ const Families& readers() {
     families.merge(moe_families());
     families.merge(gpt_families());
     families.merge(encoder_families());
+    families.merge(hybrid_families());
     return families;
   }();
   return all;
 }
 
-// Why a known model_type is neither a plain decoder nor an encoder like BERT; none for the others.
+// Why a known model_type is neither a decoder, nor a hybrid that is modelled, nor an encoder like
+// BERT; none for the others.
 std::optional<std::string> kind_refused(const std::string& type) {
   static const std::map<std::string, std::string> kinds = {
       {"albert", "an encoder whose layers share weights"},
@@ -39,15 +41,13 @@ std::optional<std::string> kind_refused(const std::string& type) {
       {"t5", "an encoder-decoder"},
       {"vit", "an image encoder"},
       {"whisper", "an encoder-decoder"},
-      {"bamba", "a state-space hybrid"},
+      {"bamba", "a hybrid with Mamba-2 under other keys"},
       {"falcon_h1", "a state-space hybrid"},
-      {"falcon_mamba", "a state-space model"},
-      {"granitemoehybrid", "a state-space hybrid"},
-      {"jamba", "a state-space hybrid"},
-      {"mamba", "a state-space model"},
+      {"falcon_mamba", "a model of Mamba-1"},
+      {"granitemoehybrid", "a hybrid with Mamba-2 under other keys"},
+      {"jamba", "a hybrid with Mamba-1"},
+      {"mamba", "a model of Mamba-1"},
       {"mamba2", "a state-space model"},
-      {"nemotron_h", "a state-space hybrid"},
-      {"qwen3_next", "a linear-attention hybrid"},
       {"recurrent_gemma", "a recurrent hybrid"},
       {"rwkv", "a recurrent model"},
       {"zamba2", "a state-space hybrid"},
@@ -62,10 +62,9 @@ auto reader_of(ModelConfig& c) {
   if (!type) c.refuse("model_type", "missing; is this the config.json of a model?");
   if (const auto found = readers().find(*type); found != readers().end()) return found->second;
   if (const auto kind = kind_refused(*type))
-    c.refuse(
-        "model_type",
-        *kind +
-            "; only decoders with attention in every layer and encoders like BERT are supported");
+    c.refuse("model_type", *kind +
+                               "; only decoders, hybrids like Nemotron-H and Qwen3-Next, and "
+                               "encoders like BERT are supported");
   c.refuse("model_type", "unknown" + did_you_mean(*type, known_model_types()));
 }
 

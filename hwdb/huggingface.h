@@ -1,8 +1,9 @@
 // Reads a model's shape from the config.json that stands beside its weights on Hugging Face.
 //
-// Any decoder of the families below and encoders like BERT; keys that a file omits take the default
-// that the family's configuration class documents, keys that say nothing about the shape are
-// ignored, and of a vision-language model the text part is read.
+// Any decoder of the families below, hybrids like Nemotron-H and Qwen3-Next, and encoders like
+// BERT; keys that a file omits take the default that the family's configuration class documents,
+// keys that say nothing about the shape are ignored, and of a vision-language model the text part
+// is read.
 //
 // seq_len is the length the model was pre-trained with where the file tells it
 // (rope_scaling.original_max_position_embeddings, initial_context_length), else 4096 tokens, or the
@@ -23,8 +24,8 @@ namespace llmsim::hwdb {
 
 // The shape described by `text`; `file` names it in messages.  Throws Error, one line with file,
 // key, value and what would be right, for malformed JSON, a missing or absurd figure, an unknown
-// model_type (with the nearest known one), and for models that are neither: encoder-decoders,
-// state-space models and hybrids of those.
+// model_type (with the nearest known one), and for models that are none of these: encoder-decoders,
+// other state-space models and hybrids of those.
 sim::Transformer read_model_config(const std::string& text, const std::string& file);
 
 // The same for the file at `path`.  Throws Error also where it cannot be read.

@@ -61,8 +61,10 @@ constexpr const char* kShape[] = {"num_layers", "hidden_size", "num_heads"};
 const sim::CatalogueEntry* catalogue_entry(const RecordedModel& m) {
   const sim::CatalogueEntry* named = m.name ? sim::find_model(*m.name) : nullptr;
   if (!named) return nullptr;
-  const bool shape_missing = std::none_of(std::begin(kShape), std::end(kShape),
-                                          [&](const char* key) { return states(m, key); });
+  // Records of hybrids count layers and leave the rest to the name.
+  const auto* const first = std::begin(kShape) + (is_hybrid(named->model) ? 1 : 0);
+  const bool shape_missing =
+      std::none_of(first, std::end(kShape), [&](const char* key) { return states(m, key); });
   const bool same = shape_missing || same_shape(m, named->model);
   if (same && same_positions(m, named->model)) return named;
   if (const sim::CatalogueEntry* other = sibling(m, named->model)) return other;
@@ -71,10 +73,18 @@ const sim::CatalogueEntry* catalogue_entry(const RecordedModel& m) {
 
 void check_described(const RecordedModel& m, const sim::CatalogueEntry* entry,
                      const Assumptions& assume) {
-  if (m.architecture && *m.architecture != "decoder" && *m.architecture != "encoder") {
+  if (m.architecture && *m.architecture != "decoder" && *m.architecture != "encoder" &&
+      *m.architecture != "hybrid") {
     assume.refuse("model.architecture = " + *m.architecture +
-                  ": only decoders and encoders are simulated");
+                  ": only decoders, encoders and hybrids of attention and Mamba-2 or gated delta "
+                  "nets are simulated");
   }
+  const bool hybrid = states(m, "layer_pattern") || (entry && is_hybrid(entry->model));
+  if (m.architecture == "hybrid" && !hybrid)
+    assume.refuse("model.architecture = hybrid: model.layer_pattern is missing" +
+                  (m.name && !entry ? " and " + *m.name + " is no model of the catalogue" +
+                                          did_you_mean(sim::nearest_models(*m.name, 3))
+                                    : ""));
   const auto missing = std::find_if(std::begin(kShape), std::end(kShape),
                                     [&](const char* key) { return !states(m, key); });
   if (entry || missing == std::end(kShape)) return;
@@ -166,9 +176,12 @@ void replace_objects(const sim::PartialTransformer& fields, sim::Transformer& t)
                  .groups_per_token = groups == known.num_groups ? known.groups_per_token : groups,
                  .router_bias = known.router_bias,
                  .expert_bias = known.expert_bias,
-                 .shared_expert_gate = known.shared_expert_gate};
+                 .shared_expert_gate = known.shared_expert_gate,
+                 .latent_size = known.latent_size};
   }
   if (sim::states_object(fields, "mla")) t.mla = sim::Mla{};
+  if (sim::states_object(fields, "mamba")) t.mamba = sim::Mamba{};
+  if (sim::states_object(fields, "gated_delta_net")) t.gated_delta_net = sim::GatedDeltaNet{};
   if (sim::states_object(fields, "encoder")) t.encoder = sim::Encoder::bert();
 }
 
@@ -177,7 +190,7 @@ void replace_objects(const sim::PartialTransformer& fields, sim::Transformer& t)
 RecordedModel recorded(const sim::Transformer& t) {
   RecordedModel m;
   m.name = t.name;
-  m.architecture = t.encoder ? "encoder" : "decoder";
+  m.architecture = t.encoder ? "encoder" : is_hybrid(t) ? "hybrid" : "decoder";
   m.fields = fields_of(t);
   return m;
 }

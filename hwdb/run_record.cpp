@@ -37,7 +37,7 @@ void read_fields(ObjectReader& reader, const std::string& prefix,
   }
 }
 
-// An object of a model: "moe", "mla", "encoder".
+// An object of a model: "moe", "mla", ...
 void read_object(ObjectReader& model, const std::string& name, sim::PartialTransformer& fields) {
   std::optional<ObjectReader> reader = model.object(name.c_str());
   if (!reader) return;
@@ -71,7 +71,8 @@ RecordedModel read_model(ObjectReader reader) {
       reader.one_of("architecture", {"decoder", "encoder", "hybrid", "vision-language", "other"});
   read_fields(reader, "", sim::transformer_fields(), m.fields);
   read_bias(reader, m);
-  for (const char* object : {"moe", "mla", "encoder"}) read_object(reader, object, m.fields);
+  for (const char* object : {"moe", "mla", "mamba", "gated_delta_net", "encoder"})
+    read_object(reader, object, m.fields);
   m.num_parameters = reader.integer("num_parameters", 1, std::int64_t{1} << 53);
   m.trainable = reader.one_of("trainable", {"all", "lora", "adapter"});
   if (std::optional<ObjectReader> lora = reader.object("lora")) {

@@ -234,9 +234,19 @@ Json field_json(const sim::FieldValue& value) {
   return std::visit([](const auto& stated) { return Json(stated); }, value);
 }
 
+namespace {
+
+const char* architecture_of(const sim::Transformer& model) {
+  if (model.encoder) return "encoder";
+  return sim::is_hybrid(model) ? "hybrid" : "decoder";
+}
+
+}  // namespace
+
 Json transformer_json(const sim::Transformer& model) {
-  Json json = {{"name", model.name}, {"architecture", model.encoder ? "encoder" : "decoder"}};
+  Json json = {{"name", model.name}, {"architecture", architecture_of(model)}};
   for (const sim::TransformerField& field : sim::transformer_fields()) {
+    if (field.rare && field.get(model) == field.get(sim::Transformer{})) continue;
     if (field.present && !field.present(model)) {
       json[field.key.substr(0, field.key.find('.'))] = nullptr;
       continue;

@@ -59,6 +59,7 @@ std::string experts(const sim::Moe& moe) {
     text += "; shared: " + std::to_string(moe.num_shared_experts) + ", width " +
             std::to_string(moe.shared_expert_ffn_size);
   }
+  if (moe.latent_size) text += "; rows of " + std::to_string(*moe.latent_size) + " values";
   if (moe.num_dense_layers > 0)
     text += "; first " + std::to_string(moe.num_dense_layers) + " layers dense";
   if (moe.layer_interval > 1) text += "; one layer in " + std::to_string(moe.layer_interval);
@@ -70,6 +71,20 @@ std::string mla(const sim::Mla& mla) {
   return "queries " + query + ", keys and values rank " + std::to_string(mla.kv_lora_rank) +
          ", head " + std::to_string(mla.qk_nope_head_dim) + " + " +
          std::to_string(mla.qk_rope_head_dim) + " rotary, value " + std::to_string(mla.v_head_dim);
+}
+
+std::string mamba(const sim::Mamba& mamba) {
+  return std::to_string(mamba.num_heads) + " heads of " + std::to_string(mamba.head_dim) +
+         ", states of " + std::to_string(mamba.state_size) + ", " +
+         std::to_string(mamba.num_groups) + " groups, convolution over " +
+         std::to_string(mamba.conv_kernel) + ", chunks of " + std::to_string(mamba.chunk_size);
+}
+
+std::string delta_net(const sim::GatedDeltaNet& net) {
+  return std::to_string(net.num_value_heads) + " value heads of " +
+         std::to_string(net.value_head_dim) + ", " + std::to_string(net.num_key_heads) +
+         " key heads of " + std::to_string(net.key_head_dim) + ", convolution over " +
+         std::to_string(net.conv_kernel) + ", chunks of " + std::to_string(net.chunk_size);
 }
 
 std::string encoder(const sim::Encoder& encoder) {
@@ -102,6 +117,10 @@ void add_details(Fields& fields, const Transformer& m) {
   if (m.mla) fields.emplace_back("MLA", mla(*m.mla));
   if (m.sliding_window) fields.emplace_back("sliding window", window(m));
   if (m.attention_sinks) fields.emplace_back("attention sinks", "one per head");
+  if (m.layer_pattern) fields.emplace_back("layer pattern", *m.layer_pattern);
+  if (m.mamba) fields.emplace_back("Mamba-2", mamba(*m.mamba));
+  if (m.gated_delta_net) fields.emplace_back("gated delta net", delta_net(*m.gated_delta_net));
+  if (m.attention_gate) fields.emplace_back("attention gate", "yes");
   if (m.moe) fields.emplace_back("experts", experts(*m.moe));
   fields.emplace_back("positions", name_of(m.position));
   fields.emplace_back("norms", norms(m));
@@ -115,6 +134,7 @@ std::vector<std::pair<const char*, std::int64_t>> parts(const sim::Parameters& p
   return {{"embedding", p.embedding},
           {"positions", p.positions},
           {"attention", p.attention},
+          {"mixers", p.mixers},
           {"mlp", p.mlp},
           {"experts", p.experts},
           {"router", p.router},

@@ -7,6 +7,7 @@
 
 #include "sim/cost/collective.h"
 #include "sim/cost/price.h"
+#include "sim/model/layer_kinds.h"
 #include "sim/operators/block.h"
 #include "sim/operators/ends.h"
 #include "sim/schedule/communication.h"

@@ -7,6 +7,7 @@
 #include "sim/base/error.h"
 #include "sim/memory/shards.h"
 #include "sim/model/flops.h"
+#include "sim/model/layer_kinds.h"
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
@@ -25,15 +26,19 @@ Flops model_flops(const Run& run) {
 // FLOPs that one step executes on the whole cluster, from the operators of one tensor rank.
 Flops hardware_flops(const Run& run, const LayerPrices& prices) {
   const Strategy& s = run.strategy;
-  const int layers = run.model.num_layers + run.model.mtp_layers,
-            moe_layers = count_moe_layers(run.model, 0, layers);
-  Flops blocks = (layers - moe_layers) * (prices.block.forward.flops + prices.block.backward.flops);
-  blocks += moe_layers * (prices.moe_block.forward.flops + prices.moe_block.backward.flops);
+  const int layers = run.model.num_layers + run.model.mtp_layers;
+  Flops blocks;
+  for_each_kind(count_layers(run.model, 0, layers), [&](std::size_t slot, int count) {
+    const BlockPrice& block = prices.blocks[slot];
+    blocks += count * (block.forward.flops + block.backward.flops);
+  });
   for (const ModelChunk& part : model_parts(run.model, s)) {
-    const double share = part.blocks > 0 ? static_cast<double>(part.moe_blocks) / part.blocks : 0.0;
+    const KindTable<double> shares = shares_of(part.of_kind);
     const double recomputed = s.recompute.blocks_of(part.blocks);
-    blocks += (1.0 - share) * recomputed * prices.block.recompute.flops +
-              share * recomputed * prices.moe_block.recompute.flops;
+    Flops again;
+    for (std::size_t slot = 0; slot < prices.blocks.size(); ++slot)
+      again += shares[slot] * recomputed * prices.blocks[slot].recompute.flops;
+    blocks += again;
   }
   const EndPrice& head = prices.head;
   const Flops ends = head.forward.flops + head.backward.flops + head.recompute.flops;

@@ -57,6 +57,7 @@ Families rotary_families();
 Families moe_families();
 Families gpt_families();
 Families encoder_families();
+Families hybrid_families();
 
 // RMSNorm, rotary positions, gated MLP, no biases; the figures that most families give under the
 // same keys.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/model/parameter_unit.h"
+#include "sim/model/layer_kinds.h"
 #include "sim/model/parameters.h"
 
 namespace llmsim::runtime {

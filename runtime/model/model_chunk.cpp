@@ -6,6 +6,7 @@
 
 #include "runtime/library/memory_meter.h"
 #include "runtime/model/layer_parameters.h"
+#include "sim/model/layer_kinds.h"
 
 namespace llmsim::runtime {
 namespace {

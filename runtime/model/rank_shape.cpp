@@ -66,6 +66,9 @@ MlaHeadShape mla_head_shape(const RankShape& shape, const sim::Mla& mla) {
 RankShape rank_shape(const sim::Transformer& model, const sim::Strategy& strategy, ShapeRank rank) {
   if (model.mla) require_mla(model);
   refuse(model.encoder.has_value(), "an encoder");
+  refuse(sim::is_hybrid(model), "a hybrid, layer_pattern = " + model.layer_pattern.value_or(""));
+  refuse(model.attention_gate, "attention_gate = true");
+  refuse(model.moe && model.moe->latent_size, "moe.latent_size");
   refuse(model.mtp_layers > 0, "mtp_layers = " + std::to_string(model.mtp_layers));
   refuse(model.parallel_block, "parallel_block = true");
   refuse(model.norms_per_layer != 2,

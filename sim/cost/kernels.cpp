@@ -219,6 +219,8 @@ MemoryBoundKernel memory_bound_kernel(const Operator& op, const MemoryBoundForms
     case OperatorKind::Residual:
       return op.module == Module::Combine ? MemoryBoundKernel::WeightedSum : MemoryBoundKernel::Add;
     case OperatorKind::BiasGradient: return MemoryBoundKernel::ColumnSum;
+    case OperatorKind::Convolution: return MemoryBoundKernel::Convolution;
+    case OperatorKind::Scan: return MemoryBoundKernel::Scan;
     case OperatorKind::Embedding: return MemoryBoundKernel::Lookup;
     case OperatorKind::CrossEntropy:
       return forms.chunked_loss ? MemoryBoundKernel::ChunkedCrossEntropy

@@ -128,42 +128,51 @@ EndPrice price_end(const LayerOperators& end, const Dataflow* flow, const Operat
 // Of all kinds that the model has.
 void price_blocks(BlockPrices& prices, const Run& run, const Strategy& strategy,
                   const Framework& framework, const PassPricer& pricer, const BlockPrices* known) {
-  for (const LayerKind kind : layer_kinds(run.model)) {
-    BlockPrice& block = kind == LayerKind::Moe ? prices.moe_block : prices.block;
-    BlockPrice& kept = kind == LayerKind::Moe ? prices.whole_moe_block : prices.whole_block;
-    const BlockPrice* const passes = !known                   ? nullptr
-                                     : kind == LayerKind::Moe ? &known->moe_block
-                                                              : &known->block;
+  const LayerKinds kinds = layer_kinds(run.model);
+  for (std::size_t slot = 0; slot < kinds.size(); ++slot) {
     const auto priced = [&](RecomputeKind recompute) {
-      return price_block(run, strategy, framework, pricer, passes, recompute, kind);
+      return price_block(run, strategy, framework, pricer, known ? &known->blocks[slot] : nullptr,
+                         recompute, kinds[slot]);
     };
-    block = priced(strategy.recompute.kind);
-    kept = strategy.recompute.mixes() ? priced(RecomputeKind::None) : block;
+    prices.blocks.push_back(priced(strategy.recompute.kind));
+    prices.whole_blocks.push_back(strategy.recompute.mixes() ? priced(RecomputeKind::None)
+                                                             : prices.blocks.back());
   }
 }
 
-BlockPrice mean_of_kinds(const BlockPrice& dense, const BlockPrice& moe, const ModelChunk& part) {
-  if (part.moe_blocks == 0) return dense;
-  if (part.dense_blocks() == 0) return moe;
-  return mean(dense, moe, static_cast<double>(part.moe_blocks) / part.blocks);
+// Of `blocks` blocks of a kind, `wide` of which multiply in 16 bits.
+BlockPrice mean_of_widths(const LayerPrices& prices, std::size_t slot, int wide, int blocks) {
+  return wide == 0 ? prices.blocks[slot]
+                   : mean(prices.blocks[slot], prices.wide->blocks[slot],
+                          static_cast<double>(wide) / blocks);
 }
 
-// Of `blocks` blocks of a kind, `wide` of which multiply in 16 bits.
-BlockPrice mean_of_widths(const LayerPrices& prices, BlockPrice BlockPrices::*kind, int wide,
-                          int blocks) {
-  return wide == 0 ? prices.*kind
-                   : mean(prices.*kind, *prices.wide.*kind, static_cast<double>(wide) / blocks);
+// Kind after kind, each with its share of those that have come so far.
+template <class Price>
+BlockPrice mean_of_kinds(const ModelChunk& part, const Price& price) {
+  const std::size_t first = part.first_kind();
+  BlockPrice all = price(first);
+  int seen = part.of_kind[first];
+  for (std::size_t slot = first + 1; slot < kMostLayerKinds; ++slot) {
+    const int blocks = part.of_kind[slot];
+    if (blocks == 0) continue;
+    seen += blocks;
+    all = mean(all, price(slot), static_cast<double>(blocks) / seen);
+  }
+  return all;
 }
 
 }  // namespace
 
 BlockPrice mean_block(const Run& run, const LayerPrices& prices, const ModelChunk& part) {
-  if (!prices.wide) return mean_of_kinds(prices.block, prices.moe_block, part);
-  const HighPrecisionBlocks wide =
+  if (!prices.wide)
+    return mean_of_kinds(
+        part, [&](std::size_t slot) -> const BlockPrice& { return prices.blocks[slot]; });
+  const LayerCounts wide =
       high_precision_blocks(run.framework.low_precision, run.strategy.precision, run.model, part);
-  return mean_of_kinds(mean_of_widths(prices, &BlockPrices::block, wide.dense, part.dense_blocks()),
-                       mean_of_widths(prices, &BlockPrices::moe_block, wide.moe, part.moe_blocks),
-                       part);
+  return mean_of_kinds(part, [&](std::size_t slot) {
+    return mean_of_widths(prices, slot, wide[slot], part.of_kind[slot]);
+  });
 }
 
 namespace {

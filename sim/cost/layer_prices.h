@@ -15,9 +15,11 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "sim/cost/price.h"
 #include "sim/hardware/device.h"
+#include "sim/model/layer_kinds.h"
 #include "sim/operators/dataflow.h"
 #include "sim/run.h"
 #include "sim/strategy/low_precision_recipe.h"
@@ -53,12 +55,12 @@ struct EndPrice {
   LayerMemory memory;
 };
 
+// Of each kind of layer that the model has, in the order of layer_kinds().
 struct BlockPrices {
-  // With an MLP, under the strategy's recompute mode (EveryN: of a recomputed block).
-  BlockPrice block;
-  BlockPrice whole_block;  // without recomputation; equal to `block` unless the mode is EveryN
-  BlockPrice moe_block;    // the same of blocks with experts
-  BlockPrice whole_moe_block;
+  // Under the strategy's recompute mode (EveryN: of a recomputed block).
+  std::vector<BlockPrice> blocks{};
+  // Without recomputation; equal to `blocks` unless the mode mixes both.
+  std::vector<BlockPrice> whole_blocks{};
 };
 
 struct LayerPrices : BlockPrices {

@@ -73,10 +73,12 @@ enum class MemoryBoundKernel {
   Scale,         // of gradients, in place
   ExpertChoice,  // of a router: softmax, the largest, the order of rows
   RowMove,       // rows of a matrix into another order
-  WeightedSum    // of the rows of a token
+  WeightedSum,   // of the rows of a token
+  Convolution,   // of each channel over some tokens
+  Scan           // of states: its chunks' GEMMs wait for what they load
 };
 
-inline constexpr int kNumMemoryBoundKernels = 19;
+inline constexpr int kNumMemoryBoundKernels = 21;
 
 // "layer_norm", "rms_norm", ...
 const char* name_of(MemoryBoundKernel kernel);

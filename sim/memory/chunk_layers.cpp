@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "sim/memory/memory_account.h"
+#include "sim/model/layer_kinds.h"
 
 namespace llmsim::sim {
 namespace {
@@ -53,22 +54,22 @@ class UnitSizes {
 
 // What tells blocks apart.
 struct BlockKind {
-  bool moe = false, kept = false, high_precision = false, offloads = false;
+  std::size_t slot = 0;  // of the model's kinds of layer
+  bool kept = false, high_precision = false, offloads = false;
   int since_checkpoint = 0;  // blocks
   bool operator==(const BlockKind&) const = default;
 };
 
 bool is_high_precision(const Run& run, const LayerPrices& prices, int layer) {
-  if (!prices.wide) return false;
-  const ModelChunk one{.blocks = 1, .first_layer = layer};
-  return high_precision_blocks(run.framework.low_precision, run.strategy.precision, run.model, one)
-             .all() > 0;
+  return prices.wide && is_high_precision_layer(run.framework.low_precision, run.strategy.precision,
+                                                run.model, layer);
 }
 
-BlockKind kind_of(const Run& run, const LayerPrices& prices, const ModelChunk& part, int block) {
+BlockKind kind_of(const Run& run, const LayerPrices& prices, const LayerKinds& kinds,
+                  const ModelChunk& part, int block) {
   const Strategy& strategy = run.strategy;
   const int layer = part.first_layer + block;
-  BlockKind kind{.moe = is_moe_layer(run.model, layer),
+  BlockKind kind{.slot = kinds.slot(kind_of_layer(run.model, layer)),
                  .kept = strategy.recompute.mixes() && !strategy.recompute.repeats(block),
                  .high_precision = is_high_precision(run, prices, layer)};
   // The runtime sends checkpoints alone.
@@ -82,8 +83,7 @@ BlockKind kind_of(const Run& run, const LayerPrices& prices, const ModelChunk& p
 
 const BlockPrice& price_of(const LayerPrices& prices, const BlockKind& kind) {
   const BlockPrices& blocks = kind.high_precision ? *prices.wide : prices;
-  if (kind.moe) return kind.kept ? blocks.whole_moe_block : blocks.moe_block;
-  return kind.kept ? blocks.whole_block : blocks.block;
+  return (kind.kept ? blocks.whole_blocks : blocks.blocks)[kind.slot];
 }
 
 Bytes cast_weights(const Run& run, double parameters) {
@@ -102,12 +102,11 @@ Bytes cast_head(const Run& run, const RankParameters& rank) {
 Layer block_of(const Run& run, const LayerPrices& prices, const RankParameters& rank,
                const UnitSizes& units, const BlockKind& kind) {
   const BlockPrice& price = price_of(prices, kind);
-  const double divided = rank.experts_divided ? rank.experts : 0.0;
+  const double divided = rank.divided_experts(kind.slot);
   Layer layer{.memory = &price.memory};
-  layer.units = kind.moe ? units.of(rank.moe_block + rank.experts - divided, divided)
-                         : units.of(rank.block, 0.0);
-  layer.divides_experts = kind.moe && units.freed() && divided > 0.0;
-  layer.cast_weights = cast_weights(run, kind.moe ? rank.moe_block + rank.experts : rank.block);
+  layer.units = units.of(rank.without_divided(kind.slot), divided);
+  layer.divides_experts = units.freed() && divided > 0.0;
+  layer.cast_weights = cast_weights(run, rank.without_divided(kind.slot) + divided);
   layer.casts_stay = kind.kept || run.strategy.recompute.kind != RecomputeKind::Full;
   if (!kind.kept && run.strategy.recompute.kind == RecomputeKind::Full) {
     const double stored = stored_inputs_per_block(run.strategy, run.framework);
@@ -158,7 +157,7 @@ Bytes offloaded_by_block(const Run& run, const BlockPrice& block) {
 }
 
 bool same_layers(const LayerPrices& prices, const ModelChunk& one, const ModelChunk& other) {
-  const bool anywhere = !prices.wide && (one.moe_blocks == 0 || one.moe_blocks == one.blocks);
+  const bool anywhere = !prices.wide && one.has_one_kind();
   return one == other && (anywhere || one.first_layer == other.first_layer);
 }
 
@@ -172,9 +171,10 @@ Chunk chunk_layers(const Run& run, const LayerPrices& prices, const RankParamete
                 .units = units.of(rank.embedding, 0.0)},
                kNoLayer);
   const std::size_t first = layers.kinds().size();
+  const LayerKinds kinds = layer_kinds(run.model);
   std::vector<BlockKind> known;
   for (int block = 0; block < part.blocks; ++block) {
-    const BlockKind kind = kind_of(run, prices, part, block);
+    const BlockKind kind = kind_of(run, prices, kinds, part, block);
     const auto found = std::find(known.begin(), known.end(), kind);
     if (found != known.end()) {
       layers.add_again(first + static_cast<std::size_t>(found - known.begin()), block);

@@ -69,8 +69,11 @@ Bytes offloaded_activations(const Run& run, const LayerPrices& prices,
   for (int chunk = 0; chunk < contents.chunks(); ++chunk) {
     blocks += offloading_blocks(run.strategy, contents.part(stage, chunk).blocks);
   }
-  const BlockPrice& block = contents.moe_blocks(stage) > 0 ? prices.moe_block : prices.block;
-  return std::max(0.0, passes * blocks - kBlocksThatStay) * offloaded_by_block(run, block);
+  // The last kind that the stage has: the one with experts, where one has them.
+  std::size_t last = 0;
+  for_each_kind(contents.of_kind(stage), [&](std::size_t slot, int) { last = slot; });
+  return std::max(0.0, passes * blocks - kBlocksThatStay) *
+         offloaded_by_block(run, prices.blocks[last]);
 }
 
 Bytes offloaded(const Run& run, const LayerPrices& prices, const StageContents& contents,

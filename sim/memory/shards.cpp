@@ -23,8 +23,7 @@ double adapted_widths(const Transformer& model, const Adapters& adapters) {
 }
 
 // A kind of layer on one tensor rank.
-void set_layer(RankParameters& rank, const Transformer& model, const Strategy& strategy,
-               LayerKind kind) {
+KindParameters kind_parameters(const Transformer& model, const Strategy& strategy, LayerKind kind) {
   std::int64_t divided = 0, replicated = 0, partial = 0, divided_experts = 0,
                replicated_experts = 0;
   for (const LayerWeight& weight : layer_weights(model, kind)) {
@@ -35,14 +34,13 @@ void set_layer(RankParameters& rank, const Transformer& model, const Strategy& s
   const auto held = [](std::int64_t shared_out, int ranks, std::int64_t by_all) {
     return static_cast<double>(shared_out) / ranks + static_cast<double>(by_all);
   };
-  const bool moe = kind == LayerKind::Moe;
-  (moe ? rank.moe_block : rank.block) = held(divided, strategy.tp, replicated + partial);
-  (moe ? rank.moe_replicated : rank.block_replicated) = static_cast<double>(replicated);
-  if (!moe) return;
-  rank.moe_partial = static_cast<double>(partial);
-  rank.experts =
-      held(divided_experts, strategy.expert_tensor_ranks(), replicated_experts) / strategy.ep;
-  rank.experts_divided = strategy.divides_experts();
+  KindParameters block{.own = held(divided, strategy.tp, replicated + partial),
+                       .replicated = static_cast<double>(replicated),
+                       .partial = static_cast<double>(partial)};
+  if (kind.has_experts())
+    block.experts =
+        held(divided_experts, strategy.expert_tensor_ranks(), replicated_experts) / strategy.ep;
+  return block;
 }
 
 // 4-bit values with one fp32 scale per 64 of them.
@@ -77,12 +75,14 @@ RankParameters rank_parameters(const Transformer& model, const Strategy& strateg
   const double h = model.hidden_size;
   rank.prediction = model.mtp_layers * (2.0 * h * h / tensor + 3.0 * norm);
   rank.adapted = strategy.adapters.has_value();
-  const int moe_layers = count_moe_layers(model, 0, model.num_layers);
-  if (moe_layers < model.num_layers) set_layer(rank, model, strategy, LayerKind::Dense);
-  if (moe_layers > 0) set_layer(rank, model, strategy, LayerKind::Moe);
+  const LayerKinds kinds = layer_kinds(model);
+  for (std::size_t slot = 0; slot < kinds.size(); ++slot)
+    rank.kinds[slot] = kind_parameters(model, strategy, kinds[slot]);
+  rank.experts_divided = model.moe && strategy.divides_experts();
   if (model.embedding_norm && model.moe) rank.embedding += norm;
   if (model.embedding_norm && !model.moe)
-    rank.block += norm / model.num_layers, rank.block_replicated += norm / model.num_layers;
+    for (KindParameters& block : rank.kinds)
+      block.own += norm / model.num_layers, block.replicated += norm / model.num_layers;
   if (strategy.adapters)
     rank.block_adapters =
         strategy.adapters->rank * adapted_widths(model, *strategy.adapters) / tensor;
@@ -103,15 +103,25 @@ double RankParameters::read_ends(ModelChunk part) const {
 }
 
 double RankParameters::blocks(const ModelChunk& part) const {
-  return part.moe_blocks == 0
-             ? part.blocks * block
-             : part.dense_blocks() * block + part.moe_blocks * (moe_block + experts);
+  double sum = 0.0;
+  for_each_kind(part.of_kind,
+                [&](std::size_t slot, int blocks) { sum += blocks * kinds[slot].all(); });
+  return sum;
+}
+
+double RankParameters::largest_block() const {
+  double largest = 0.0;
+  for (const KindParameters& block : kinds) largest = std::max(largest, block.all());
+  return largest;
 }
 
 double RankParameters::held(const ModelChunk& part) const { return blocks(part) + ends(part); }
 
 double RankParameters::apart(const ModelChunk& part) const {
-  return experts_divided ? part.moe_blocks * experts : 0.0;
+  double sum = 0.0;
+  for_each_kind(part.of_kind,
+                [&](std::size_t slot, int blocks) { sum += blocks * divided_experts(slot); });
+  return sum;
 }
 
 double RankParameters::trained(const ModelChunk& part) const {
@@ -192,7 +202,7 @@ class UnitLayout {
 
 // A layer's weights, but for routed experts that are divided over ranks of their own.
 UnitLayout layer_unit(const Transformer& model, const Strategy& strategy,
-                      const RankParameters& rank, LayerKind kind) {
+                      const RankParameters& rank, LayerKind kind, std::size_t slot) {
   UnitLayout layout(strategy.sequence_parallel);
   for (const LayerWeight& weight : layer_weights(model, kind)) {
     if (weight.part == LayerPart::Experts) continue;
@@ -200,7 +210,7 @@ UnitLayout layer_unit(const Transformer& model, const Strategy& strategy,
     layout.add((static_cast<double>(weight.parameters()) - replicated) / strategy.tp);
     weight.partial ? layout.add_partial(replicated) : layout.add_own_tokens(replicated);
   }
-  if (kind == LayerKind::Moe && !rank.experts_divided) layout.add(rank.experts);
+  if (kind.has_experts() && !rank.experts_divided) layout.add(rank.kinds[slot].experts);
   return layout;
 }
 
@@ -228,6 +238,14 @@ int StageContents::blocks(int stage) const {
 int StageContents::moe_blocks(int stage) const {
   int sum = 0;
   for (int chunk = 0; chunk < chunks(); ++chunk) sum += part(stage, chunk).moe_blocks;
+  return sum;
+}
+
+LayerCounts StageContents::of_kind(int stage) const {
+  LayerCounts sum{};
+  for (int chunk = 0; chunk < chunks(); ++chunk)
+    for_each_kind(part(stage, chunk).of_kind,
+                  [&](std::size_t slot, int blocks) { sum[slot] += blocks; });
   return sum;
 }
 
@@ -260,14 +278,15 @@ double partial_gradients(const Transformer& model, const Strategy& strategy,
     return layout.in_shard(strategy.shard_ranks(), shard);
   };
   double values = 0.0;
-  int dense_blocks = 0, moe_blocks = 0;
+  LayerCounts blocks{};
   for (const ModelChunk& part : parts) {
-    dense_blocks += part.dense_blocks(), moe_blocks += part.moe_blocks;
+    for_each_kind(part.of_kind, [&](std::size_t slot, int count) { blocks[slot] += count; });
     if (part.head) values += in_shard(head_unit(strategy, rank, part));
   }
-  for (const auto& [kind, blocks] :
-       {std::pair{LayerKind::Dense, dense_blocks}, {LayerKind::Moe, moe_blocks}})
-    if (blocks > 0) values += blocks * in_shard(layer_unit(model, strategy, rank, kind));
+  const LayerKinds kinds = layer_kinds(model);
+  for_each_kind(blocks, [&](std::size_t slot, int count) {
+    values += count * in_shard(layer_unit(model, strategy, rank, kinds[slot], slot));
+  });
   return values;
 }
 

@@ -7,23 +7,28 @@
 #include <algorithm>
 #include <vector>
 
+#include "sim/model/layer_kinds.h"
 #include "sim/model/parameters.h"
 #include "sim/run.h"
 #include "sim/strategy/stages.h"
 
 namespace llmsim::sim {
 
-// Parameters on one tensor rank, before data-parallel sharding: of layers by layer_weights(), the
+// One block of a kind on one tensor rank, before data-parallel sharding, by layer_weights().
+struct KindParameters {
+  double own = 0.0;         // without its routed experts
+  double replicated = 0.0;  // of which every tensor rank has the same, and the whole gradient of
+  // And those of which it has a part of the gradient: router, gate of the shared experts.
+  double partial = 0.0;
+  double experts = 0.0;  // routed experts that this rank has
+
+  double all() const { return own + experts; }
+};
+
+// Parameters on one tensor rank, before data-parallel sharding: of the model's kinds of layer, the
 // tables divided by tensor_parallel, positions and norms replicated.
 struct RankParameters {
-  double block = 0.0;             // one block with an MLP; 0 where the model has none
-  double block_replicated = 0.0;  // of which every tensor rank has the same
-  double moe_block = 0.0;         // one block with experts, without its routed experts
-  // Of which every tensor rank has the same, and the whole gradient of.
-  double moe_replicated = 0.0;
-  // And those of which it has a part of the gradient: router, gate of the shared experts.
-  double moe_partial = 0.0;
-  double experts = 0.0;    // routed experts of one block that this rank has
+  KindTable<KindParameters> kinds{};
   double embedding = 0.0;  // table and positions, or a tied copy of it
   // Output projection and final norm; of a tied model the copy that a separate last stage holds.
   double head = 0.0;
@@ -48,7 +53,14 @@ struct RankParameters {
   // Routed experts among the held ones, where they are divided.
   double apart(const ModelChunk& part) const;
   double trained_apart(const ModelChunk& part) const { return adapted ? 0.0 : apart(part); }
-  double largest_block() const { return std::max(block, moe_block + experts); }
+  // One block of a kind: routed experts that are divided, and everything else.
+  double divided_experts(std::size_t slot) const {
+    return experts_divided ? kinds[slot].experts : 0.0;
+  }
+  double without_divided(std::size_t slot) const {
+    return kinds[slot].own + (experts_divided ? 0.0 : kinds[slot].experts);
+  }
+  double largest_block() const;
 };
 
 RankParameters rank_parameters(const Transformer& model, const Strategy& strategy);
@@ -103,6 +115,7 @@ class StageContents {
   // Sums over the chunks of a stage, before data-parallel sharding.
   int blocks(int stage) const;
   int moe_blocks(int stage) const;
+  LayerCounts of_kind(int stage) const;
   double held(int stage) const;     // weights
   double trained(int stage) const;  // values with gradients and states
   double apart(int stage) const;    // weights of routed experts that are divided over expert ranks

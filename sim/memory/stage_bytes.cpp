@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "sim/model/layer_kinds.h"
 #include "sim/model/parameters.h"
 #include "sim/operators/dataflow.h"
 #include "sim/operators/experts.h"
@@ -51,13 +52,12 @@ struct Counted {
 template <class Visit>
 void for_each_unit(const Stage& stage, const Visit& visit) {
   const RankParameters& rank = stage.rank;
-  const double divided = rank.experts_divided ? rank.experts : 0.0;
   for (int chunk = 0; chunk < stage.contents.chunks(); ++chunk) {
     const ModelChunk& part = stage.contents.part(stage.number, chunk);
     if (part.embedding) visit(rank.embedding, 0.0, 1);
-    if (part.dense_blocks() > 0) visit(rank.block, 0.0, part.dense_blocks());
-    if (part.moe_blocks > 0)
-      visit(rank.moe_block + rank.experts - divided, divided, part.moe_blocks);
+    for_each_kind(part.of_kind, [&](std::size_t slot, int blocks) {
+      visit(rank.without_divided(slot), rank.divided_experts(slot), blocks);
+    });
     if (part.head) visit(rank.ends({.head = true, .meets_embedding = part.has_table()}), 0.0, 1);
   }
 }
@@ -99,22 +99,23 @@ double largest_table(const Stage& stage) {
 
 // Of the blocks, but for divided experts.
 double block_parameters(const Stage& stage) {
-  const RankParameters& rank = stage.rank;
-  const int moe_blocks = stage.contents.moe_blocks(stage.number);
-  return (stage.contents.blocks(stage.number) - moe_blocks) * rank.block +
-         moe_blocks * (rank.moe_block + (rank.experts_divided ? 0.0 : rank.experts));
+  double sum = 0.0;
+  for_each_kind(stage.contents.of_kind(stage.number), [&](std::size_t slot, int blocks) {
+    sum += blocks * stage.rank.without_divided(slot);
+  });
+  return sum;
 }
 
 // Of the blocks that a low-precision recipe leaves in 16 bits.
 double high_precision_parameters(const Stage& stage) {
-  HighPrecisionBlocks sum;
+  double sum = 0.0;
   for (int chunk = 0; chunk < stage.contents.chunks(); ++chunk) {
-    const HighPrecisionBlocks blocks =
+    for_each_kind(
         high_precision_blocks(stage.framework.low_precision, stage.strategy.precision,
-                              stage.run.model, stage.contents.part(stage.number, chunk));
-    sum.dense += blocks.dense, sum.moe += blocks.moe;
+                              stage.run.model, stage.contents.part(stage.number, chunk)),
+        [&](std::size_t slot, int blocks) { sum += blocks * stage.rank.kinds[slot].all(); });
   }
-  return sum.dense * stage.rank.block + sum.moe * (stage.rank.moe_block + stage.rank.experts);
+  return sum;
 }
 
 // Quantised weights that outlive a micro-batch, both layouts where the device needs them, with
@@ -288,7 +289,7 @@ Bytes dummy_weight_gradients(const Stage& stage) {
   const bool needed = stage.framework.reserve.dummy_weight_gradients &&
                       stage.framework.gradients.accumulated_by_gemm;
   if (!needed || strategy.adapters) return Bytes(0.0);
-  std::array<std::pair<std::int64_t, std::int64_t>, 2 * kWeightNames> shapes;
+  std::array<std::pair<std::int64_t, std::int64_t>, kMostLayerKinds * kWeightNames> shapes;
   auto end = shapes.begin();
   double values = 0.0;
   const auto add = [&](LayerKind kind) {
@@ -302,9 +303,9 @@ Bytes dummy_weight_gradients(const Stage& stage) {
       values += static_cast<double>(own.rows) * static_cast<double>(own.columns);
     }
   };
-  if (stage.contents.moe_blocks(stage.number) < stage.contents.blocks(stage.number))
-    add(LayerKind::Dense);
-  if (stage.has_experts()) add(LayerKind::Moe);
+  const LayerKinds kinds = layer_kinds(stage.run.model);
+  for_each_kind(stage.contents.of_kind(stage.number),
+                [&](std::size_t slot, int) { add(kinds[slot]); });
   return values * size_of(activation_dtype(strategy.precision));
 }
 
@@ -317,7 +318,7 @@ Bytes gathered_tokens(const Run& run) {
   if (ranks == 1) return Bytes(0.0);
   const double tokens =
       static_cast<double>(shape.tokens) * (shape.routes_shards ? ranks : strategy.ep);
-  return tokens * run.model.hidden_size * size_of(activation_dtype(strategy.precision));
+  return tokens * expert_row_size(run.model) * size_of(activation_dtype(strategy.precision));
 }
 
 Bytes masks(const Run& run) {

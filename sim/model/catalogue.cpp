@@ -15,7 +15,7 @@ namespace {
 std::vector<CatalogueEntry> all_entries() {
   std::vector<CatalogueEntry> all;
   for (auto family : {gpt_models, llama_models, llama_likes, olmo_models, qwen_models, gemma_models,
-                      moe_models, glm_models, cohere_models, encoder_models}) {
+                      moe_models, glm_models, cohere_models, hybrid_models, encoder_models}) {
     std::vector<CatalogueEntry> entries = family();
     std::move(entries.begin(), entries.end(), std::back_inserter(all));
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "sim/model/layer_kinds.h"
 #include "sim/model/parameters.h"
 
 namespace llmsim::sim {
@@ -32,9 +33,12 @@ Count layer_matrices(const Transformer& m, LayerKind kind) {
 }
 
 Count block_weights(const Transformer& m) {
-  const int layers = m.num_layers + m.mtp_layers, moe_layers = count_moe_layers(m, 0, layers);
-  return (layers - moe_layers) * layer_matrices(m, LayerKind::Dense) +
-         (moe_layers > 0 ? moe_layers * layer_matrices(m, LayerKind::Moe) : 0);
+  const LayerKinds kinds = layer_kinds(m);
+  Count total = 0;
+  for_each_kind(count_layers(m, 0, m.num_layers + m.mtp_layers), [&](std::size_t slot, int layers) {
+    total += layers * layer_matrices(m, kinds[slot]);
+  });
+  return total;
 }
 
 }  // namespace
@@ -52,6 +56,20 @@ Flops attention_flops_per_token(const Transformer& model, int layer, bool causal
   return 2.0 * width * attended_keys(model, layer, causal) * FLOP;
 }
 
+Flops scan_flops_per_token(const Mamba& mamba) {
+  const double heads = mamba.num_heads, values = mamba.head_dim, states = mamba.state_size,
+               chunk = mamba.chunk_size;
+  return (mamba.num_groups * chunk * states + heads * chunk * values +
+          4.0 * heads * values * states) *
+         FLOP;
+}
+
+Flops scan_flops_per_token(const GatedDeltaNet& net) {
+  const double keys = net.key_head_dim, values = net.value_head_dim, chunk = net.chunk_size;
+  return net.num_value_heads *
+         (6.0 * keys * values + chunk * (3.0 * keys + 2.0 * values) + chunk * chunk / 3.0) * FLOP;
+}
+
 Flops head_flops_per_token(const Transformer& model) {
   const HeadWeights head = head_weights(model);
   const double first = static_cast<double>(head.of_first) / model.seq_len;
@@ -62,7 +80,10 @@ Flops forward_flops_per_token(const Transformer& model, bool causal) {
   Flops total =
       2.0 * static_cast<double>(block_weights(model)) * FLOP + head_flops_per_token(model);
   for (int layer = 0; layer < model.num_layers + model.mtp_layers; ++layer) {
-    total += attention_flops_per_token(model, layer, causal);
+    const LayerKind kind = kind_of_layer(model, layer);
+    if (kind.has_attention()) total += attention_flops_per_token(model, layer, causal);
+    if (kind.mixer == Mixer::Mamba2) total += scan_flops_per_token(*model.mamba);
+    if (kind.mixer == Mixer::GatedDeltaNet) total += scan_flops_per_token(*model.gated_delta_net);
   }
   return total;
 }
@@ -81,8 +102,13 @@ std::vector<Convention> conventions(const Transformer& model, const StepWork& wo
   const double no_embedding =
       all - static_cast<double>(model.tied_embeddings ? counts.positions
                                                       : counts.embedding + counts.positions);
+  const LayerKinds kinds = layer_kinds(model);
+  double attention_layers = 0.0;
+  for_each_kind(count_layers(model, 0, model.num_layers), [&](std::size_t slot, int count) {
+    if (kinds[slot].has_attention()) attention_layers += count;
+  });
   const double layers = model.num_layers, h = model.hidden_size, s = model.seq_len;
-  const double square = 12.0 * layers * model.num_heads * model.head_dim * s;
+  const double square = 12.0 * attention_layers * model.num_heads * model.head_dim * s;
   const double megatron =
       72.0 * layers * h * h * (1.0 + s / (6.0 * h) + model.vocab_size / (12.0 * h * layers));
   const Flops per_token{work.tokens};

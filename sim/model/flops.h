@@ -34,15 +34,34 @@ double attended_keys(const Transformer& model, int layer, bool causal);
 //   2 H (d_q + d_v) attended_keys
 Flops attention_flops_per_token(const Transformer& model, int layer, bool causal);
 
+// Forward FLOPs of the scan of one Mamba-2 layer for one token, in chunks of Q tokens, with H heads
+// of P values, states of N and G groups:
+//
+//   within chunks   G Q N + H Q P     C B^T, masked, and its GEMM with x: causal halves
+//   between them    4 H P N           x into the states of chunks, and these into the output
+//
+// Its convolution and its gates are no GEMMs.  Source: Dao & Gu, arXiv 2405.21060, section 6.
+Flops scan_flops_per_token(const Mamba& mamba);
+
+// The same of a gated delta net in chunks of C tokens, with H_v value heads and states of K x V:
+//
+//   H_v (6 K V + C (3 K + 2 V) + C^2 / 3)
+//
+// the states' part of new values, of the states and of the output (2 K V each); within a chunk K
+// K^T, Q K^T and T K, and T V and the scores times values, causal halves; and T, the inverse of a
+// triangle. Source: Yang et al., arXiv 2412.06464, section 3.3; fla/ops/gated_delta_rule/chunk.py.
+Flops scan_flops_per_token(const GatedDeltaNet& net);
+
 // FLOPs of the head and of what stands before it, averaged over the tokens of a sequence: of an
 // encoder only predicted_share pass it, and one token passes its classifier of sentences.
 Flops head_flops_per_token(const Transformer& model);
 
-// 2 W + the attention of all layers, multi-token-prediction layers included.  W are the weights
-// that multiply a token's activations: projections, MLP, the top_k visited and the shared experts,
-// router, and the head (tied or not, once more for each multi-token-prediction layer; of an encoder
-// its share); neither embedding lookup, norms nor biases.  Without windows, experts and MLA three
-// times this is the usual 6 (N - embedding) + 12 L H d S, half the second term if causal.
+// 2 W + the attention and the scans of all layers, multi-token-prediction layers included.  W are
+// the weights that multiply a token's activations: projections, MLP, the top_k visited and the
+// shared experts, router, and the head (tied or not, once more for each multi-token-prediction
+// layer; of an encoder its share); neither embedding lookup, norms nor biases.  Without windows,
+// experts and MLA three times this is the usual 6 (N - embedding) + 12 L H d S, half the second
+// term if causal.
 Flops forward_flops_per_token(const Transformer& model, bool causal);
 
 // What training needs for one token: a forward pass and two backward, of causal attention half.
@@ -70,6 +89,7 @@ Flops training_flops_per_token(const Transformer& model, double adapter_paramete
 //   gemm_causal           every GEMM, attention's masked half left out  this program's own count
 //   hardware              what is executed: also what is recomputed, padded or on several ranks
 //
+// L of palm are the layers that have attention; scans of states count in the last two alone.
 // An embedding lookup multiplies nothing: only the last two count it as zero by construction.
 
 struct Convention {

@@ -13,16 +13,16 @@ class Table {
       : model_(model), h_(model.hidden_size), kv_heads_(kv_heads), list_(list) {}
 
   void add_layer(LayerKind kind) {
-    norm(AttentionNorm, 1);
-    model_.mla ? mla(*model_.mla) : attention();
-    if (model_.attention_sinks)
-      add({.name = AttentionSinks, .columns = model_.num_heads, .divided = TensorAxis::Columns});
-    row_parallel({.name = AttentionOutput,
-                  .rows = attention_output_width(model_),
-                  .biases = model_.bias.attention_output});
-    norm(PostAttentionNorm, 3);
+    if (kind.has_attention()) {
+      norm(AttentionNorm, 1);
+      attention();
+      norm(PostAttentionNorm, 3);
+    }
+    if (kind.mixer == Mixer::Mamba2) mamba(*model_.mamba);
+    if (kind.mixer == Mixer::GatedDeltaNet) delta_net(*model_.gated_delta_net);
+    if (kind.mlp == LayerMlp::None) return;
     norm(MlpNorm, 2);
-    kind == LayerKind::Moe
+    kind.has_experts()
         ? experts(*model_.moe)
         : mlp(MlpUp, MlpDown, model_.ffn_size, {.part = LayerPart::Mlp, .biases = model_.bias.mlp});
     norm(PostMlpNorm, 4);
@@ -48,13 +48,24 @@ class Table {
   }
 
   void attention() {
-    const Count a = model_.num_heads, d = model_.head_dim, width = (a + 2 * kv_heads_) * d;
+    model_.mla ? mla(*model_.mla) : heads();
+    if (model_.attention_sinks)
+      add({.name = AttentionSinks, .columns = model_.num_heads, .divided = TensorAxis::Columns});
+    row_parallel({.name = AttentionOutput,
+                  .rows = attention_output_width(model_),
+                  .biases = model_.bias.attention_output});
+  }
+
+  void heads() {
+    const Count a = model_.num_heads, d = model_.head_dim,
+                queries = (model_.attention_gate ? 2 : 1) * a,
+                width = (queries + 2 * kv_heads_) * d;
     column_parallel({.name = Qkv,
                      .rows = h_,
                      .columns = width,
                      .biases = model_.bias.qkv,
                      .side_by_side = 3,
-                     .first_columns = a * d});
+                     .first_columns = queries * d});
     if (model_.qk_norm == QkNorm::None || !model_.norm_weight) return;
     const Count heads = model_.qk_norm == QkNorm::PerHead ? 2 : a + model_.num_kv_heads;
     column_parallel({.name = QkNorm, .columns = heads * d, .biases = model_.bias.norm});
@@ -78,16 +89,53 @@ class Table {
         {.name = MlaUp, .rows = rank, .columns = heads * (mla.qk_nope_head_dim + mla.v_head_dim)});
   }
 
+  // A vector that tensor ranks divide.
+  void divided_vector(WeightName name, Count size) {
+    column_parallel({.name = name, .part = LayerPart::Mixer, .columns = size});
+  }
+
+  void mamba(const Mamba& mamba) {
+    const Count inner = mamba.inner_size(), channels = mamba.conv_channels(),
+                heads = mamba.num_heads;
+    norm(MixerNorm, 1);
+    column_parallel({.name = MixerInput,
+                     .part = LayerPart::Mixer,
+                     .rows = h_,
+                     .columns = inner + channels + heads});
+    divided_vector(Convolution, channels * mamba.conv_kernel);
+    divided_vector(ConvolutionBias, channels);
+    for (const WeightName name : {DecayLog, Skip, StepBias}) divided_vector(name, heads);
+    divided_vector(GatedNorm, inner);
+    row_parallel({.name = MixerOutput, .part = LayerPart::Mixer, .rows = inner});
+  }
+
+  void delta_net(const GatedDeltaNet& net) {
+    const Count values = net.value_size(), heads = net.num_value_heads;
+    const auto input = [&](WeightName name, Count columns) {
+      column_parallel({.name = name, .part = LayerPart::Mixer, .rows = h_, .columns = columns});
+    };
+    norm(MixerNorm, 1);
+    input(MixerInput, 2 * net.key_size() + 2 * values);
+    input(MixerGates, 2 * heads);
+    divided_vector(Convolution, Count{net.conv_channels()} * net.conv_kernel);
+    for (const WeightName name : {DecayLog, StepBias}) divided_vector(name, heads);
+    add({.name = GatedNorm, .part = LayerPart::Mixer, .columns = net.value_head_dim});
+    row_parallel({.name = MixerOutput, .part = LayerPart::Mixer, .rows = values});
+  }
+
   // `like` says what both matrices have in common; of shared experts, which are one MLP, each has a
-  // bias below.
+  // bias below.  Its rows are the values of a token that the MLP reads, the hidden size unless
+  // given.
   void mlp(WeightName up, WeightName down, Count width, LayerWeight like, int shared = 1) {
     const int matrices = model_.gated_mlp ? 2 : 1;
-    like.name = up, like.rows = h_, like.columns = matrices * width, like.side_by_side = matrices;
+    const Count outer = like.rows > 0 ? like.rows : h_;
+    like.name = up, like.rows = outer, like.columns = matrices * width,
+    like.side_by_side = matrices;
     like.first_columns = (matrices - 1) * width;
     column_parallel(like);
     like.name = down, like.rows = width, like.side_by_side = 1, like.biases *= shared;
-    like.first_columns = 0;
-    row_parallel(like);
+    like.first_columns = 0, like.columns = outer, like.divided = TensorAxis::Rows;
+    add(like);
   }
 
   void experts(const Moe& moe) {
@@ -101,12 +149,18 @@ class Table {
                              .partial = true,
                              .biases = moe.router_bias};
     add(router);
+    if (moe.latent_size) {
+      const Count latent = *moe.latent_size;
+      add({.name = LatentDown, .part = mlp_part, .rows = h_, .columns = latent, .partial = true});
+      add({.name = LatentUp, .part = mlp_part, .rows = latent, .columns = h_, .partial = true});
+    }
     if (shared > 0)
       mlp(SharedUp, SharedDown, shared_width, {.part = mlp_part, .biases = model_.bias.mlp},
           shared);
     if (moe.shared_expert_gate)
       add({.name = SharedGate, .part = mlp_part, .rows = h_, .columns = 1, .partial = true});
     const LayerWeight routed{.part = LayerPart::Experts,
+                             .rows = expert_row_size(model_),
                              .biases = moe.expert_bias,
                              .count = moe.num_experts,
                              .visited = moe.top_k};
@@ -121,17 +175,40 @@ class Table {
 }  // namespace
 
 const char* name_of(WeightName name) {
-  static constexpr const char* kNames[] = {"attention_norm",   "qkv",
-                                           "query_down",       "query_norm",
-                                           "mla_down",         "mla_norm",
-                                           "query_up",         "mla_up",
-                                           "qk_norm",          "attention_sinks",
-                                           "attention_output", "post_attention_norm",
-                                           "mlp_norm",         "mlp_up",
-                                           "mlp_down",         "router",
-                                           "shared_up",        "shared_down",
-                                           "shared_gate",      "expert_up",
-                                           "expert_down",      "post_mlp_norm"};
+  static constexpr const char* kNames[] = {"attention_norm",
+                                           "qkv",
+                                           "query_down",
+                                           "query_norm",
+                                           "mla_down",
+                                           "mla_norm",
+                                           "query_up",
+                                           "mla_up",
+                                           "qk_norm",
+                                           "attention_sinks",
+                                           "attention_output",
+                                           "post_attention_norm",
+                                           "mixer_norm",
+                                           "mixer_input",
+                                           "mixer_gates",
+                                           "conv1d",
+                                           "conv1d_bias",
+                                           "a_log",
+                                           "skip",
+                                           "dt_bias",
+                                           "gated_norm",
+                                           "mixer_output",
+                                           "mlp_norm",
+                                           "mlp_up",
+                                           "mlp_down",
+                                           "router",
+                                           "latent_down",
+                                           "latent_up",
+                                           "shared_up",
+                                           "shared_down",
+                                           "shared_gate",
+                                           "expert_up",
+                                           "expert_down",
+                                           "post_mlp_norm"};
   return kNames[static_cast<std::size_t>(name)];
 }
 
@@ -168,6 +245,7 @@ std::int64_t& part_of(BlockParameters& block, LayerPart part) {
   switch (part) {
     case LayerPart::Norms: return block.norms;
     case LayerPart::Attention: return block.attention;
+    case LayerPart::Mixer: return block.mixers;
     case LayerPart::Mlp: return block.mlp;
     case LayerPart::Experts: return block.experts;
     case LayerPart::Router: break;
@@ -201,6 +279,7 @@ void add_layers(Parameters& sum, const Transformer& model, LayerKind kind, Count
   const LayerWeights weights = layer_weights(model, kind);
   const BlockParameters block = block_of(weights);
   sum.attention += number * block.attention;
+  sum.mixers += number * block.mixers;
   sum.mlp += number * block.mlp;
   sum.experts += number * block.experts;
   sum.router += number * block.router;
@@ -244,11 +323,11 @@ Parameters parameters_of_ends(const Transformer& model) {
 
 Parameters parameters(const Transformer& model) {
   Parameters sum = parameters_of_ends(model);
-  const int layers = model.num_layers, ahead = model.mtp_layers;
-  const int moe = count_moe_layers(model, 0, layers),
-            moe_ahead = count_moe_layers(model, layers, ahead);
-  add_layers(sum, model, LayerKind::Dense, layers - moe, ahead - moe_ahead);
-  add_layers(sum, model, LayerKind::Moe, moe, moe_ahead);
+  const LayerKinds kinds = layer_kinds(model);
+  const LayerCounts layers = count_layers(model, 0, model.num_layers),
+                    ahead = count_layers(model, model.num_layers, model.mtp_layers);
+  for (std::size_t slot = 0; slot < kinds.size(); ++slot)
+    add_layers(sum, model, kinds[slot], layers[slot], ahead[slot]);
   return sum;
 }
 

@@ -4,7 +4,13 @@
 // Notation: h = hidden_size, a, g, d heads, key/value heads and their size, w = 2 with a gated MLP
 // (gate and up), else 1, f, F, q the widths of an MLP, of all S shared experts together and of one
 // of E routed experts, of which a token visits k.  MLA: ranks r and c of the bottlenecks of queries
-// and of keys and values, heads of e = qk_nope + qk_rope, and v for values.
+// and of keys and values, heads of e = qk_nope + qk_rope, and v for values.  Mamba-2 in the place
+// of attention: H heads of P values, d_i = H P, G groups, states of N, c = d_i + 2 G N channels
+// under a convolution of k tokens.  A gated delta net has an input of (h, 2 K + 2 V), K and V the
+// widths of all key and of all value heads, H_v of them; c = 2 K + V channels without a bias; no
+// skip; a norm of one value head, which tensor ranks do not divide; an output of (V, h).  A gate
+// on the output of attention is a d columns of qkv more.  Routed experts of l = latent_size, else
+// h, values.
 //
 //   weight                               (rows, columns)  tensor ranks divide  bias of
 //   attention_norm, post_attention_norm  (h)                           -                       norm
@@ -19,16 +25,25 @@
 //   mlp_norm, post_mlp_norm              (h)                           -                       norm
 //   mlp_up, mlp_down                     (h, w f), (f, h)              columns, rows           mlp
 //   router, shared_gate                  (h, E), (h, 1)  -, partial gradients  router_bias, none
+//   mixer_norm                           (h)                           -                       norm
+//   mixer_input                          (h, 2 d_i + 2 G N + H)        columns                 none
+//   mixer_gates                          (h, 2 H_v)                    columns                 none
+//   conv1d, conv1d_bias                  (c k), (c)                    columns                 none
+//   a_log, skip, dt_bias                 (H) each                      columns                 none
+//   gated_norm                           (d_i)                         columns                 none
+//   mixer_output                         (d_i, h)                      rows                    none
+//   latent_down, latent_up               (h, l), (l, h)  -, partial gradients  none
 //   shared_up, shared_down               (h, w F), (F, h)  columns, rows  mlp; below one of each
 //                                        expert
-//   expert_up, expert_down               E (h, w q), E (q, h)  columns, rows, by etp  expert_bias
+//   expert_up, expert_down               E (l, w q), E (q, l)  columns, rows, by etp  expert_bias
 //
 // The GEMM of t tokens is (t, rows) x (rows, columns): 2 t rows columns FLOP.  A bias is divided
 // with the columns.  Under sequence parallelism tensor ranks have parts of the gradients of all
 // that they do not divide: each sees its own tokens.  A qk_norm of d values is the same on all
 // ranks, but counts as divided.
 // Sources: Shoeybi et al., "Megatron-LM", 2019 (columns and rows); DeepSeek-V2 (arXiv 2405.04434),
-// section 2.1 (MLA).
+// section 2.1 (MLA); Dao & Gu, arXiv 2405.21060, and Megatron-LM core/ssm/mamba_mixer.py (Mamba-2)
+// and core/ssm/gated_delta_net.py.
 #pragma once
 
 #include <algorithm>
@@ -36,6 +51,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "sim/model/layer_kinds.h"
 #include "sim/model/transformer.h"
 
 namespace llmsim::sim {
@@ -53,10 +69,22 @@ enum class WeightName : std::uint8_t {
   AttentionSinks,
   AttentionOutput,
   PostAttentionNorm,
+  MixerNorm,
+  MixerInput,
+  MixerGates,
+  Convolution,
+  ConvolutionBias,
+  DecayLog,
+  Skip,
+  StepBias,
+  GatedNorm,
+  MixerOutput,
   MlpNorm,
   MlpUp,
   MlpDown,
   Router,
+  LatentDown,
+  LatentUp,
   SharedUp,
   SharedDown,
   SharedGate,
@@ -67,10 +95,13 @@ enum class WeightName : std::uint8_t {
 
 inline constexpr std::size_t kWeightNames = static_cast<std::size_t>(WeightName::PostMlpNorm) + 1;
 
+// Weights that one layer has at most.
+inline constexpr std::size_t kMostLayerWeights = 22;
+
 const char* name_of(WeightName name);  // "attention_norm", "qkv", ...
 
-// Shared experts and their gate: Mlp.
-enum class LayerPart : std::uint8_t { Norms, Attention, Mlp, Experts, Router };
+// Shared experts and their gate, and projections around routed experts: Mlp.
+enum class LayerPart : std::uint8_t { Norms, Attention, Mixer, Mlp, Experts, Router };
 enum class TensorAxis : std::uint8_t { None, Columns, Rows };
 
 // A matrix or a vector, with its bias.
@@ -111,7 +142,7 @@ class LayerWeights {
   }
 
  private:
-  std::array<LayerWeight, kWeightNames> weights_;
+  std::array<LayerWeight, kMostLayerWeights> weights_;
   std::size_t size_ = 0;
 };
 
@@ -125,12 +156,13 @@ int weight_tensors(const Transformer& model, LayerKind kind);
 // Parameters of one block (one transformer layer).
 struct BlockParameters {
   std::int64_t attention = 0;  // q, k, v and output projections, their biases, qk-norm, sinks
+  std::int64_t mixers = 0;     // Mamba-2, gated delta nets
   std::int64_t mlp = 0;        // dense MLP, or shared experts (with their gate) of an MoE model
   std::int64_t experts = 0;    // routed experts of an MoE model, all of them
   std::int64_t router = 0;
   std::int64_t norms = 0;
 
-  std::int64_t total() const { return attention + mlp + experts + router + norms; }
+  std::int64_t total() const { return attention + mixers + mlp + experts + router + norms; }
 };
 
 // Parameters of the whole model.  Tied embeddings count once, in `embedding`.
@@ -138,6 +170,7 @@ struct Parameters {
   std::int64_t embedding = 0;  // vocab_size * hidden_size
   std::int64_t positions = 0;  // learned position table, and an encoder's table of segments
   std::int64_t attention = 0;
+  std::int64_t mixers = 0;  // of states: Mamba-2, gated delta nets
   std::int64_t mlp = 0;
   std::int64_t experts = 0;
   std::int64_t router = 0;
@@ -147,7 +180,7 @@ struct Parameters {
   std::int64_t inactive = 0;  // routed-expert parameters that a token does not visit
 
   std::int64_t total() const {
-    return embedding + positions + attention + mlp + experts + router + norms + head + mtp;
+    return embedding + positions + attention + mixers + mlp + experts + router + norms + head + mtp;
   }
   std::int64_t active() const { return total() - inactive; }
   std::int64_t without_embedding() const { return total() - embedding - positions; }

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #include "sim/base/error.h"
+#include "sim/model/layer_kinds.h"
 
 namespace llmsim::sim {
 namespace {
@@ -44,8 +46,75 @@ void validate_fields(const Transformer& m) {
       throw Error(field.key + " = " + text_of(*value) +
                   " is out of range: " + text_of(field.least) + " to " + text_of(field.most));
   }
-  const bool has_dense_layer = !m.moe || m.moe->num_dense_layers > 0 || m.moe->layer_interval != 1;
+  const LayerKinds kinds = layer_kinds(m);
+  const bool has_dense_layer = std::any_of(
+      kinds.begin(), kinds.end(), [](LayerKind kind) { return kind.mlp == LayerMlp::Dense; });
   if (has_dense_layer && m.ffn_size == 0) throw Error("ffn_size = 0: dense layers need a width");
+}
+
+// A letter and its sizes go together.
+void require_object(const std::string& field, char letter, const char* object, bool given) {
+  if ((field.find(letter) != std::string::npos) == given) return;
+  throw Error(field + (given ? std::string(": no layer has the ") + object + " that is given"
+                             : std::string(": ") + letter + " needs the sizes of " + object));
+}
+
+void validate_pattern(const Transformer& m) {
+  if (!m.layer_pattern) {
+    for (const auto& [given, object] : {std::pair{m.mamba.has_value(), "mamba"},
+                                        {m.gated_delta_net.has_value(), "gated_delta_net"}}) {
+      if (given)
+        throw Error(std::string(object) +
+                    " is given, but layer_pattern says of no layer that it has one");
+    }
+    return;
+  }
+  const std::string& pattern = *m.layer_pattern;
+  const std::string field = "layer_pattern = " + pattern;
+  const std::size_t unknown = pattern.find_first_not_of(kLayerLetters);
+  if (unknown != std::string::npos)
+    throw Error(field + ": " + pattern[unknown] + " is no kind of layer (" + kLayerLetters +
+                ": Mamba-2, attention, MLP, experts, gated delta net)");
+  if (pattern.empty() || m.num_layers % static_cast<int>(pattern.size()) != 0)
+    throw Error(field + " has " + std::to_string(pattern.size()) +
+                " letters, which do not divide num_layers = " + std::to_string(m.num_layers));
+  require_object(field, 'M', "mamba", m.mamba.has_value());
+  require_object(field, 'G', "gated_delta_net", m.gated_delta_net.has_value());
+  if (pattern.find('E') != std::string::npos && !m.moe)
+    throw Error(field + ": E needs the sizes of moe");
+  const LayerKinds kinds = layer_kinds(m);
+  for (int layer = 0; layer < m.num_layers + m.mtp_layers; ++layer) {
+    if (kinds.slot(kind_of_layer(m, layer)) == kinds.size())
+      throw Error(field + ": more than " + std::to_string(kMostLayerKinds) +
+                  " kinds of layer, with those of multi-token prediction");
+  }
+  if (m.sliding_window || m.parallel_block || m.norms_per_layer != 2 || m.encoder)
+    throw Error(field +
+                ": hybrids with sliding windows, parallel blocks or encoders are not modelled");
+}
+
+void validate_delta_net(const GatedDeltaNet& net) {
+  if (net.num_value_heads % net.num_key_heads != 0)
+    throw Error("gated_delta_net.num_key_heads = " + std::to_string(net.num_key_heads) +
+                " does not divide gated_delta_net.num_value_heads = " +
+                std::to_string(net.num_value_heads) + " (" + divisors(net.num_value_heads) +
+                " do)");
+  if (std::max(static_cast<std::int64_t>(net.num_key_heads) * net.key_head_dim,
+               static_cast<std::int64_t>(net.num_value_heads) * net.value_head_dim) >
+      kMaxHeadWidths)
+    throw Error("heads of gated_delta_net are out of range: widths of 1 to " +
+                std::to_string(kMaxHeadWidths));
+}
+
+void validate_mamba(const Mamba& mamba) {
+  if (mamba.num_heads % mamba.num_groups != 0)
+    throw Error("mamba.num_groups = " + std::to_string(mamba.num_groups) +
+                " does not divide mamba.num_heads = " + std::to_string(mamba.num_heads) + " (" +
+                divisors(mamba.num_heads) + " do)");
+  if (static_cast<std::int64_t>(mamba.num_heads) * mamba.head_dim > kMaxHeadWidths ||
+      static_cast<std::int64_t>(mamba.num_groups) * mamba.state_size > kMaxHeadWidths)
+    throw Error("mamba.num_heads * head_dim or num_groups * state_size is out of range: 1 to " +
+                std::to_string(kMaxHeadWidths));
 }
 
 void validate_attention(const Transformer& m) {
@@ -103,12 +172,19 @@ void validate_total(const Transformer& m) {
 
 void Transformer::validate() const {
   validate_fields(*this);
+  validate_pattern(*this);
+  if (mamba) validate_mamba(*mamba);
+  if (gated_delta_net) validate_delta_net(*gated_delta_net);
   validate_attention(*this);
   if (moe) validate_experts(*moe, num_layers);
   if (encoder && mtp_layers > 0)
     throw Error("mtp_layers = " + std::to_string(mtp_layers) +
                 ": an encoder predicts no next tokens (0)");
   validate_total(*this);
+}
+
+int expert_row_size(const Transformer& model) {
+  return model.moe->latent_size.value_or(model.hidden_size);
 }
 
 int attention_output_width(const Transformer& model) {
@@ -123,32 +199,6 @@ int document_len(const Transformer& model) { return model.document_len.value_or(
 
 int query_head_dim(const Transformer& model) {
   return model.mla ? model.mla->qk_nope_head_dim + model.mla->qk_rope_head_dim : model.head_dim;
-}
-
-bool is_moe_layer(const Transformer& model, int layer) {
-  if (!model.moe || layer < model.moe->num_dense_layers) return false;
-  return (layer - model.moe->num_dense_layers) % model.moe->layer_interval == 0;
-}
-
-LayerKind kind_of_layer(const Transformer& model, int layer) {
-  return is_moe_layer(model, layer) ? LayerKind::Moe : LayerKind::Dense;
-}
-
-int count_moe_layers(const Transformer& model, int first, int count) {
-  if (!model.moe) return 0;
-  const int interval = model.moe->layer_interval;
-  const auto before = [&](int layer) {
-    return (std::max(0, layer - model.moe->num_dense_layers) + interval - 1) / interval;
-  };
-  return before(first + count) - before(first);
-}
-
-std::vector<LayerKind> layer_kinds(const Transformer& model) {
-  const int layers = model.num_layers + model.mtp_layers,
-            moe_layers = count_moe_layers(model, 0, layers);
-  if (moe_layers == 0) return {LayerKind::Dense};
-  return moe_layers < layers ? std::vector{LayerKind::Dense, LayerKind::Moe}
-                             : std::vector{LayerKind::Moe};
 }
 
 std::optional<int> window_of_layer(const Transformer& model, int layer) {
@@ -222,6 +272,11 @@ TransformerField needed(TransformerField field) {
   return field;
 }
 
+TransformerField rare(TransformerField field) {
+  field.rare = true;
+  return field;
+}
+
 std::vector<TransformerField> layer_fields() {
   return {
       RANGED(num_layers, 1, kLayers),
@@ -252,6 +307,8 @@ std::vector<TransformerField> layer_fields() {
       RANGED(sliding_window, 1, kTokens),
       RANGED(sliding_window_interval, 1, kLayers),
       {LLMSIM_FIELD(T, attention_sinks)},
+      rare({LLMSIM_FIELD(T, attention_gate)}),
+      rare({LLMSIM_FIELD(T, layer_pattern)}),
   };
 }
 
@@ -269,11 +326,24 @@ std::vector<TransformerField> object_fields() {
       OF(moe, router_bias),
       OF(moe, expert_bias),
       OF(moe, shared_expert_gate),
+      rare(RANGED_OF(moe, latent_size, 1, kWidth)),
       RANGED_OF(mla, q_lora_rank, 1, kWidth),
       needed(RANGED_OF(mla, kv_lora_rank, 1, kWidth)),
       needed(RANGED_OF(mla, qk_nope_head_dim, 0, kHead)),
       needed(RANGED_OF(mla, qk_rope_head_dim, 0, kHead)),
       needed(RANGED_OF(mla, v_head_dim, 1, kHead)),
+      rare(needed(RANGED_OF(mamba, num_heads, 1, kWidth))),
+      rare(needed(RANGED_OF(mamba, head_dim, 1, kHead))),
+      rare(RANGED_OF(mamba, num_groups, 1, kWidth)),
+      rare(needed(RANGED_OF(mamba, state_size, 1, kHead))),
+      rare(RANGED_OF(mamba, conv_kernel, 1, kHead)),
+      rare(RANGED_OF(mamba, chunk_size, 1, kTokens)),
+      rare(needed(RANGED_OF(gated_delta_net, num_key_heads, 1, kWidth))),
+      rare(needed(RANGED_OF(gated_delta_net, key_head_dim, 1, kHead))),
+      rare(needed(RANGED_OF(gated_delta_net, num_value_heads, 1, kWidth))),
+      rare(needed(RANGED_OF(gated_delta_net, value_head_dim, 1, kHead))),
+      rare(RANGED_OF(gated_delta_net, conv_kernel, 1, kHead)),
+      rare(RANGED_OF(gated_delta_net, chunk_size, 1, kTokens)),
       needed(RANGED_OF(encoder, predicted_share, kLeastShare, 1)),
       RANGED_OF(encoder, segment_types, 0, kWidth),
       OF(encoder, next_sentence),

@@ -1,8 +1,8 @@
 // What is trained: the shape of a transformer, a decoder or an encoder, in the field's own words.
 //
 // Every number that decides a parameter count, a FLOP or a byte stands here; nothing is hidden in a
-// model's name.  Dense, MoE and MLA decoders are described, and encoders of BERT's kind;
-// `parameters.h` counts them exactly.
+// model's name.  Dense, MoE and MLA decoders are described, hybrids of attention and state spaces,
+// and encoders of BERT's kind; `parameters.h` counts them exactly.
 #pragma once
 
 #include <optional>
@@ -58,6 +58,9 @@ struct Moe {
   bool expert_bias = false;  // biases inside the experts (GPT-OSS)
   // a sigmoid gate of width hidden_size on the shared expert (Qwen 1.5/2 MoE).
   bool shared_expert_gate = false;
+  // Routed experts read and write so many values a token: a projection before the dispatch, one
+  // after the combination (LatentMoE, Nemotron 3 Super).  None: hidden_size.
+  std::optional<int> latent_size = {};
   bool operator==(const Moe&) const = default;
 };
 
@@ -69,6 +72,44 @@ struct Mla {
   int qk_rope_head_dim = 0;  // part with; its key is shared by all heads
   int v_head_dim = 0;
   bool operator==(const Mla&) const = default;
+};
+
+// A Mamba-2 mixer (Dao & Gu 2024, arXiv 2405.21060): H = num_heads heads of P = head_dim values,
+// whose states are P x N = state_size; the heads of each of G = num_groups groups share B and C.
+// A causal convolution of each channel runs before the scan, which works on chunks of Q =
+// chunk_size tokens. Megatron-LM scans chunks of 128 (megatron/core/ssm/mamba_mixer.py).
+struct Mamba {
+  int num_heads = 0;
+  int head_dim = 0;
+  int num_groups = 1;
+  int state_size = 0;
+  int conv_kernel = 4;
+  int chunk_size = 128;
+
+  int inner_size() const { return num_heads * head_dim; }
+  // Channels of the convolution: x, B and C.
+  int conv_channels() const { return inner_size() + 2 * num_groups * state_size; }
+  bool operator==(const Mamba&) const = default;
+};
+
+// A gated delta net (Yang et al. 2024, arXiv 2412.06464; the linear attention of Qwen3-Next): each
+// of num_value_heads heads has a state of key_head_dim x value_head_dim, keys and queries are
+// shared by num_value_heads / num_key_heads of them.  A causal convolution of each channel runs
+// before the delta rule, which works on chunks of 64 tokens (fla-org/flash-linear-attention
+// fla/ops/gated_delta_rule/chunk.py).
+struct GatedDeltaNet {
+  int num_key_heads = 0;
+  int key_head_dim = 0;
+  int num_value_heads = 0;
+  int value_head_dim = 0;
+  int conv_kernel = 4;
+  int chunk_size = 64;
+
+  int key_size() const { return num_key_heads * key_head_dim; }
+  int value_size() const { return num_value_heads * value_head_dim; }
+  // Channels of the convolution: queries, keys and values.
+  int conv_channels() const { return 2 * key_size() + value_size(); }
+  bool operator==(const GatedDeltaNet&) const = default;
 };
 
 // An encoder (BERT): every token sees all others, and the model learns to restore tokens that were
@@ -128,9 +169,19 @@ struct Transformer {
   // Of every n layers, n - 1 are windowed and one is full; 1: all are windowed.
   int sliding_window_interval = 1;
   bool attention_sinks = false;  // one learned logit per head (GPT-OSS)
+  // A sigmoid gate on the output of attention, as wide as the queries and projected beside them
+  // (Qwen3-Next).
+  bool attention_gate = false;
 
   std::optional<Moe> moe = {};
   std::optional<Mla> mla = {};
+  // Of a hybrid, a letter for each layer, as Megatron-LM writes it, or for each of a period that
+  // repeats: M Mamba-2, G a gated delta net, * attention, - an MLP, E experts.  Where none is - or
+  // E, every layer has also the MLP or the experts that it has without a pattern, if any.
+  // Source: Megatron-LM megatron/core/ssm/mamba_hybrid_layer_allocation.py.
+  std::optional<std::string> layer_pattern = {};
+  std::optional<Mamba> mamba = {};
+  std::optional<GatedDeltaNet> gated_delta_net = {};
   std::optional<Encoder> encoder = {};  // none: a decoder, whose tokens see those before them
   int mtp_layers = 0;  // multi-token-prediction layers beyond num_layers (DeepSeek-V3)
 
@@ -141,8 +192,11 @@ struct Transformer {
   bool operator==(const Transformer&) const = default;
 };
 
-// What follows the attention of a layer: an MLP, or experts of which each token visits some.
-enum class LayerKind { Dense, Moe };
+// Whether some layers have no attention, or no MLP.
+inline bool is_hybrid(const Transformer& model) { return model.layer_pattern.has_value(); }
+
+// Values of a row that an expert reads and writes: latent_size or hidden_size.  Requires model.moe.
+int expert_row_size(const Transformer& model);
 
 // Width of all query heads together, num_heads * head_dim (with MLA: of the value heads, which feed
 // the output projection).
@@ -153,17 +207,6 @@ double predicted_share(const Transformer& model);
 
 // Length of one query or key vector, over which a score is summed (with MLA: both parts together).
 int query_head_dim(const Transformer& model);
-
-// True where layer `layer` (from 0) has experts instead of a dense MLP.  Multi-token-prediction
-// layers continue the pattern.
-bool is_moe_layer(const Transformer& model, int layer);
-LayerKind kind_of_layer(const Transformer& model, int layer);
-
-// The kinds that the model has, those of multi-token prediction included.
-std::vector<LayerKind> layer_kinds(const Transformer& model);
-
-// Layers with experts among `count` layers from `first` on.
-int count_moe_layers(const Transformer& model, int first, int count);
 
 // Tokens that a query of layer `layer` (from 0) can see: the sliding window where the layer has
 // one, else none.  With an interval n, the layers n - 1, 2n - 1, ... see everything (Gemma 2 and 3,
@@ -181,8 +224,8 @@ double full_attention_share(const Transformer& model);
 // (Megatron-LM: 128).
 int padded_vocab_size(int vocab_size, int multiple, int tensor_parallel);
 
-// The fields of a transformer by name: one table, which run files, JSON and checks of ranges iterate
-// over.
+// The fields of a transformer by name: one table, which run files, JSON and checks of ranges
+// iterate over.
 //
 // A key is that of the model section of a run file; a dot stands for an object in it
 // ("moe.top_k").  A new field of a Transformer is a member, a row of the table and a formula.  The
@@ -193,6 +236,7 @@ struct TransformerField : Field<Transformer> {
   // Whether a model has the object in which the field stands; null: every model has it.
   bool (*present)(const Transformer&) = nullptr;
   bool needed = false;  // a run file that describes the object states the field
+  bool rare = false;    // written only where a model has it, or has it on
 };
 
 const std::vector<TransformerField>& transformer_fields();

@@ -6,8 +6,10 @@
 #include "sim/model/parameters.h"
 #include "sim/operators/attention_core.h"
 #include "sim/operators/block_recompute.h"
+#include "sim/operators/delta_net.h"
 #include "sim/operators/experts.h"
 #include "sim/operators/linear.h"
+#include "sim/operators/mamba.h"
 #include "sim/operators/traffic.h"
 
 namespace llmsim::sim {
@@ -217,10 +219,54 @@ LayerOperators attention_half(const Block& b) {
   add_norm(half, b, "attention_norm");
   half.add(b.model.mla ? mla_inputs(b, *b.model.mla) : attention_inputs(b));
   half.add(Module::CoreAttention, lower_attention_core(b.model, b.strategy, b.framework));
+  if (b.model.attention_gate)
+    half.add(OperatorKind::Activation, Module::AttentionOutput, "attention_gate",
+             static_cast<double>(b.tokens * b.on_rank(WeightName::AttentionOutput).rows),
+             activation_traffic(true, b.framework, b.element));
   half.add(Module::AttentionOutput, linear(b, WeightName::AttentionOutput));
   if (!b.model.parallel_block) add_reduction(half, b, Module::AttentionOutput);
   if (b.model.norms_per_layer >= 4) add_norm(half, b, "post_attention_norm");
   if (!b.model.parallel_block) add_residual(half, b, "attention_residual");
+  return std::move(half).build();
+}
+
+// A mixer of states: its gate stands within the scan, its norm after that.
+LayerOperators mamba_half(const Block& b) {
+  LayerBuilder half;
+  add_norm(half, b, "mixer_norm");
+  half.add(sharing_residual(b, Module::MixerInput, linear(b, WeightName::MixerInput)));
+  half.add(lower_mamba_scan(b.model, b.strategy));
+  half.add(OperatorKind::Norm, Module::MixerNorm, "gated_norm",
+           static_cast<double>(b.tokens * b.on_rank(WeightName::GatedNorm).columns),
+           norm_traffic(Norm::RmsNorm, b.framework, b.element));
+  half.add(Module::MixerOutput, linear(b, WeightName::MixerOutput));
+  add_reduction(half, b, Module::MixerOutput);
+  add_residual(half, b, "mixer_residual");
+  return std::move(half).build();
+}
+
+// What a gated delta net reads of the residual stream.
+LayerOperators delta_net_inputs(const Block& b) {
+  LayerBuilder inputs;
+  inputs.add(linear(b, WeightName::MixerInput));
+  inputs.add(linear(b, WeightName::MixerGates));
+  return std::move(inputs).build();
+}
+
+// The norm of each head and the gate are kernels after the delta rule.
+LayerOperators delta_net_half(const Block& b) {
+  const double values = static_cast<double>(b.tokens * b.on_rank(WeightName::MixerOutput).rows);
+  LayerBuilder half;
+  add_norm(half, b, "mixer_norm");
+  half.add(sharing_residual(b, Module::MixerInput, delta_net_inputs(b)));
+  half.add(lower_delta_rule(b.model, b.strategy));
+  half.add(OperatorKind::Norm, Module::MixerNorm, "gated_norm", values,
+           norm_traffic(Norm::RmsNorm, b.framework, b.element));
+  half.add(OperatorKind::Activation, Module::MixerNorm, "output_gate", values,
+           activation_traffic(true, b.framework, b.element));
+  half.add(Module::MixerOutput, linear(b, WeightName::MixerOutput));
+  add_reduction(half, b, Module::MixerOutput);
+  add_residual(half, b, "mixer_residual");
   return std::move(half).build();
 }
 
@@ -275,8 +321,10 @@ LayerOperators lower_block(const Transformer& model, const Strategy& strategy,
                            const Framework& framework, RecomputeKind recompute, LayerKind kind) {
   const Block b = block_of(model, strategy, framework, kind);
   LayerBuilder halves;
-  halves.add(attention_half(b));
-  halves.add(kind == LayerKind::Moe ? moe_half(b) : mlp_half(b));
+  if (kind.has_attention()) halves.add(attention_half(b));
+  if (kind.mixer == Mixer::Mamba2) halves.add(mamba_half(b));
+  if (kind.mixer == Mixer::GatedDeltaNet) halves.add(delta_net_half(b));
+  if (kind.mlp != LayerMlp::None) halves.add(kind.has_experts() ? moe_half(b) : mlp_half(b));
   LayerOperators block = std::move(halves).build();
   block.recompute =
       recomputed_operators(block.forward, model, strategy, framework, recompute, kind);

@@ -21,6 +21,17 @@
 // sequence_parallel they work on t/n tokens, and it is the narrow latents that are gathered.
 // Queries without a bottleneck are one column-parallel GEMM.
 //
+// Layers of a hybrid are one of the halves alone, or have a Mamba-2 mixer in the place of
+// attention:
+//
+//   norm, [gather], (t, (2 d_i + 2 G N + H)/n, h), convolution, scan, norm, (t, h, d_i/n), [reduce],
+//     residual                                                                             mamba.h
+//
+// or a gated delta net:
+//
+//   norm, [gather], (t, (2 K + 2 V)/n, h), (t, 2 H_v/n, h), convolution, delta rule, norm, gate,
+//     (t, h, V/n), [reduce], residual                                                  delta_net.h
+//
 // In an MoE model the experts take the place of the MLP: experts.h.
 //
 // A parallel block (PaLM) reads one norm in both halves, gathers and reduces once; the framework
@@ -35,6 +46,7 @@
 // 2022; what a block saves for the backward pass stands in dataflow.h.
 #pragma once
 
+#include "sim/model/layer_kinds.h"
 #include "sim/model/transformer.h"
 #include "sim/operators/operator.h"
 #include "sim/strategy/framework.h"

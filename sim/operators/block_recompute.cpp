@@ -17,9 +17,10 @@ bool stops_early(const Transformer& model, const Framework& framework) {
 // Up to the first operator whose results nothing needs again; the casts before a GEMM make what it
 // saves.
 OperatorList needed_operators(const OperatorList& forward, const Transformer& model,
-                              const Framework& framework) {
+                              const Framework& framework, LayerKind kind) {
   if (!stops_early(model, framework)) return forward;
   ModuleSet last{Module::MlpDown, Module::Combine};
+  if (kind.mlp == LayerMlp::None) last.add({Module::AttentionOutput, Module::MixerOutput});
   if (model.moe && !model.moe->shared_expert_gate) last.add({Module::SharedDown});
   const auto end = std::find_if(forward.begin(), forward.end(), [&](const Operator& op) {
     return last.has(op.module) && op.kind != OperatorKind::Cast;
@@ -86,7 +87,7 @@ OperatorList recomputed_operators(const OperatorList& forward, const Transformer
                                   const Strategy& strategy, const Framework& framework,
                                   RecomputeKind recompute, LayerKind kind) {
   if (recompute == RecomputeKind::None) return {};
-  const OperatorList needed = needed_operators(forward, model, framework);
+  const OperatorList needed = needed_operators(forward, model, framework, kind);
   if (recompute == RecomputeKind::Op) {
     const Dataflow block = block_dataflow(model, strategy, framework, kind);
     return recomputed_by_operator(
@@ -94,8 +95,7 @@ OperatorList recomputed_operators(const OperatorList& forward, const Transformer
         activation_dtype(strategy.precision));
   }
   if (recompute != RecomputeKind::Selective) return without_casts(needed, framework);
-  const ModuleSet modules =
-      executed_modules(strategy.recompute.modules, model, kind == LayerKind::Moe);
+  const ModuleSet modules = executed_modules(strategy.recompute.modules, model, kind.has_experts());
   return without_casts(operators_of(needed, modules), framework);
 }
 
@@ -105,7 +105,7 @@ Dataflow::Recomputation recomputation_of(const Dataflow& block, const Recompute&
   switch (recompute.kind) {
     case RecomputeKind::None: break;
     case RecomputeKind::Selective:
-      return block.recompute(repeated_modules(recompute.modules, model, kind == LayerKind::Moe),
+      return block.recompute(repeated_modules(recompute.modules, model, kind.has_experts()),
                              {Module::CoreAttention});
     case RecomputeKind::Full:
     case RecomputeKind::EveryN: return block.recompute_all(stops_early(model, framework));

@@ -9,6 +9,7 @@
 // block's last GEMM has its input.  Sources: strategy/recompute.h.
 #pragma once
 
+#include "sim/model/layer_kinds.h"
 #include "sim/model/transformer.h"
 #include "sim/operators/dataflow.h"
 #include "sim/operators/operator.h"

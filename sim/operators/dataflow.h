@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "sim/base/quantity.h"
+#include "sim/model/layer_kinds.h"
 #include "sim/model/transformer.h"
 #include "sim/operators/operator.h"
 #include "sim/strategy/framework.h"

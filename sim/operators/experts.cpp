@@ -29,10 +29,11 @@ struct MoeLayer {
   int expert_tensor() const { return shape.routes_shards ? strategy.expert_tensor_ranks() : 1; }
 
   // Values of the rows that are sent, that have arrived from other ranks, and that experts work on.
-  double sent() const { return real(shape.sent) * model.hidden_size; }
+  double sent() const { return real(shape.sent) * expert_row_size(model); }
   double arrived() const { return rows() / expert_tensor(); }
-  double rows() const { return real(shape.rows) * model.hidden_size; }
+  double rows() const { return real(shape.rows) * expert_row_size(model); }
   double token_values() const { return real(shape.tokens) * model.hidden_size; }
+  double token_rows() const { return real(shape.tokens) * expert_row_size(model); }
   std::int64_t shared_tokens() const {
     return shape.routes_shards ? shape.tokens * strategy.tp : shape.tokens;
   }
@@ -128,7 +129,7 @@ LayerOperators router(const MoeLayer& layer) {
 
 // All tokens of the expert ranks, and on the way back the sum of what each rank has for them.
 Bytes gathered_tokens(const MoeLayer& layer) {
-  return Bytes(layer.token_values() * layer.strategy.ep * layer.element);
+  return Bytes(layer.token_rows() * layer.strategy.ep * layer.element);
 }
 
 double dispatched_bytes(const MoeLayer& layer) {
@@ -269,6 +270,12 @@ LayerOperators routed(const MoeLayer& layer) {
   return rows;
 }
 
+// Between the hidden size and the values that experts work on.
+void add_latent(LayerBuilder& parts, const MoeLayer& layer, Module module, WeightName name) {
+  if (layer.moe().latent_size)
+    parts.add(module, lower_linear(layer.linear, layer.weights[name], layer.shape.tokens));
+}
+
 }  // namespace
 
 bool routes_shards(const Strategy& strategy, const Framework& framework) {
@@ -303,7 +310,9 @@ LayerOperators lower_experts(const Transformer& model, const Strategy& strategy,
   const MoeLayer layer = moe_layer(model, strategy, framework, linear);
   LayerBuilder parts;
   parts.add(router(layer));
+  add_latent(parts, layer, Module::MoeInput, WeightName::LatentDown);
   parts.add(routed(layer));
+  add_latent(parts, layer, Module::Combine, WeightName::LatentUp);
   return std::move(parts).build();
 }
 

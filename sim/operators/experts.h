@@ -24,6 +24,11 @@
 // Router and gate see every token on all tensor ranks, whose combinations are partial sums: their
 // gradients are partial too, and summed when the step closes.
 //
+// Where experts work on latent_size values (LatentMoE), a GEMM of all its tokens makes these before
+// the dispatch and another makes h of them after the combination, on each tensor rank with its
+// whole weight: rows of h above are rows of latent_size then.
+// Source: Megatron-LM core/transformer/moe/moe_layer.py, fc1_latent_proj and fc2_latent_proj.
+//
 // Where a rank routes shards (routes_shards), router, dispatch and combination work on the t/n
 // tokens of its part of the sequence instead, R = t k / n rows are sent, and what arrives is
 // gathered over the etp ranks that divide an expert, each f = expert_ffn_size / etp wide; their

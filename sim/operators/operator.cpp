@@ -27,6 +27,8 @@ const char* name_of(OperatorKind kind) {
     case OperatorKind::Residual: return "residual";
     case OperatorKind::BiasGradient: return "bias_gradient";
     case OperatorKind::Copy: return "copy";
+    case OperatorKind::Convolution: return "convolution";
+    case OperatorKind::Scan: return "scan";
     case OperatorKind::Embedding: return "embedding";
     case OperatorKind::CrossEntropy: return "cross_entropy";
     case OperatorKind::Cast: return "cast";

@@ -23,6 +23,10 @@ enum class Module : std::uint8_t {
   MlaUp,          // from the latents to queries, keys and values
   CoreAttention,  // scores, softmax, weighted sum
   AttentionOutput,
+  MixerInput,  // of a mixer of states: what its convolution and its scan read
+  Scan,
+  MixerNorm,
+  MixerOutput,
   Residual,
   MlpUp,
   Activation,
@@ -70,6 +74,8 @@ enum class OperatorKind {
   Residual,      // bias, dropout and residual add
   BiasGradient,  // the sum of an output's gradient over the tokens
   Copy,          // transposes and contiguous copies
+  Convolution,   // of each channel, over some tokens
+  Scan,          // of states over the tokens, chunk by chunk
   Embedding,
   CrossEntropy,
   Cast,       // to another number format, quantisation included

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "sim/model/layer_kinds.h"
 #include "sim/model/parameters.h"
 #include "sim/strategy/stages.h"
 
@@ -71,14 +72,11 @@ double share_before(const Transformer& model, LayerKind kind, double share) {
 double DataParallelCollectives::distant_share(const ModelChunk& part) const {
   const double near = 0.5 * run_.framework.sharded.live_parameters;
   if (near <= 0.0) return 1.0;
-  const auto share = [&](LayerKind kind, double parameters) {
-    return share_before(run_.model, kind, near / parameters);
-  };
+  const LayerKinds kinds = layer_kinds(run_.model);
   double distant = 0.0;
-  if (part.dense_blocks() > 0)
-    distant += part.dense_blocks() * share(LayerKind::Dense, rank_.block);
-  if (part.moe_blocks > 0)
-    distant += part.moe_blocks * share(LayerKind::Moe, rank_.moe_block + rank_.experts);
+  for_each_kind(part.of_kind, [&](std::size_t slot, int blocks) {
+    distant += blocks * share_before(run_.model, kinds[slot], near / rank_.kinds[slot].all());
+  });
   return distant / part.blocks;
 }
 
@@ -173,8 +171,8 @@ DataParallelTimes DataParallelCollectives::unit_times(const ModelChunk& part) co
 
 // Of the mean block, without divided experts.
 double DataParallelCollectives::block_parameters(const ModelChunk& part) const {
-  return part.moe_blocks == 0 ? rank_.block
-                              : (rank_.blocks(part) - rank_.apart(part)) / part.blocks;
+  if (part.has_one_kind() && part.moe_blocks == 0) return rank_.kinds[part.first_kind()].own;
+  return (rank_.blocks(part) - rank_.apart(part)) / part.blocks;
 }
 
 OverlapLoss DataParallelCollectives::loss(const WorkMix& work) const {
@@ -213,9 +211,9 @@ void DataParallelCollectives::for_messages(const std::vector<ModelChunk>& parts,
     std::vector<double> units;
     for (const ModelChunk& part : parts) {
       if (part.embedding) units.push_back(rank_.embedding);
-      const double moe = rank_.moe_block + (rank_.experts_divided ? 0.0 : rank_.experts);
-      units.insert(units.end(), static_cast<std::size_t>(part.dense_blocks()), rank_.block);
-      units.insert(units.end(), static_cast<std::size_t>(part.moe_blocks), moe);
+      for_each_kind(part.of_kind, [&](std::size_t slot, int blocks) {
+        units.insert(units.end(), static_cast<std::size_t>(blocks), rank_.without_divided(slot));
+      });
       if (part.head)
         units.push_back(rank_.tied && part.has_table() ? rank_.head_layers : rank_.head);
     }
@@ -239,7 +237,10 @@ void DataParallelCollectives::for_expert_messages(const std::vector<ModelChunk>&
   if (!rank_.experts_divided || rank_.adapted) return;
   std::vector<double> experts;
   for (const ModelChunk& part : parts) {
-    experts.insert(experts.end(), static_cast<std::size_t>(part.moe_blocks), rank_.experts);
+    for_each_kind(part.of_kind, [&](std::size_t slot, int blocks) {
+      const double each = rank_.divided_experts(slot);
+      if (each > 0.0) experts.insert(experts.end(), static_cast<std::size_t>(blocks), each);
+    });
     if (run_.framework.sharded.flat_units || part.moe_blocks == 0) continue;
     const double count = units(part), each = rank_.apart(part) / count;
     add({count, each, each, backward_gathers(part)});

@@ -92,11 +92,11 @@ PassOperators::PassOperators(const Run& run) : run_(run) {
 
 PassOperators::Kinds PassOperators::kinds(const Strategy& strategy,
                                           const OperatorPricer& pricer) const {
-  Kinds both;
-  for (const LayerKind kind : layer_kinds(run_.model)) {
-    (kind == LayerKind::Moe ? both.moe : both.dense) = block(kind, strategy, pricer);
-  }
-  return both;
+  Kinds all;
+  const LayerKinds kinds = layer_kinds(run_.model);
+  for (std::size_t slot = 0; slot < kinds.size(); ++slot)
+    all[slot] = block(kinds[slot], strategy, pricer);
+  return all;
 }
 
 PassOperators::Priced PassOperators::block(LayerKind kind, const Strategy& strategy,
@@ -156,17 +156,15 @@ void PassOperators::append(std::vector<PassOperator>& list, const Priced& from, 
 std::vector<PassOperator> PassOperators::of(const ModelChunk& part, PassKind pass) const {
   std::vector<PassOperator> list;
   const bool forward = pass == PassKind::Forward;
+  const LayerKinds slots = layer_kinds(run_.model);
   if (forward && part.embedding) append(list, embedding_, pass, true, std::nullopt);
   if (!forward && part.head) append(list, head_, pass, true, std::nullopt);
   for (int i = 0; i < part.blocks; ++i) {
     const int block = forward ? i : part.blocks - 1 - i, layer = part.first_layer + block;
-    const ModelChunk one{.blocks = 1, .first_layer = layer};
-    const bool wide = high_precision_blocks(run_.framework.low_precision, run_.strategy.precision,
-                                            run_.model, one)
-                          .all() > 0;
-    const Kinds& kinds = wide ? high_precision_ : blocks_;
-    append(list, kind_of_layer(run_.model, layer) == LayerKind::Moe ? kinds.moe : kinds.dense, pass,
-           run_.strategy.recompute.repeats(block), layer);
+    const bool high = is_high_precision_layer(run_.framework.low_precision, run_.strategy.precision,
+                                              run_.model, layer);
+    append(list, (high ? high_precision_ : blocks_)[slots.slot(kind_of_layer(run_.model, layer))],
+           pass, run_.strategy.recompute.repeats(block), layer);
   }
   if (forward && part.head) append(list, head_, pass, true, std::nullopt);
   if (!forward && part.embedding) append(list, embedding_, pass, true, std::nullopt);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "sim/cost/price.h"
+#include "sim/model/layer_kinds.h"
 #include "sim/pipeline/pipeline.h"
 #include "sim/run.h"
 #include "sim/strategy/stages.h"
@@ -45,9 +46,7 @@ class PassOperators {
     std::vector<PassOperator> forward{}, recompute{}, backward{}, data{}, weights{};
   };
 
-  struct Kinds {
-    Priced dense, moe;
-  };
+  using Kinds = KindTable<Priced>;
 
   Kinds kinds(const Strategy& strategy, const OperatorPricer& pricer) const;
   Priced block(LayerKind kind, const Strategy& strategy, const OperatorPricer& pricer) const;

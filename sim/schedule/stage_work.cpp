@@ -6,6 +6,7 @@
 
 #include "sim/memory/shards.h"
 #include "sim/memory/step_walk.h"
+#include "sim/model/layer_kinds.h"
 #include "sim/operators/block.h"
 #include "sim/operators/ends.h"
 #include "sim/schedule/communication.h"
@@ -25,7 +26,8 @@ class StageSum {
   void add(WorkFlops& flops, const OperatorList& operators, double repeats) {
     for (const Operator& op : operators) {
       if (op.kind == OperatorKind::Gemm) flops.gemms += times_ * repeats * op.flops;
-      if (op.kind == OperatorKind::Attention) flops.attention += times_ * repeats * op.flops;
+      if (op.kind == OperatorKind::Attention || op.kind == OperatorKind::Scan)
+        flops.attention += times_ * repeats * op.flops;
       if (op.kind == OperatorKind::Collective && repeats > 0.0) {
         work.collectives.push_back({.kind = op.collective,
                                     .group = op.group,
@@ -59,10 +61,6 @@ double partial_gradients_of(const Run& run, const std::vector<ModelChunk>& parts
   Strategy strategy = run.strategy;
   if (!run.framework.sharded.flat_units) strategy.sharding = Sharding::None;
   return partial_gradients(run.model, strategy, parts, strategy.shard_ranks() > 1 ? shard : 0);
-}
-
-int blocks_of_kind(const ModelChunk& part, LayerKind kind) {
-  return kind == LayerKind::Dense ? part.dense_blocks() : part.moe_blocks;
 }
 
 double recomputed_of_kind(const Run& run, const ModelChunk& part, LayerKind kind) {
@@ -105,13 +103,14 @@ StageWork stage_work(const Run& run, const std::vector<ModelChunk>& parts, int s
   const LayerOperators embedding = lower_embedding(run.model, run.strategy, framework);
   const LayerOperators head = lower_head(run.model, run.strategy, framework);
   StageSum sum(stage_layout(run.strategy).chunk_microbatches());
-  for (const LayerKind kind : {LayerKind::Dense, LayerKind::Moe}) {
-    const auto has_some = [kind](const ModelChunk& part) { return blocks_of_kind(part, kind) > 0; };
+  const LayerKinds kinds = layer_kinds(run.model);
+  for (std::size_t slot = 0; slot < kinds.size(); ++slot) {
+    const auto has_some = [slot](const ModelChunk& part) { return part.of_kind[slot] > 0; };
     if (std::none_of(parts.begin(), parts.end(), has_some)) continue;
     const LayerOperators block =
-        lower_block(run.model, run.strategy, framework, recompute.kind, kind);
+        lower_block(run.model, run.strategy, framework, recompute.kind, kinds[slot]);
     for (const ModelChunk& part : parts)
-      sum.add(block, blocks_of_kind(part, kind), recomputed_of_kind(run, part, kind));
+      sum.add(block, part.of_kind[slot], recomputed_of_kind(run, part, kinds[slot]));
   }
   for (const ModelChunk& part : parts) {
     if (part.embedding) sum.add(embedding);

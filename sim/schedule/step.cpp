@@ -176,7 +176,7 @@ void StepSimulation::add_passes() {
   const auto wide = [&](const ModelChunk& part) {
     return prices_.wide ? high_precision_blocks(run_.framework.low_precision, strategy_.precision,
                                                 run_.model, part)
-                        : HighPrecisionBlocks{};
+                        : LayerCounts{};
   };
   std::vector<std::size_t> firsts;  // of each kind
   for (std::size_t i = 0; i < parts_.size(); ++i) {

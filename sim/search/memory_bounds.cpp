@@ -1,6 +1,7 @@
 #include "sim/search/memory_bounds.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "sim/memory/chunk_layers.h"
 #include "sim/operators/update.h"
@@ -123,26 +124,32 @@ std::vector<int> passes_of_chunks(const PipelineShape& shape, int passes, int ch
   return count;
 }
 
-// Of a part with both kinds of block it is not known which are recomputed: those that leave least.
-double left_by(const ModelChunk& part, LayerSums sums, const LayerBounds& layers) {
-  if (part.moe_blocks > 0 && part.dense_blocks() > 0) {
-    const bool moe = layers.left.recomputed_moe < layers.left.recomputed_dense;
-    const double all = sums.recomputed_dense + sums.recomputed_moe;
-    sums.recomputed_dense = moe ? 0.0 : all, sums.recomputed_moe = moe ? all : 0.0;
-  }
+// What the blocks and ends of a part leave.  Of a part with several kinds of block it is not known
+// which are recomputed: those that leave least.
+double left_by_layers(const ModelChunk& part, const LayerSums& sums, const LayerSums& left) {
+  if (part.has_one_kind()) return sums.times(left);
+  LayerSums others = sums;
+  others.recomputed = {};
+  double recomputed = 0.0, least = std::numeric_limits<double>::infinity();
+  for_each_kind(part.of_kind, [&](std::size_t slot, int) {
+    recomputed += sums.recomputed[slot], least = std::min(least, left.recomputed[slot]);
+  });
+  return others.times(left) + recomputed * least;
+}
+
+double left_by(const ModelChunk& part, const LayerSums& sums, const LayerBounds& layers) {
   const double received = part.embedding ? 0.0 : layers.residual,
                sent = part.head || layers.sent_outputs_stay ? 0.0 : layers.residual;
-  return sums.times(layers.left) + received - sent;
+  return left_by_layers(part, sums, layers.left) + received - sent;
 }
 
 // Of the layer at which a backward pass begins.
 double rise_at(const ModelChunk& part, const LayerBounds& layers) {
   if (part.head) return layers.rise.head;
   if (part.blocks == 0) return 0.0;
-  const double block = part.moe_blocks == 0 ? layers.rise.dense
-                       : part.moe_blocks == part.blocks
-                           ? layers.rise.moe
-                           : std::min(layers.rise.dense, layers.rise.moe);
+  double block = std::numeric_limits<double>::infinity();
+  for_each_kind(part.of_kind,
+                [&](std::size_t slot, int) { block = std::min(block, layers.rise.blocks[slot]); });
   return layers.residual + block;
 }
 
@@ -175,10 +182,11 @@ void activation_bounds(const PipelineShape& shape, const std::vector<PassesInFli
     }
     const double rise = rise_at(stage.parts.back(), layers);
     const bool again = chunks == 1 && shape.num_microbatches > passes[kind].all;
-    const LayerSums& own = counts.own(kind, recompute);
+    const bool has_blocks = std::any_of(stage.parts.begin(), stage.parts.end(),
+                                        [](const ModelChunk& part) { return part.blocks > 0; });
     bounds[kind] = {.first = std::max(0.0, left + std::max(0.0, rise)),
                     .steady = again ? std::max(0.0, left) : 0.0,
-                    .goes_on = shape.num_microbatches > 1 && own.dense + own.moe > 0.0};
+                    .goes_on = shape.num_microbatches > 1 && has_blocks};
   }
 }
 

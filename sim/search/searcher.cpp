@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "sim/memory/footprint.h"
+#include "sim/model/layer_kinds.h"
 #include "sim/operators/update.h"
 #include "sim/schedule/step.h"
 #include "sim/strategy/validity.h"
@@ -222,9 +223,9 @@ Searcher::StepBounds Searcher::bounds(const LayoutRange& layouts) {
       const Run& run =
           run_of(problem_.space.strategy(layout, {}, sharding, {.kind = RecomputeKind::None}));
       const LayerBounds layers = layer_bounds(run, layer_times(run));
-      const double layers_moe = count_moe_layers(model, 0, model.num_layers),
-                   layers_dense = model.num_layers - layers_moe;
-      const LayerSums once{.dense = layers_dense, .moe = layers_moe, .embedding = 1.0, .head = 1.0};
+      LayerSums once{.embedding = 1.0, .head = 1.0};
+      for_each_kind(count_layers(model, 0, model.num_layers),
+                    [&](std::size_t slot, int count) { once.blocks[slot] = count; });
       least(compute, once.times(layers.compute));
       least(all, once.times(layers.forward) + once.times(layers.backward) -
                      once.times(layers.all_to_all));
@@ -304,7 +305,8 @@ void Searcher::search(const LayoutGroup& group) {
 }
 
 void Searcher::search_variant(const LayoutRange& layouts, Seconds least) {
-  prices_.assign(bases_.size() * kVariants * problem_.space.recomputes().size(), Prices{});
+  prices_.resize(bases_.size() * kVariants * problem_.space.recomputes().size());
+  for (Prices& prices : prices_) prices.layers.reset();
   bool ranked = false;
   for (std::size_t i = layouts.first; i < layouts.last; ++i) {
     const SearchLayout& layout = problem_.layouts[i];

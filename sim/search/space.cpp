@@ -241,7 +241,7 @@ void SearchSpace::add_expert_overlap(std::vector<SearchLayout>& list, SearchLayo
       "ep",         "micro_batch",  "etp",        "sequence_parallel",
       "tp_overlap", "moe_dispatch", "moe_overlap"};
   std::vector<bool> sensible{base_.strategy.moe_overlap};
-  if (base_.model.moe && base_.offers.moe_overlap && layout.ep > 1 &&
+  if (base_.model.moe && !is_hybrid(base_.model) && base_.offers.moe_overlap && layout.ep > 1 &&
       strategy(layout, {}, {}, {}).num_microbatches() > 1)
     sensible = {false, true};
   for (const bool overlap : choose(asked_.moe_overlap, sensible)) {

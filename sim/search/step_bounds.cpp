@@ -11,27 +11,30 @@
 namespace llmsim::sim {
 
 LayerSums& LayerSums::operator+=(const LayerSums& other) {
-  dense += other.dense, moe += other.moe, embedding += other.embedding, head += other.head;
-  recomputed_dense += other.recomputed_dense, recomputed_moe += other.recomputed_moe;
+  for (std::size_t slot = 0; slot < blocks.size(); ++slot)
+    blocks[slot] += other.blocks[slot], recomputed[slot] += other.recomputed[slot];
+  embedding += other.embedding, head += other.head;
   return *this;
 }
 
 double LayerSums::times(const LayerSums& each) const {
-  return dense * each.dense + moe * each.moe + embedding * each.embedding + head * each.head +
-         recomputed_dense * each.recomputed_dense + recomputed_moe * each.recomputed_moe;
+  double own = embedding * each.embedding, again = head * each.head;
+  for (std::size_t slot = 0; slot < blocks.size(); ++slot) {
+    own += blocks[slot] * each.blocks[slot];
+    again += recomputed[slot] * each.recomputed[slot];
+  }
+  return own + again;
 }
 
 namespace {
 
 LayerSums sums_of(const ModelChunk& part, const Recompute& recompute) {
-  const double recomputed = recompute.blocks_of(part.blocks),
-               share = part.blocks > 0 ? static_cast<double>(part.moe_blocks) / part.blocks : 0.0;
-  return {.dense = static_cast<double>(part.dense_blocks()),
-          .moe = static_cast<double>(part.moe_blocks),
-          .embedding = part.embedding ? 1.0 : 0.0,
-          .head = part.head ? 1.0 : 0.0,
-          .recomputed_dense = (1.0 - share) * recomputed,
-          .recomputed_moe = share * recomputed};
+  LayerSums sums{.embedding = part.embedding ? 1.0 : 0.0, .head = part.head ? 1.0 : 0.0};
+  const double share = part.blocks > 0 ? recompute.blocks_of(part.blocks) / part.blocks : 0.0;
+  for_each_kind(part.of_kind, [&](std::size_t slot, int blocks) {
+    sums.blocks[slot] = blocks, sums.recomputed[slot] = share * blocks;
+  });
+  return sums;
 }
 
 }  // namespace
@@ -73,61 +76,58 @@ namespace {
 
 // The smaller of a block in the recipe's format and in 16 bits, where a recipe leaves some in
 // these.
-template <class Value>
-double least(const LayerPrices& prices, BlockPrice BlockPrices::*kind, const Value& value) {
-  const double own = value(prices.*kind);
-  return prices.wide ? std::min(own, value(*prices.wide.*kind)) : own;
-}
-
-// A value of both kinds of block.
-template <class Value>
-void set_blocks(LayerSums& sums, const LayerPrices& prices, const Value& value) {
-  sums.dense = least(prices, &BlockPrices::block, value);
-  sums.moe = least(prices, &BlockPrices::moe_block, value);
-}
+using BlockTable = std::vector<BlockPrice> BlockPrices::*;
 
 template <class Value>
-void set_recomputed(LayerSums& sums, const LayerPrices& prices, const Value& value) {
-  sums.recomputed_dense = least(prices, &BlockPrices::block, value);
-  sums.recomputed_moe = least(prices, &BlockPrices::moe_block, value);
+double least(const LayerPrices& prices, BlockTable blocks, std::size_t slot, const Value& value) {
+  const double own = value((prices.*blocks)[slot]);
+  return prices.wide ? std::min(own, value((*prices.wide.*blocks)[slot])) : own;
+}
+
+// A value of every kind of block.
+template <class Value>
+KindTable<double> least_of_all(const LayerPrices& prices, const Value& value,
+                               BlockTable blocks = &BlockPrices::blocks) {
+  KindTable<double> values{};
+  for (std::size_t slot = 0; slot < prices.blocks.size(); ++slot)
+    values[slot] = least(prices, blocks, slot, value);
+  return values;
 }
 
 void set_times(LayerBounds& bounds, const LayerPrices& prices) {
   const EndPrice &embedding = prices.embedding, &head = prices.head;
-  set_blocks(bounds.forward, prices, [](const BlockPrice& b) { return b.forward.total().value(); });
+  bounds.forward.blocks =
+      least_of_all(prices, [](const BlockPrice& b) { return b.forward.total().value(); });
   bounds.forward.embedding = embedding.forward.total().value();
   bounds.forward.head = head.forward.total().value();
-  set_blocks(bounds.backward, prices,
-             [](const BlockPrice& b) { return b.backward.total().value(); });
-  set_recomputed(bounds.backward, prices,
-                 [](const BlockPrice& b) { return b.recompute.total().value(); });
+  bounds.backward.blocks =
+      least_of_all(prices, [](const BlockPrice& b) { return b.backward.total().value(); });
+  bounds.backward.recomputed =
+      least_of_all(prices, [](const BlockPrice& b) { return b.recompute.total().value(); });
   bounds.backward.embedding = embedding.backward.total().value();
   bounds.backward.head = (head.recompute.total() + head.backward.total()).value();
-  set_blocks(bounds.compute, prices, [](const BlockPrice& b) {
+  bounds.compute.blocks = least_of_all(prices, [](const BlockPrice& b) {
     return (b.forward.compute() + b.backward.compute()).value();
   });
-  set_recomputed(bounds.compute, prices,
-                 [](const BlockPrice& b) { return b.recompute.compute().value(); });
+  bounds.compute.recomputed =
+      least_of_all(prices, [](const BlockPrice& b) { return b.recompute.compute().value(); });
   bounds.compute.head = bounds.forward.head + bounds.backward.head;
 }
 
 // All that joined passes can hide of them, whichever is in 16 bits.
 void set_all_to_alls(LayerBounds& bounds, const LayerPrices& prices) {
-  const auto most = [&](BlockPrice BlockPrices::*kind) {
-    const auto both = [](const BlockPrice& b) {
-      return (b.forward.expert + b.backward.expert).value();
-    };
-    const double own = both(prices.*kind);
-    return prices.wide ? std::max(own, both(*prices.wide.*kind)) : own;
+  const auto most = [&](const auto& value) {
+    KindTable<double> values{};
+    for (std::size_t slot = 0; slot < prices.blocks.size(); ++slot) {
+      values[slot] = value(prices.blocks[slot]);
+      if (prices.wide) values[slot] = std::max(values[slot], value(prices.wide->blocks[slot]));
+    }
+    return values;
   };
-  const auto again = [&](BlockPrice BlockPrices::*kind) {
-    const double own = (prices.*kind).recompute.expert.value();
-    return prices.wide ? std::max(own, (*prices.wide.*kind).recompute.expert.value()) : own;
-  };
-  bounds.all_to_all = {.dense = most(&BlockPrices::block),
-                       .moe = most(&BlockPrices::moe_block),
-                       .recomputed_dense = again(&BlockPrices::block),
-                       .recomputed_moe = again(&BlockPrices::moe_block)};
+  bounds.all_to_all.blocks =
+      most([](const BlockPrice& b) { return (b.forward.expert + b.backward.expert).value(); });
+  bounds.all_to_all.recomputed =
+      most([](const BlockPrice& b) { return b.recompute.expert.value(); });
 }
 
 // Of one pass over one layer, its host's time.
@@ -158,26 +158,25 @@ class HostBounds {
 void set_host_times(LayerBounds& bounds, const Run& run, const LayerPrices& prices) {
   if (run.strategy.cuda_graph && run.strategy.moe_captured) return;
   const HostBounds host(run);
-  const auto of = [&](BlockPrice BlockPrices::*kind, PassPrice BlockPrice::*pass) {
-    const bool moe = kind == &BlockPrices::moe_block;
-    return least(prices, kind, [&](const BlockPrice& b) { return host.block(b.*pass, moe); });
-  };
-  const auto again = [&](BlockPrice BlockPrices::*kind) {
-    const bool moe = kind == &BlockPrices::moe_block;
-    return least(prices, kind,
-                 [&](const BlockPrice& b) { return host.recomputed(b.recompute, moe); });
+  const LayerKinds kinds = layer_kinds(run.model);
+  const auto of = [&](const auto& time) {
+    KindTable<double> times{};
+    for (std::size_t slot = 0; slot < kinds.size(); ++slot)
+      times[slot] = least(prices, &BlockPrices::blocks, slot,
+                          [&](const BlockPrice& b) { return time(b, kinds[slot].has_experts()); });
+    return times;
   };
   const EndPrice &embedding = prices.embedding, &head = prices.head;
-  bounds.forward_host = {.dense = of(&BlockPrices::block, &BlockPrice::forward),
-                         .moe = of(&BlockPrices::moe_block, &BlockPrice::forward),
-                         .embedding = host.end(embedding.forward),
-                         .head = host.end(head.forward)};
-  bounds.backward_host = {.dense = of(&BlockPrices::block, &BlockPrice::backward),
-                          .moe = of(&BlockPrices::moe_block, &BlockPrice::backward),
-                          .embedding = host.end(embedding.backward),
-                          .head = host.end(head.recompute) + host.end(head.backward),
-                          .recomputed_dense = again(&BlockPrices::block),
-                          .recomputed_moe = again(&BlockPrices::moe_block)};
+  bounds.forward_host = {
+      .blocks = of([&](const BlockPrice& b, bool moe) { return host.block(b.forward, moe); }),
+      .embedding = host.end(embedding.forward),
+      .head = host.end(head.forward)};
+  bounds.backward_host = {
+      .blocks = of([&](const BlockPrice& b, bool moe) { return host.block(b.backward, moe); }),
+      .embedding = host.end(embedding.backward),
+      .head = host.end(head.recompute) + host.end(head.backward),
+      .recomputed =
+          of([&](const BlockPrice& b, bool moe) { return host.recomputed(b.recompute, moe); })};
   bounds.waits_for_host = true;
 }
 
@@ -190,17 +189,16 @@ void set_bytes(LayerBounds& bounds, const Run& run, const LayerPrices& prices) {
   bounds.residual = stage_output(run.model, run.strategy).value();
   const double stored_less =
       full ? (1.0 - stored_inputs_per_block(run.strategy, run.framework)) * bounds.residual : 0.0;
-  bounds.left.dense = least(prices, &BlockPrices::whole_block, net_of);
-  bounds.left.moe = least(prices, &BlockPrices::whole_moe_block, net_of);
-  set_recomputed(bounds.left, prices, net_of);
-  bounds.left.recomputed_dense -= stored_less + bounds.left.dense;
-  bounds.left.recomputed_moe -= stored_less + bounds.left.moe;
+  bounds.left.blocks = least_of_all(prices, net_of, &BlockPrices::whole_blocks);
+  bounds.left.recomputed = least_of_all(prices, net_of);
+  for (std::size_t slot = 0; slot < bounds.left.blocks.size(); ++slot)
+    bounds.left.recomputed[slot] -= stored_less + bounds.left.blocks[slot];
   bounds.left.embedding = prices.embedding.memory.forward.net.total().value();
   bounds.left.head = prices.head.memory.forward.net.total().value();
-  bounds.rise.dense = std::min(least(prices, &BlockPrices::block, rise_of),
-                               least(prices, &BlockPrices::whole_block, rise_of));
-  bounds.rise.moe = std::min(least(prices, &BlockPrices::moe_block, rise_of),
-                             least(prices, &BlockPrices::whole_moe_block, rise_of));
+  bounds.rise.blocks = least_of_all(prices, rise_of);
+  const KindTable<double> whole = least_of_all(prices, rise_of, &BlockPrices::whole_blocks);
+  for (std::size_t slot = 0; slot < whole.size(); ++slot)
+    bounds.rise.blocks[slot] = std::min(bounds.rise.blocks[slot], whole[slot]);
   bounds.rise.head = prices.head.memory.backward.rise.total().value();
 }
 
@@ -219,7 +217,7 @@ LayerBounds layer_bounds(const Run& run, const LayerPrices& prices) {
 LayerBounds without_recomputation(LayerBounds bounds) {
   for (LayerSums* sums :
        {&bounds.backward, &bounds.backward_host, &bounds.compute, &bounds.all_to_all})
-    sums->recomputed_dense = sums->recomputed_moe = 0.0;
+    sums->recomputed = {};
   return bounds;
 }
 

@@ -32,6 +32,7 @@
 
 #include "sim/cost/layer_prices.h"
 #include "sim/memory/shards.h"
+#include "sim/model/layer_kinds.h"
 #include "sim/run.h"
 #include "sim/strategy/stages.h"
 
@@ -41,8 +42,9 @@ inline constexpr double kBoundRounding = 1e-9;
 
 // One number for each kind of layer.
 struct LayerSums {
-  double dense = 0.0, moe = 0.0, embedding = 0.0, head = 0.0;
-  double recomputed_dense = 0.0, recomputed_moe = 0.0;  // of the blocks
+  KindTable<double> blocks{};
+  double embedding = 0.0, head = 0.0;
+  KindTable<double> recomputed{};  // of the blocks
 
   LayerSums& operator+=(const LayerSums& other);
   double times(const LayerSums& each) const;

@@ -64,21 +64,28 @@ bool keeps_blocks_in_high_precision(const LowPrecisionRecipe& recipe, Precision 
          is_low_precision(matmul_dtype(precision));
 }
 
-HighPrecisionBlocks high_precision_blocks(const LowPrecisionRecipe& recipe, Precision precision,
-                                          const Transformer& model, const ModelChunk& part) {
-  HighPrecisionBlocks wide;
-  if (!keeps_blocks_in_high_precision(recipe, precision)) return wide;
+LayerCounts high_precision_blocks(const LowPrecisionRecipe& recipe, Precision precision,
+                                  const Transformer& model, const ModelChunk& part) {
+  LayerCounts high{};
+  if (!keeps_blocks_in_high_precision(recipe, precision)) return high;
   const auto add = [&](int first, int last) {
     const int from = std::max(first, part.first_layer),
               count = std::min(last, part.first_layer + part.blocks) - from;
     if (count <= 0) return;
-    const int moe_layers = count_moe_layers(model, from, count);
-    wide.moe += moe_layers, wide.dense += count - moe_layers;
+    for_each_kind(count_layers(model, from, count),
+                  [&](std::size_t slot, int layers) { high[slot] += layers; });
   };
   const int first = std::min(recipe.high_precision_first, model.num_layers);
   add(0, first);
   add(std::max(first, model.num_layers - recipe.high_precision_last), model.num_layers);
-  return wide;
+  return high;
+}
+
+bool is_high_precision_layer(const LowPrecisionRecipe& recipe, Precision precision,
+                             const Transformer& model, int layer) {
+  if (!keeps_blocks_in_high_precision(recipe, precision) || layer >= model.num_layers) return false;
+  return layer < recipe.high_precision_first ||
+         layer >= model.num_layers - recipe.high_precision_last;
 }
 
 }  // namespace llmsim::sim

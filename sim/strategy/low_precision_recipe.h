@@ -20,6 +20,7 @@
 // multiples: Megatron-LM core/fp8_utils.py, core/fp4_utils.py, DeepGEMM's contiguous layout.
 #pragma once
 
+#include "sim/model/layer_kinds.h"
 #include "sim/strategy/recompute.h"
 #include "sim/strategy/stages.h"
 #include "sim/strategy/strategy.h"
@@ -92,16 +93,14 @@ int row_multiple(LowPrecisionScaling scaling);
 bool keeps_blocks_in_high_precision(const LowPrecisionRecipe& recipe, Precision precision);
 
 // Blocks of a part that multiply in 16 bits though the run is low-precision, by their kinds.
-struct HighPrecisionBlocks {
-  int dense = 0;
-  int moe = 0;
-
-  int all() const { return dense + moe; }
-  bool operator==(const HighPrecisionBlocks&) const = default;
-};
+//
 // Blocks of multi-token prediction are low-precision: Megatron-LM enters its context for them
 // without a number of their layer (core/fp8_utils.py get_fp8_context).
-HighPrecisionBlocks high_precision_blocks(const LowPrecisionRecipe& recipe, Precision precision,
-                                          const Transformer& model, const ModelChunk& part);
+LayerCounts high_precision_blocks(const LowPrecisionRecipe& recipe, Precision precision,
+                                  const Transformer& model, const ModelChunk& part);
+
+// Whether layer `layer` of the model is one.
+bool is_high_precision_layer(const LowPrecisionRecipe& recipe, Precision precision,
+                             const Transformer& model, int layer);
 
 }  // namespace llmsim::sim

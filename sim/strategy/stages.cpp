@@ -111,6 +111,7 @@ std::vector<ModelChunk> model_parts(const Transformer& model, const Strategy& st
   int layer = 0;
   for (ModelChunk& part : parts) {
     part.first_layer = layer;
+    part.of_kind = count_layers(model, layer, part.blocks);
     part.moe_blocks = count_moe_layers(model, layer, part.blocks);
     layer += part.blocks;
   }
@@ -119,9 +120,13 @@ std::vector<ModelChunk> model_parts(const Transformer& model, const Strategy& st
 
 double parameter_tensors(const Transformer& model, const ModelChunk& part) {
   constexpr int kFinalNorm = 2;
-  return part.dense_blocks() * weight_tensors(model, LayerKind::Dense) +
-         (part.moe_blocks > 0 ? part.moe_blocks * weight_tensors(model, LayerKind::Moe) : 0) +
-         (part.embedding ? 1 : 0) + (part.head ? kFinalNorm + (model.tied_embeddings ? 0 : 1) : 0);
+  const LayerKinds kinds = layer_kinds(model);
+  int tensors =
+      (part.embedding ? 1 : 0) + (part.head ? kFinalNorm + (model.tied_embeddings ? 0 : 1) : 0);
+  for_each_kind(part.of_kind, [&](std::size_t slot, int blocks) {
+    tensors += blocks * weight_tensors(model, kinds[slot]);
+  });
+  return tensors;
 }
 
 std::vector<ModelChunk> stage_parts(const Transformer& model, const Strategy& strategy, int stage) {

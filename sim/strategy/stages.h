@@ -17,11 +17,13 @@
 // Memory", arXiv 2405.15362 (V); DeepSeek-V3 technical report, arXiv 2412.19437 (DualPipe).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <vector>
 
 #include "sim/base/quantity.h"
+#include "sim/model/layer_kinds.h"
 #include "sim/model/transformer.h"
 #include "sim/strategy/strategy.h"
 
@@ -67,16 +69,22 @@ struct ModelChunk {
   bool embedding = false;
   bool head = false;
   bool meets_embedding = false;  // has the head, and another part of the same stage the embedding
+  LayerCounts of_kind{};         // the blocks, by the model's kinds of layer
   int moe_blocks = 0;            // of the blocks: those with experts
   int first_layer = 0;           // of the model
 
-  int dense_blocks() const { return blocks - moe_blocks; }
+  bool has_one_kind() const { return of_kind[first_kind()] == blocks; }
+  // The first kind that it has; 0 where it has no blocks.
+  std::size_t first_kind() const {
+    const auto* found = std::find_if(of_kind.begin(), of_kind.end(), [](int n) { return n > 0; });
+    return found == of_kind.end() ? 0 : static_cast<std::size_t>(found - of_kind.begin());
+  }
   // Whether the stage has the embedding's table where this part's head is.
   bool has_table() const { return embedding || meets_embedding; }
   // Whether two parts have the same work, wherever they are.
   bool operator==(const ModelChunk& other) const {
     return blocks == other.blocks && embedding == other.embedding && head == other.head &&
-           meets_embedding == other.meets_embedding && moe_blocks == other.moe_blocks;
+           meets_embedding == other.meets_embedding && of_kind == other.of_kind;
   }
 };
 

@@ -20,7 +20,7 @@ constexpr const char* kZigzag = "2 * cp does not divide seq_len";
 constexpr const char* kContextHeads = "cp * tp does not divide num_heads";
 constexpr const char* kContextKvHeads = "cp * tp and num_kv_heads do not divide each other";
 constexpr const char* kContextFlash = "context parallelism needs flash attention";
-constexpr const char* kLayers = "pp * virtual stages > num_layers";
+constexpr const char* kFewerLayers = "pp * virtual stages > num_layers";
 constexpr const char* kVirtual = "virtual stages need pp > 1";
 constexpr const char* kBatch = "dp * micro_batch does not divide global_batch";
 constexpr const char* kInterleaved = "interleaving needs num_microbatches >= pp";
@@ -43,6 +43,12 @@ constexpr const char* kExpertLoad = "an expert cannot have less than its share";
 constexpr const char* kExpertShard = "etp * ep does not divide tp * shard_size";
 constexpr const char* kExpertFfn = "etp does not divide the width of an expert";
 constexpr const char* kSharedFfn = "tp does not divide the width of a shared expert";
+constexpr const char* kMambaGroups = "tp does not divide mamba.num_groups";
+constexpr const char* kKeyHeads = "tp does not divide gated_delta_net.num_key_heads";
+constexpr const char* kScanContext = "context parallelism of scans is not modelled";
+constexpr const char* kHybridAdapters = "adapters of hybrids are not modelled";
+constexpr const char* kHybridOverlap = "moe_overlap of hybrids is not offered";
+constexpr const char* kHybridMuon = "muon of hybrids is not modelled";
 constexpr const char* kShard = "shard_size does not divide dp * cp";
 constexpr const char* kMeshOrder = "tp-cp-ep-pp-dp needs etp * ep = tp * cp";
 
@@ -101,6 +107,17 @@ const char* broken_experts(const Transformer& model, const Strategy& strategy) {
              : nullptr;
 }
 
+const char* broken_hybrid(const Transformer& model, const Strategy& strategy) {
+  if (!is_hybrid(model)) return nullptr;
+  if (model.mamba && model.mamba->num_groups % strategy.tp != 0) return kMambaGroups;
+  if (model.gated_delta_net && model.gated_delta_net->num_key_heads % strategy.tp != 0)
+    return kKeyHeads;
+  if ((model.mamba || model.gated_delta_net) && strategy.cp > 1) return kScanContext;
+  if (strategy.adapters) return kHybridAdapters;
+  if (strategy.moe_overlap) return kHybridOverlap;
+  return strategy.optimizer == OptimizerKind::Muon ? kHybridMuon : nullptr;
+}
+
 const char* broken_shape(const Transformer& model, const Strategy& strategy) {
   const int tp = strategy.tp;
   if (model.num_heads % tp != 0) return kHeads;
@@ -108,6 +125,7 @@ const char* broken_shape(const Transformer& model, const Strategy& strategy) {
   if (model.ffn_size % tp != 0) return kFfn;
   const std::int64_t pieces = product_of(strategy.cp, strategy.sequence_parallel ? tp : 1);
   if (model.seq_len % pieces != 0) return kSequence;
+  if (const char* rule = broken_hybrid(model, strategy)) return rule;
   return strategy.cp > 1 ? broken_context(model, strategy) : nullptr;
 }
 
@@ -150,7 +168,7 @@ const char* broken_stage_layers(const Transformer& model, const Strategy& s) {
 }
 
 const char* broken_pipeline(const Transformer& model, const Strategy& strategy) {
-  if (strategy.virtual_stages > dealt_layers(model, strategy) / strategy.pp) return kLayers;
+  if (strategy.virtual_stages > dealt_layers(model, strategy) / strategy.pp) return kFewerLayers;
   if (strategy.virtual_stages > 1 && strategy.pp == 1) return kVirtual;
   if (const char* rule = broken_chunks(strategy)) return rule;
   if (const char* rule = broken_stage_layers(model, strategy)) return rule;
@@ -237,6 +255,28 @@ std::string layers_message(const Transformer& model, const Strategy& s) {
   return equals("pp * virtual_stages", product_of(s.pp, s.virtual_stages)) +
          " is more than the layers of the model, " + std::to_string(layers) +
          " (nearest: " + nearest + ")";
+}
+
+std::optional<std::string> hybrid_message(const char* rule, const Transformer& model,
+                                          const Strategy& s) {
+  if (rule == kMambaGroups)
+    return divides_message("tp", s.tp, "mamba.num_groups", model.mamba->num_groups);
+  if (rule == kKeyHeads)
+    return divides_message("tp", s.tp, "gated_delta_net.num_key_heads",
+                           model.gated_delta_net->num_key_heads);
+  if (rule == kScanContext)
+    return equals("cp", s.cp) +
+           ": context parallelism of layers with states (all-to-alls of heads in Megatron-LM) is "
+           "not modelled (nearest: cp = 1)";
+  if (rule == kHybridAdapters) return "adapters on layers without attention are not modelled";
+  if (rule == kHybridOverlap)
+    return "moe_overlap pairs passes over layers of attention and experts, which a hybrid's are "
+           "not "
+           "(nearest: moe_overlap off)";
+  if (rule == kHybridMuon)
+    return "optimizer = muon: its orthogonalisation of layers without attention is not modelled "
+           "(nearest: adamw)";
+  return std::nullopt;
 }
 
 std::optional<std::string> expert_message(const char* rule, const Transformer& model,
@@ -350,8 +390,9 @@ std::string message_for(const char* rule, const Transformer& model, const Strate
            equals("tp * cp", product_of(s.tp, s.cp)) +
            " (nearest: mesh_order = " + name_of(MeshOrder::PipelineLast) + ")";
   if (rule == kInterleaved) return interleaved_message(s);
-  if (rule == kLayers) return layers_message(model, s);
+  if (rule == kFewerLayers) return layers_message(model, s);
   if (const std::optional<std::string> message = expert_message(rule, model, s)) return *message;
+  if (const std::optional<std::string> message = hybrid_message(rule, model, s)) return *message;
   if (const std::optional<std::string> message = chunks_message(rule, model, s)) return *message;
   return "every size of the mesh and of the batch must be from 1 to " +
          std::to_string(kLargestSize);

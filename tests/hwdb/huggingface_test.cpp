@@ -358,14 +358,63 @@ TEST(ModelConfig, RobertaHasTwoPositionsThatAreNoTokens) {
 
 TEST(ModelConfig, OtherEncodersAndHybridsAreRefusedForWhatTheyAre) {
   const std::string rule =
-      "; only decoders with attention in every layer and encoders like BERT are supported";
+      "; only decoders, hybrids like Nemotron-H and Qwen3-Next, and encoders like BERT are "
+      "supported";
   EXPECT_EQ(complaint(R"({"model_type": "electra"})"),
             "config.json: model_type = \"electra\": an encoder that is trained beside a generator" +
                 rule);
   EXPECT_EQ(complaint(R"({"model_type": "t5"})"),
             "config.json: model_type = \"t5\": an encoder-decoder" + rule);
   EXPECT_EQ(complaint(R"({"model_type": "jamba"})"),
-            "config.json: model_type = \"jamba\": a state-space hybrid" + rule);
+            "config.json: model_type = \"jamba\": a hybrid with Mamba-1" + rule);
+}
+
+// nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16, keys of the shape.
+constexpr const char* kNemotron3Nano = R"({
+  "model_type": "nemotron_h", "hidden_size": 2688, "num_hidden_layers": 52,
+  "hybrid_override_pattern": "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME",
+  "num_attention_heads": 32, "num_key_value_heads": 2, "head_dim": 128, "intermediate_size": 1856,
+  "mamba_num_heads": 64, "mamba_head_dim": 64, "n_groups": 8, "ssm_state_size": 128,
+  "conv_kernel": 4, "chunk_size": 128, "mamba_proj_bias": false, "mlp_bias": false,
+  "attention_bias": false, "n_routed_experts": 128, "n_shared_experts": 1,
+  "num_experts_per_tok": 6, "moe_intermediate_size": 1856,
+  "moe_shared_expert_intermediate_size": 3712, "n_group": 1, "topk_group": 1,
+  "max_position_embeddings": 262144, "tie_word_embeddings": false, "vocab_size": 131072})";
+
+TEST(ModelConfig, NemotronHIsAHybrid) {
+  sim::Transformer model = read_model_config(kNemotron3Nano, "config.json");
+  EXPECT_EQ(sim::parameters(model).total(), 31'577'937'344);  // as Hugging Face counts it
+  sim::Transformer known = sim::find_model("nemotron-3-nano")->model;
+  model.name = known.name, model.seq_len = known.seq_len;
+  EXPECT_EQ(model, known);
+}
+
+// Qwen/Qwen3-Next-80B-A3B-Instruct, keys of the shape.
+TEST(ModelConfig, Qwen3NextIsAHybrid) {
+  sim::Transformer model = read_model_config(
+      R"({"model_type": "qwen3_next", "hidden_size": 2048, "num_hidden_layers": 48,
+          "num_attention_heads": 16, "num_key_value_heads": 2, "head_dim": 256,
+          "intermediate_size": 5120, "full_attention_interval": 4, "linear_conv_kernel_dim": 4,
+          "linear_key_head_dim": 128, "linear_num_key_heads": 16, "linear_num_value_heads": 32,
+          "linear_value_head_dim": 128, "decoder_sparse_step": 1, "mlp_only_layers": [],
+          "num_experts": 512, "num_experts_per_tok": 10, "moe_intermediate_size": 512,
+          "shared_expert_intermediate_size": 512, "max_position_embeddings": 262144,
+          "tie_word_embeddings": false, "vocab_size": 151936})",
+      "config.json");
+  EXPECT_EQ(sim::parameters(model).total(), 79'674'391'296);  // as Hugging Face counts it
+  EXPECT_EQ(model.layer_pattern, "GGG*");
+  const sim::Transformer& known = sim::find_model("qwen3-next")->model;
+  model.name = known.name, model.seq_len = known.seq_len;
+  EXPECT_EQ(model, known);
+}
+
+TEST(ModelConfig, HybridsOfOtherKindsAreRefused) {
+  EXPECT_EQ(
+      complaint(replaced(kNemotron3Nano, "\"num_hidden_layers\": 52", "\"num_hidden_layers\": 50")),
+      "config.json: hybrid_override_pattern = \"MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEME...: a "
+      "letter for each of 50 layers is expected");
+  EXPECT_NE(complaint(replaced(kNemotron3Nano, "MEMEM*E", "XEMEM*E")).find("X is no kind of layer"),
+            std::string::npos);
 }
 
 TEST(ModelConfig, MissingAndAbsurdFiguresNameFileAndKey) {

@@ -268,12 +268,20 @@ TEST(RunResolver, AnEncoderIsTrainedAsBertIs) {
             (sim::Encoder{.predicted_share = 0.5, .segment_types = 0, .next_sentence = true}));
 }
 
-TEST(RunResolver, HybridsAreRefused) {
+TEST(RunResolver, HybridsAreOfTheCatalogueOrHaveAPattern) {
   RunRecord record = llama(8);
   record.model.architecture = "hybrid";
-  EXPECT_EQ(
-      resolving_error(record),
-      "mine.json: run a: model.architecture = hybrid: only decoders and encoders are simulated");
+  EXPECT_EQ(resolving_error(record),
+            "mine.json: run a: model.architecture = hybrid: model.layer_pattern is missing");
+  record.model.architecture = "vision-language";
+  EXPECT_EQ(resolving_error(record),
+            "mine.json: run a: model.architecture = vision-language: only decoders, encoders and "
+            "hybrids of attention and Mamba-2 or gated delta nets are simulated");
+  // The layers and the name alone, as a table of results has them.
+  record.model = {};
+  record.model.name = "nemotron-3-nano-30b-a3b", record.model.architecture = "hybrid";
+  record.model.fields = {{"num_layers", 52}, {"seq_len", 8192}};
+  EXPECT_EQ(resolved(record).model.moe->num_experts, 128);
 }
 
 TEST(RunResolver, StepsThatAreMicroStepsHaveNoOptimizer) {

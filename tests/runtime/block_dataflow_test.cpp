@@ -13,6 +13,7 @@
 #include "runtime/library/memory_meter.h"
 #include "runtime/model/block.h"
 #include "runtime/model/layer_parameters.h"
+#include "sim/model/layer_kinds.h"
 #include "sim/operators/block_recompute.h"
 #include "sim/operators/dataflow.h"
 #include "tests/runtime/divided_setup.h"

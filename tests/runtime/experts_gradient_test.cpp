@@ -12,6 +12,7 @@
 #include "runtime/model/block.h"
 #include "runtime/model/experts.h"
 #include "runtime/model/layer_parameters.h"
+#include "sim/model/layer_kinds.h"
 #include "tests/runtime/experts_setup.h"
 
 namespace llmsim::runtime {

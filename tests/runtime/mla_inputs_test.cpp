@@ -14,6 +14,7 @@
 #include "runtime/model/layer_parameters.h"
 #include "runtime/model/mla_inputs.h"
 #include "sim/base/error.h"
+#include "sim/model/layer_kinds.h"
 #include "tests/runtime/training_setup.h"
 
 namespace llmsim::runtime {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sim/memory/shards.h"
+#include "sim/model/layer_kinds.h"
 #include "sim/model/parameters.h"
 #include "sim/operators/block.h"
 #include "sim/strategy/strategy.h"

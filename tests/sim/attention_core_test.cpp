@@ -171,12 +171,12 @@ TEST(AttentionCore, ARingHidesItsMessagesUnderTheKernels) {
   // 100 GB/s: 2 MiB take 21 us and 8.4 us of latency; the kernel beside them takes 5.4 us at 100
   // TFLOP/s, a million times longer at 100 MFLOP/s.
   TrainingRun run = context_run(ContextScheme::Ring);
-  const PassPrice fast = layer_prices(run).block.forward;
+  const PassPrice fast = layer_prices(run).blocks[0].forward;
   const Seconds message = Seconds(8.4e-6) + Bytes(kKeysAndValues) / (100.0 * GBps);
   const Seconds kernel = 0.25 * kWhole * FLOP / (100.0 * TFLOPS);
   EXPECT_NEAR(fast.context.value(), (message - kernel).value(), 1e-12);
   run.cluster.device.matrix_peak.fill(1e-4 * TFLOPS);
-  EXPECT_EQ(layer_prices(run).block.forward.context, Seconds(0.0));
+  EXPECT_EQ(layer_prices(run).blocks[0].forward.context, Seconds(0.0));
 }
 
 TEST(AttentionCore, AWindowGathersBecauseARingWouldPassMostInVain) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/model/layer_kinds.h"
 #include "sim/operators/block.h"
 #include "tests/sim/operator_lists.h"
 #include "tests/sim/sample_run.h"

@@ -120,6 +120,9 @@ constexpr Published kPublished[] = {
     {"deepseek-v3", 671'026'419'200},
     {"gpt-oss-20b", 20'914'757'184},
     {"gpt-oss-120b", 116'829'156'672},
+    {"nemotron-3-nano-30b-a3b", 31'577'937'344},
+    {"nemotron-3-super-120b", 123'611'012'096},
+    {"qwen3-next-80b-a3b", 79'674'391'296},
 };
 
 class PublishedCount : public ::testing::TestWithParam<Published> {};

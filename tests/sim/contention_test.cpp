@@ -432,7 +432,7 @@ TrainingRun tensor_run() {
 }
 
 TEST(TensorOverlap, WithoutItEveryCollectiveShows) {
-  const BlockPrice block = layer_prices(tensor_run()).block;
+  const BlockPrice block = layer_prices(tensor_run()).blocks[0];
   EXPECT_GT(block.forward.collective, Seconds(0.0));
   EXPECT_EQ(block.forward.collective_exposed, block.forward.collective);
   EXPECT_EQ(block.backward.collective_exposed, block.backward.collective);
@@ -444,7 +444,7 @@ TEST(TensorOverlap, GradientsThatNeedNothingOfThemHideFourOfSixBackwardCollectiv
   // take the same time.
   TrainingRun run = tensor_run();
   run.framework.hides_column_gradients = true;
-  const BlockPrice block = layer_prices(run).block;
+  const BlockPrice block = layer_prices(run).blocks[0];
   EXPECT_NEAR(block.backward.collective_exposed / block.backward.collective, 2.0 / 6.0, 1e-9);
   EXPECT_EQ(block.forward.collective_exposed, block.forward.collective);
 }
@@ -453,7 +453,7 @@ TEST(TensorOverlap, RingsOfCopiesHideThemAll) {
   // GEMMs of this device cost flops / peak however small, so pieces add up to the whole.
   TrainingRun run = tensor_run();
   run.strategy.tp_overlap = true;
-  const BlockPrice block = layer_prices(run).block;
+  const BlockPrice block = layer_prices(run).blocks[0];
   EXPECT_NEAR(block.forward.collective_exposed / block.forward.collective, 0.0, 1e-9);
   EXPECT_NEAR(block.backward.collective_exposed / block.backward.collective, 0.0, 1e-9);
 }
@@ -462,7 +462,7 @@ TEST(TensorOverlap, TransformerEngineShowsTheLastScatteredPiece) {
   TrainingRun run = tensor_run();
   run.strategy.tp_overlap = true;
   run.framework.reserve.transformer_engine = true;
-  const BlockPrice block = layer_prices(run).block;
+  const BlockPrice block = layer_prices(run).blocks[0];
   // Half of the collectives gather before a GEMM and hide; half scatter its sums in four pieces, of
   // which the last shows.
   EXPECT_NEAR(block.forward.collective_exposed / block.forward.collective, 0.5 * 0.25, 1e-9);
@@ -478,7 +478,7 @@ TEST(TensorOverlap, CopiesTakeNoUnitsButScatteredSumsDo) {
   run.framework.reserve.transformer_engine = true;
   run.cluster.device.compute_units = 64;
   run.cluster.device.achieved.collective_unit_bandwidth = 12.5 * GBps;
-  const BlockPrice block = layer_prices(run).block;
+  const BlockPrice block = layer_prices(run).blocks[0];
   EXPECT_NEAR(block.forward.contention / block.forward.collective, 0.5 * 0.75 * 0.25, 1e-9);
 }
 

@@ -15,7 +15,7 @@ namespace {
 // Sixteen devices on two nodes; `rank` as for 16 blocks of one million parameters.
 struct ExchangeCase {
   TrainingRun run = small_run(16);
-  RankParameters rank{.block = 1e6, .embedding = 4e6, .head = 2e6, .block_adapters = 0.0};
+  RankParameters rank{.kinds = {{{.own = 1e6}}}, .embedding = 4e6, .head = 2e6};
 
   DataParallelCollectives exchange() const { return DataParallelCollectives(run, rank); }
 };
@@ -23,31 +23,31 @@ struct ExchangeCase {
 TEST(DataParallelCollectives, UnitsOfShardedWeightsAreWhatTheFrameworkWraps) {
   ExchangeCase c;
   c.run.strategy.sharding = Sharding::Zero3;
-  EXPECT_EQ(c.exchange().units({.blocks = 16}), 16);
+  EXPECT_EQ(c.exchange().units({.blocks = 16, .of_kind = {16}}), 16);
   c.run.framework.sharded.unit_blocks = 3.0;
-  EXPECT_EQ(c.exchange().units({.blocks = 16}), 6);  // 16 / 3, rounded up
+  EXPECT_EQ(c.exchange().units({.blocks = 16, .of_kind = {16}}), 6);  // 16 / 3, rounded up
   c.run.framework.sharded.unit_blocks = 0.125;
-  EXPECT_EQ(c.exchange().units({.blocks = 16}), 128);
+  EXPECT_EQ(c.exchange().units({.blocks = 16, .of_kind = {16}}), 128);
   c.run.framework.sharded.unit_blocks = 0.0;
-  EXPECT_EQ(c.exchange().units({.blocks = 16}), 1);
+  EXPECT_EQ(c.exchange().units({.blocks = 16, .of_kind = {16}}), 1);
 }
 
 TEST(DataParallelCollectives, WholeWeightsAreReducedInBuckets) {
   ExchangeCase c;
-  EXPECT_EQ(c.exchange().units({.blocks = 16}), 16);
+  EXPECT_EQ(c.exchange().units({.blocks = 16, .of_kind = {16}}), 16);
   c.run.framework.gradients.bucket = 4e6;
-  EXPECT_EQ(c.exchange().units({.blocks = 16}), 4);
+  EXPECT_EQ(c.exchange().units({.blocks = 16, .of_kind = {16}}), 4);
   c.run.framework.gradients.bucket_per_rank = 1e6;  // 16 million at 16 ranks
-  EXPECT_EQ(c.exchange().units({.blocks = 16}), 1);
+  EXPECT_EQ(c.exchange().units({.blocks = 16, .of_kind = {16}}), 1);
 }
 
 TEST(DataParallelCollectives, FlatUnitsAreOneMessageEachPaddedToTheirRanks) {
   ExchangeCase c;
   c.run.framework.sharded.flat_units = true;
   c.run.strategy.sharding = Sharding::Zero3;
-  c.rank.block = 1e6 + 1;
+  c.rank.kinds[0].own = 1e6 + 1;
   const DataParallelMessages all =
-      c.exchange().messages({{.blocks = 16, .embedding = true, .head = true}});
+      c.exchange().messages({{.blocks = 16, .embedding = true, .head = true, .of_kind = {16}}});
   EXPECT_EQ(all.count, 18.0);
   EXPECT_EQ(all.parameters, 16 * (1e6 + 16) + 4e6 + 2e6);  // 16 ranks
   EXPECT_EQ(all.trained, all.parameters);
@@ -60,7 +60,7 @@ TEST(DataParallelCollectives, FrozenWeightsAreGatheredOnlyWhereTheyAreSharded) {
   c.rank.block_adapters = 1e4, c.rank.adapted = true;
   const auto gathered = [&c](Sharding sharding) {
     c.run.strategy.sharding = sharding;
-    return c.exchange().messages({{.blocks = 16}}).parameters;
+    return c.exchange().messages({{.blocks = 16, .of_kind = {16}}}).parameters;
   };
   EXPECT_EQ(gathered(Sharding::Zero1), 16 * 1e4);
   EXPECT_EQ(gathered(Sharding::Zero3), 16 * 1e6);
@@ -71,7 +71,7 @@ TEST(DataParallelCollectives, BucketsRunThroughFlatUnits) {
   c.run.framework.sharded.flat_units = true;
   c.run.framework.gradients.bucket = 5e6;
   const DataParallelMessages all =
-      c.exchange().messages({{.blocks = 16, .embedding = true, .head = true}});
+      c.exchange().messages({{.blocks = 16, .embedding = true, .head = true, .of_kind = {16}}});
   EXPECT_EQ(all.count, 5.0);  // four full ones and 2 of 22 million
   EXPECT_EQ(all.trained, 22e6);
 }
@@ -91,7 +91,7 @@ TEST(DataParallelCollectives, UnitsInsideACheckpointAreGatheredThreeTimes) {
   c.run.strategy.sharding = Sharding::Zero3;
   const auto gathers = [&c](const Recompute& recompute) {
     c.run.strategy.recompute = recompute;
-    return c.exchange().backward_gathers({.blocks = 16});
+    return c.exchange().backward_gathers({.blocks = 16, .of_kind = {16}});
   };
   EXPECT_EQ(gathers({.kind = RecomputeKind::Full}), 1.0);  // around it
   c.run.framework.sharded.regathers_recomputed = true;
@@ -113,7 +113,8 @@ TEST(DataParallelCollectives, WeightsThatAreSoonUsedAgainStay) {
   c.run.framework.sharded.regathers_recomputed = true;
   const auto gathers = [&c](double limit) {
     c.run.framework.sharded.live_parameters = limit;
-    return c.exchange().backward_gathers({.blocks = 16, .embedding = true, .head = true});
+    return c.exchange().backward_gathers(
+        {.blocks = 16, .embedding = true, .head = true, .of_kind = {16}});
   };
   EXPECT_DOUBLE_EQ(gathers(11e6), 0.75);
   EXPECT_NEAR(gathers(1e6), 1.0 - 0.5 / 22.0 + 4.0 / 12.0, 1e-3);
@@ -154,7 +155,7 @@ TEST(DataParallelCollectives, APipelineCanKeepItsUnitsWholeThroughTheStep) {
   c.run.strategy.sharding = Sharding::Zero3;
   c.run.strategy.pp = 2, c.run.strategy.dp = 8;
   c.run.strategy.global_batch = 8 * 8 * c.run.strategy.micro_batch;
-  const ModelChunk part{.blocks = 8};
+  const ModelChunk part{.blocks = 8, .of_kind = {8}};
   EXPECT_EQ(c.exchange().forward_gathers_per_step(), 8.0);
   EXPECT_EQ(c.exchange().backward_gathers(part), 1.0);
   EXPECT_EQ(c.exchange().reductions_per_step(), 8.0);
@@ -174,11 +175,13 @@ TEST(DataParallelCollectives, UnitsTogetherCarryTheSameBytes) {
   c.run.strategy.sharding = Sharding::Zero3;
   c.run.framework.storage.weight_bytes = 2.0;
   const double wire = 15.0 / 16.0 * 32e6 / 80e9;
-  EXPECT_NEAR(16.0 * c.exchange().unit_times({.blocks = 16}).gather.value(), wire, 16 * 20e-6);
+  EXPECT_NEAR(16.0 * c.exchange().unit_times({.blocks = 16, .of_kind = {16}}).gather.value(), wire,
+              16 * 20e-6);
   c.run.framework.sharded.unit_blocks = 0.0;
-  EXPECT_NEAR(c.exchange().unit_times({.blocks = 16}).gather.value(), wire, 20e-6);
+  EXPECT_NEAR(c.exchange().unit_times({.blocks = 16, .of_kind = {16}}).gather.value(), wire, 20e-6);
   c.run.framework.sharded.unit_blocks = 0.125;
-  EXPECT_GT(128.0 * c.exchange().unit_times({.blocks = 16}).gather.value(), wire + 128 * 5e-6);
+  EXPECT_GT(128.0 * c.exchange().unit_times({.blocks = 16, .of_kind = {16}}).gather.value(),
+            wire + 128 * 5e-6);
 }
 
 TEST(DataParallelCollectives, ReductionsAreAsWideAsTheFrameworkSays) {

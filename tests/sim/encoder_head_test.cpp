@@ -88,7 +88,10 @@ TEST(EncoderHead, OperatorsAddUpToTheModel) {
 TEST(EncoderHead, ItsLayersStandBesideTheTable) {
   const TrainingRun run = encoder_run();
   const RankParameters rank = rank_parameters(run.model, run.strategy);
-  const ModelChunk whole{.blocks = run.model.num_layers, .embedding = true, .head = true};
+  const ModelChunk whole{.blocks = run.model.num_layers,
+                         .embedding = true,
+                         .head = true,
+                         .of_kind = {run.model.num_layers}};
   EXPECT_DOUBLE_EQ(rank.held(whole), static_cast<double>(parameters(run.model).total()));
   EXPECT_DOUBLE_EQ(rank.head_layers, static_cast<double>(encoder_head_parameters(run.model)));
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sim/model/catalogue.h"
+#include "sim/model/layer_kinds.h"
 #include "sim/operators/block.h"
 #include "sim/operators/ends.h"
 #include "tests/sim/model_names.h"

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/model/layer_kinds.h"
 #include "sim/operators/block.h"
 #include "sim/operators/dataflow/layer.h"
 #include "tests/sim/operator_lists.h"

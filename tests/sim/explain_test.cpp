@@ -88,7 +88,7 @@ TEST(Explained, TimesAreThoseOfTheStep) {
     if (std::string(gemm.op.label) != "head")
       (gemm.pass == KernelPass::Forward ? forward : backward) += gemm.time();
   }
-  const BlockPrice block = layer_prices(run).block;
+  const BlockPrice block = layer_prices(run).blocks[0];
   EXPECT_NEAR(forward / block.forward.gemm, 1.0, 1e-12);
   EXPECT_NEAR(backward / block.backward.gemm, 1.0, 1e-12);
   const std::vector<ExplainedAttention> attention = explained_attention(run);

@@ -57,13 +57,13 @@ TEST(Footprint, AutocastHoldsSixteenBitWeightsToTheirBackwardPass) {
     return term({.terms = phase(run, name).terms}, "cast_weights");
   };
   const RankParameters rank = rank_parameters(run.model, run.strategy);
-  EXPECT_DOUBLE_EQ(cast("loss"),
-                   2.0 * (8.0 * rank.block + (rank.tied ? rank.embedding : rank.head)));
+  EXPECT_DOUBLE_EQ(cast("loss"), 2.0 * (8.0 * rank.without_divided(0) +
+                                        (rank.tied ? rank.embedding : rank.head)));
   EXPECT_DOUBLE_EQ(cast("update"), 0.0);
   run.strategy.recompute = {RecomputeKind::Full, 1};
-  EXPECT_DOUBLE_EQ(cast("loss"),
-                   2.0 * (8.0 * rank.block + (rank.tied ? rank.embedding : rank.head)));
-  EXPECT_DOUBLE_EQ(cast("backward"), 2.0 * rank.block);
+  EXPECT_DOUBLE_EQ(cast("loss"), 2.0 * (8.0 * rank.without_divided(0) +
+                                        (rank.tied ? rank.embedding : rank.head)));
+  EXPECT_DOUBLE_EQ(cast("backward"), 2.0 * rank.without_divided(0));
   run.strategy.compile = true;  // compiled blocks cast where they read
   EXPECT_DOUBLE_EQ(cast("loss"), 0.0);
 }
@@ -153,7 +153,7 @@ TEST(Footprint, TheFirstStageOfAPipelineHoldsMostMicroBatches) {
   TrainingRun run = small_run(4);
   run.strategy.dp = 1, run.strategy.pp = 4;
   const Memory memory = footprint(run);
-  const double block = layer_prices(run).block.saved.value();
+  const double block = layer_prices(run).blocks[0].saved.value();
   // 2 blocks a stage; 4, 3, 2, 1 micro-batches in flight.
   EXPECT_DOUBLE_EQ(term(memory.stages[0], "activations"), 4 * 2 * block);
   EXPECT_DOUBLE_EQ(term(memory.stages[2], "activations"), 2 * 2 * block);
@@ -247,7 +247,7 @@ TEST(Footprint, TheHeadCountsOnceUnderAnInterleavedSchedule) {
   const double input = 2.0 * kTokens * kHidden;  // of the head
   EXPECT_DOUBLE_EQ(
       term({.terms = phase(run, "loss", 3).terms}, "activations"),
-      input + (5.0 * prices.block.saved + prices.head.memory.forward.net.activations).value());
+      input + (5.0 * prices.blocks[0].saved + prices.head.memory.forward.net.activations).value());
 }
 
 TrainingRun four_stages(PipelineSchedule schedule) {
@@ -262,13 +262,13 @@ TEST(Footprint, WaitingWeightGradientsKeepTheFactorsOfTheirGemms) {
   const TrainingRun run = four_stages(PipelineSchedule::ZbH1);
   const LayerPrices prices = layer_prices(run);
   // While the last block of a forward pass runs, its output, which is then sent, is there too.
-  const Bytes whole = prices.block.saved, waiting = prices.block.weight_inputs;
+  const Bytes whole = prices.blocks[0].saved, waiting = prices.blocks[0].weight_inputs;
   const Bytes output(1024.0 * 1024.0 * 2.0);
   EXPECT_EQ(term({.terms = phase(run, "forward", 2).terms}, "activations"),
             (2.0 * 2.0 * (whole + waiting) + output).value());
   // Inputs of qkv, output, up and down, h h h 4h, and the gradients 3h h 4h h of what they give: 16
   // h, times 1024 tokens in bf16.
-  EXPECT_DOUBLE_EQ(prices.block.weight_inputs.value(), 16.0 * 1024.0 * 1024.0 * 2.0);
+  EXPECT_DOUBLE_EQ(prices.blocks[0].weight_inputs.value(), 16.0 * 1024.0 * 1024.0 * 2.0);
 }
 
 TEST(Footprint, DualPipeHoldsItsParametersTwice) {
@@ -337,7 +337,7 @@ TEST(Footprint, CheckpointsCountedInHalfBlocksBringBackHalfAsMuch) {
   TrainingRun run = small_run();
   run.model.vocab_size = 64;  // logits that weigh nothing
   run.strategy.recompute = {RecomputeKind::Full, 2};
-  const Bytes everything = layer_prices(run).block.memory.everything;
+  const Bytes everything = layer_prices(run).blocks[0].memory.everything;
   const auto restored = [&] {
     return term({.terms = phase(run, "backward").terms}, "recomputed_activations");
   };
@@ -374,7 +374,7 @@ TEST(Footprint, AWholeModelAsOneUnitGathersAllItsBlocks) {
   };
   // Two units of one block and the larger end; all eight blocks and the end.
   const double block = (gathered(0.0) - gathered(1.0)) / (run.model.num_layers - 2.0);
-  EXPECT_DOUBLE_EQ(block, 2.0 * rank_parameters(run.model, run.strategy).block);
+  EXPECT_DOUBLE_EQ(block, 2.0 * rank_parameters(run.model, run.strategy).kinds[0].own);
 }
 
 TEST(Footprint, BucketsThatCopyHoldReplicatedGradientsTwice) {

@@ -37,7 +37,7 @@ TEST(HostMemory, CheckpointsOfAllBlocksButTwo) {
   TrainingRun run = small_run();
   run.strategy.offload.activations = true;
   run.strategy.recompute = {RecomputeKind::Full, 1};
-  EXPECT_DOUBLE_EQ(memory_of(run).device.value(), 6.0 * layer_prices(run).block.saved.value());
+  EXPECT_DOUBLE_EQ(memory_of(run).device.value(), 6.0 * layer_prices(run).blocks[0].saved.value());
 }
 
 TEST(HostMemory, EachProcessMayLoadTheWholeModel) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/model/catalogue.h"
+#include "sim/model/layer_kinds.h"
 #include "sim/operators/block.h"
 #include "tests/sim/model_names.h"
 

@@ -66,18 +66,17 @@ TEST(LowPrecisionRecipe, HighPrecisionBlocksAreTheFirstAndTheLast) {
     return high_precision_blocks(recipe, Precision::Fp8, model,
                                  {.blocks = blocks, .first_layer = first});
   };
-  EXPECT_EQ(wide(0, 8).dense, 3);
-  EXPECT_EQ(wide(0, 4).dense, 2);
-  EXPECT_EQ(wide(1, 4).dense, 1);
-  EXPECT_EQ(wide(2, 5).all(), 0);
-  EXPECT_EQ(wide(4, 5).dense, 1);  // layer 8 is one of multi-token prediction
+  EXPECT_EQ(wide(0, 8), LayerCounts{3});
+  EXPECT_EQ(wide(0, 4), LayerCounts{2});
+  EXPECT_EQ(wide(1, 4), LayerCounts{1});
+  EXPECT_EQ(wide(2, 5), LayerCounts{0});
+  EXPECT_EQ(wide(4, 5), LayerCounts{1});  // layer 8 is one of multi-token prediction
   EXPECT_EQ(high_precision_blocks({.high_precision_first = 7, .high_precision_last = 7},
-                                  Precision::Fp8, model, {.blocks = 8})
-                .dense,
-            8);
-  EXPECT_EQ(high_precision_blocks(recipe, Precision::Bf16, model, {.blocks = 8}).all(), 0);
+                                  Precision::Fp8, model, {.blocks = 8}),
+            LayerCounts{8});
+  EXPECT_EQ(high_precision_blocks(recipe, Precision::Bf16, model, {.blocks = 8}), LayerCounts{});
   model.moe = Moe{.num_experts = 8, .top_k = 2, .expert_ffn_size = 512, .num_dense_layers = 1};
-  EXPECT_EQ(wide(0, 8), (HighPrecisionBlocks{.dense = 1, .moe = 2}));
+  EXPECT_EQ(wide(0, 8), (LayerCounts{1, 2}));
 }
 
 // GEMMs in fp8 are twice as fast.
@@ -91,21 +90,25 @@ TrainingRun fp8_run(int num_devices = 1) {
 TEST(LowPrecisionRecipe, HighPrecisionBlocksArePricedIn16Bits) {
   TrainingRun run = fp8_run();
   run.strategy.precision = Precision::Bf16;
-  const PassPrice wide = layer_prices(run).block.forward;
+  const PassPrice wide = layer_prices(run).blocks[0].forward;
   run.strategy.precision = Precision::Fp8;
-  const PassPrice low_precision = layer_prices(run).block.forward;
+  const PassPrice low_precision = layer_prices(run).blocks[0].forward;
   // Two of eight.
   run.framework.low_precision.high_precision_first = 1,
   run.framework.low_precision.high_precision_last = 1;
   const auto mean = [&](const ModelChunk& part) {
     return mean_block(run, layer_prices(run), part).forward;
   };
-  EXPECT_NEAR(mean({.blocks = 8}).gemm / (0.75 * low_precision.gemm + 0.25 * wide.gemm), 1.0,
+  EXPECT_NEAR(
+      mean({.blocks = 8, .of_kind = {8}}).gemm / (0.75 * low_precision.gemm + 0.25 * wide.gemm),
+      1.0, 1e-12);
+  EXPECT_NEAR(
+      mean({.blocks = 2, .of_kind = {2}}).gemm / (0.5 * low_precision.gemm + 0.5 * wide.gemm), 1.0,
+      1e-12);
+  EXPECT_NEAR(mean({.blocks = 2, .of_kind = {2}, .first_layer = 2}).gemm / low_precision.gemm, 1.0,
               1e-12);
-  EXPECT_NEAR(mean({.blocks = 2}).gemm / (0.5 * low_precision.gemm + 0.5 * wide.gemm), 1.0, 1e-12);
-  EXPECT_NEAR(mean({.blocks = 2, .first_layer = 2}).gemm / low_precision.gemm, 1.0, 1e-12);
   run.framework.low_precision.high_precision_last = 7;
-  EXPECT_NEAR(mean({.blocks = 8}).total() / wide.total(), 1.0, 1e-12);
+  EXPECT_NEAR(mean({.blocks = 8, .of_kind = {8}}).total() / wide.total(), 1.0, 1e-12);
 }
 
 // Of an MoE model behind one dense layer: both kinds by their own numbers.
@@ -116,9 +119,9 @@ TEST(LowPrecisionRecipe, HighPrecisionBlocksOfBothKindsArePricedByTheirNumbers) 
   run.framework.low_precision.high_precision_first = 1,
   run.framework.low_precision.high_precision_last = 1;  // the dense one and one of seven MoE models
   const LayerPrices prices = layer_prices(run);
-  const Seconds by_hand = prices.wide->block.forward.gemm + 6.0 * prices.moe_block.forward.gemm +
-                          prices.wide->moe_block.forward.gemm;
-  const ModelChunk whole{.blocks = 8, .moe_blocks = 7};
+  const Seconds by_hand = prices.wide->blocks[0].forward.gemm +
+                          6.0 * prices.blocks[1].forward.gemm + prices.wide->blocks[1].forward.gemm;
+  const ModelChunk whole{.blocks = 8, .of_kind = {1, 7}, .moe_blocks = 7};
   EXPECT_NEAR(8.0 * mean_block(run, prices, whole).forward.gemm / by_hand, 1.0, 1e-12);
 }
 
@@ -137,10 +140,10 @@ TEST(LowPrecisionRecipe, TheStageThatHasThemExecutesThem) {
   const auto forward = [&](std::size_t part) {
     return part_passes(run, prices, exchange, rank, parts[part]).forward[Term::ForwardGemm];
   };
-  EXPECT_NEAR(forward(1) / (2.0 * prices.block.forward.gemm), 1.0, 1e-12);
-  EXPECT_NEAR(forward(0) / (prices.block.forward.gemm + prices.wide->block.forward.gemm), 1.0,
-              1e-12);
-  EXPECT_GT(prices.wide->block.forward.gemm, 1.5 * prices.block.forward.gemm);
+  EXPECT_NEAR(forward(1) / (2.0 * prices.blocks[0].forward.gemm), 1.0, 1e-12);
+  EXPECT_NEAR(forward(0) / (prices.blocks[0].forward.gemm + prices.wide->blocks[0].forward.gemm),
+              1.0, 1e-12);
+  EXPECT_GT(prices.wide->blocks[0].forward.gemm, 1.5 * prices.blocks[0].forward.gemm);
   // Operators one by one say the same, layer by layer.
   Seconds gemms;
   for (const PassOperator& op : operators.of(parts[3], PassKind::Forward)) {
@@ -158,7 +161,7 @@ TEST(LowPrecisionRecipe, CachedWeightsStayBesideThe16BitOnesStoredOnesInTheirPla
   run.cluster.device.block_scales = true;
   const Bytes wide = weights_of(run);
   const double low_precision =
-      StageContents(run.model, run.strategy).rank().block * run.model.num_layers;
+      StageContents(run.model, run.strategy).rank().kinds[0].own * run.model.num_layers;
   run.strategy.precision = Precision::Fp8;
   EXPECT_EQ(weights_of(run), wide);  // quantised for each micro-batch, and gone
   run.framework.low_precision.caches_weights = true;
@@ -182,7 +185,7 @@ TEST(LowPrecisionRecipe, HighPrecisionBlocksHaveNoLowPrecisionWeightsWhereTheyAr
   run.framework.low_precision.caches_weights = true,
   run.framework.low_precision.high_precision_first = 1,
   run.framework.low_precision.high_precision_last = 1;
-  const double block = StageContents(run.model, run.strategy).rank().block;
+  const double block = StageContents(run.model, run.strategy).rank().kinds[0].own;
   EXPECT_DOUBLE_EQ((weights(0) - first).value(), 2.0 * block);  // both layouts of one block
   EXPECT_DOUBLE_EQ((weights(1) - second).value(), 2.0 * 2.0 * block);
 }

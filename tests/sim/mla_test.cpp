@@ -124,7 +124,7 @@ TEST(Mla, EveryTensorRankHasTheBottlenecks) {
   const RankParameters two = rank_parameters(c.model, c.strategy);
   // 16 (6 + 5 + 2) and the norms of 6 and 5, and the block's own 2 * 16.
   const double whole = 16.0 * 13.0 + 11.0 + 32.0;
-  EXPECT_DOUBLE_EQ(two.block, whole + (one.block - whole) / 2.0);
+  EXPECT_DOUBLE_EQ(two.kinds[0].own, whole + (one.kinds[0].own - whole) / 2.0);
 }
 
 TEST(Prediction, LayersOfItFollowTheLastAndRunTheHeadOnceMore) {
@@ -160,7 +160,7 @@ TEST(Prediction, LayersOfItCountWhenLayersAreDealt) {
 TEST(Prediction, LayersOfItNeedTheEmbeddingBesideTheHead) {
   Transformer model = small_model();
   const Strategy strategy;
-  const ModelChunk last{.blocks = 1, .head = true};
+  const ModelChunk last{.blocks = 1, .head = true, .of_kind = {1}};
   const double plain = rank_parameters(model, strategy).ends(last);
   model.mtp_layers = 1;
   const RankParameters rank = rank_parameters(model, strategy);

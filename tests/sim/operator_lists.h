@@ -5,6 +5,7 @@
 #include <optional>
 #include <string_view>
 
+#include "sim/model/layer_kinds.h"
 #include "sim/operators/block_recompute.h"
 #include "sim/operators/dataflow.h"
 #include "sim/operators/operator.h"

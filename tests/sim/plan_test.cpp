@@ -240,6 +240,8 @@ PlanQuery random_query(unsigned seed) {
   const int devices = choose.of({1, 2, 3, 4, 4, 6, 8});
   Transformer& model = query.base.model = random_model(choose);
   model.num_layers = 2 + choose.below(6);
+  if (model.layer_pattern)
+    model.layer_pattern->resize(static_cast<std::size_t>(model.num_layers), '*');
   if (model.moe) model.moe->num_dense_layers = choose.below(2);
   model.seq_len = choose.of({512, 1024, 2048});
   query.base.framework = random_framework(choose);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 #include <random>
+#include <string>
 
 #include "sim/strategy/validity.h"
 #include "tests/sim/sample_run.h"
@@ -26,7 +27,23 @@ class RandomChoice {
   std::mt19937 random_;
 };
 
-// Dense, MoE in every layer, in every second or after some dense ones; 4 to 20 layers.
+// Layers of one thing each in any order, or mixers before the MLPs or the experts that were there.
+inline void make_hybrid(Transformer& model, RandomChoice& choose) {
+  const char first = choose.yes() ? 'M' : 'G';
+  std::string letters = choose.yes() ? "*" : model.moe ? "*-E" : "*-", pattern(1, first);
+  letters += first;
+  while (pattern.size() < static_cast<std::size_t>(model.num_layers))
+    pattern += letters[static_cast<std::size_t>(choose.below(static_cast<int>(letters.size())))];
+  model.layer_pattern = pattern;
+  if (first == 'M')
+    model.mamba = Mamba{.num_heads = 32, .head_dim = 64, .num_groups = 8, .state_size = 128};
+  else
+    model.gated_delta_net = GatedDeltaNet{
+        .num_key_heads = 8, .key_head_dim = 128, .num_value_heads = 16, .value_head_dim = 128};
+  if (model.moe && choose.yes()) model.moe->latent_size = 256;
+}
+
+// Dense, MoE in every layer, in every second or after some dense ones, hybrids; 4 to 20 layers.
 inline Transformer random_model(RandomChoice& choose) {
   Transformer model = choose.of({small_model(), small_moe(), small_moe()});
   model.num_layers = 4 + choose.below(17);
@@ -34,10 +51,15 @@ inline Transformer random_model(RandomChoice& choose) {
   model.tied_embeddings = choose.yes();
   model.gated_mlp = choose.yes();
   model.position = choose.of({Position::Learned, Position::Rope});
-  if (!model.moe) return model;
+  const bool hybrid = choose.below(4) == 0;
+  if (!model.moe) {
+    if (hybrid) make_hybrid(model, choose);
+    return model;
+  }
   model.moe->layer_interval = choose.of({1, 2, 3});
   model.moe->num_dense_layers = choose.of({0, 0, 1, 3});
   if (choose.yes()) model.moe->num_shared_experts = 1, model.moe->shared_expert_ffn_size = 512;
+  if (hybrid) make_hybrid(model, choose);
   return model;
 }
 

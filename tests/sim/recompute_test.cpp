@@ -4,6 +4,7 @@
 
 #include "sim/memory/chunk_layers.h"
 #include "sim/memory/footprint.h"
+#include "sim/model/layer_kinds.h"
 #include "sim/operators/block_recompute.h"
 #include "sim/operators/dataflow.h"
 #include "sim/predict.h"
@@ -149,7 +150,7 @@ TEST(Offload, SomeBlocksOfAStageOffloadAllTheyKeep) {
   TrainingRun run = small_run();
   run.strategy.offload = {.activations = true, .blocks = 5};
   EXPECT_DOUBLE_EQ(memory_footprint(run, layer_prices(run)).host.device.value(),
-                   3.0 * layer_prices(run).block.saved.value());
+                   3.0 * layer_prices(run).blocks[0].saved.value());
   run.strategy.virtual_stages = 2;
   EXPECT_EQ(offloading_blocks(run.strategy, 4), 2.5);
   EXPECT_EQ(offloading_blocks(run.strategy, 2), 2.0);

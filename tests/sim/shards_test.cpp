@@ -19,9 +19,9 @@ TEST(RankParameters, TensorRanksShareTheMatrices) {
 }
 
 TEST(RankParameters, ATiedHeadIsASecondCopyOnlyOnAnotherPart) {
-  RankParameters rank{.block = 10.0, .embedding = 100.0, .head = 50.0};
-  const ModelChunk whole{.blocks = 2, .embedding = true, .head = true},
-      last{.blocks = 2, .head = true};
+  RankParameters rank{.kinds = {{{.own = 10.0}}}, .embedding = 100.0, .head = 50.0};
+  const ModelChunk whole{.blocks = 2, .embedding = true, .head = true, .of_kind = {2}},
+      last{.blocks = 2, .head = true, .of_kind = {2}};
   EXPECT_EQ(rank.held(whole), 2.0 * 10.0 + 100.0 + 50.0);
   rank.tied = true;
   EXPECT_EQ(rank.held(whole), 2.0 * 10.0 + 100.0);
@@ -31,10 +31,13 @@ TEST(RankParameters, ATiedHeadIsASecondCopyOnlyOnAnotherPart) {
 // Stage 0 of a V has the embedding in its first part and the head in its last: what of the head is
 // no table is left of it.
 TEST(RankParameters, ATiedHeadOnTheStageOfTheEmbeddingIsNoSecondCopy) {
-  RankParameters rank{
-      .block = 10.0, .embedding = 100.0, .head = 95.0, .head_layers = 5.0, .tied = true};
-  const ModelChunk first{.blocks = 2, .embedding = true},
-      last{.blocks = 1, .head = true, .meets_embedding = true};
+  RankParameters rank{.kinds = {{{.own = 10.0}}},
+                      .embedding = 100.0,
+                      .head = 95.0,
+                      .head_layers = 5.0,
+                      .tied = true};
+  const ModelChunk first{.blocks = 2, .embedding = true, .of_kind = {2}},
+      last{.blocks = 1, .head = true, .meets_embedding = true, .of_kind = {1}};
   EXPECT_EQ(rank.held(first) + rank.held(last), (2.0 * 10.0 + 100.0) + (1.0 * 10.0 + 5.0));
   EXPECT_EQ(rank.read_ends(last), 95.0);
   // Untied, the head has a table of its own, but predicted tokens are embedded by the table that is
@@ -45,8 +48,9 @@ TEST(RankParameters, ATiedHeadOnTheStageOfTheEmbeddingIsNoSecondCopy) {
 }
 
 TEST(RankParameters, AdaptersAreAllThatIsTrained) {
-  RankParameters rank{.block = 10.0, .embedding = 100.0, .head = 50.0, .block_adapters = 3.0};
-  const ModelChunk first{.blocks = 2, .embedding = true};
+  RankParameters rank{
+      .kinds = {{{.own = 10.0}}}, .embedding = 100.0, .head = 50.0, .block_adapters = 3.0};
+  const ModelChunk first{.blocks = 2, .embedding = true, .of_kind = {2}};
   EXPECT_EQ(rank.trained(first), 2.0 * 10.0 + 100.0);
   rank.adapted = true;
   EXPECT_EQ(rank.trained(first), 2.0 * 3.0);
@@ -91,13 +95,13 @@ TEST(RankParameters, ExpertRanksShareTheExpertsAlone) {
   run.model = small_moe();
   run.strategy.ep = 4;
   const RankParameters rank = rank_parameters(run.model, run.strategy);
-  EXPECT_EQ(rank.moe_block, 4.0 * 1024 * 1024 + 1024 * 8 + 2 * 1024);
-  EXPECT_EQ(rank.experts, 8.0 / 4.0 * 2 * 1024 * 512);
-  EXPECT_EQ(rank.moe_partial, 1024.0 * 8);
-  EXPECT_EQ(rank.block, 0.0);
-  const ModelChunk part{.blocks = 3, .moe_blocks = 3};
-  EXPECT_EQ(rank.held(part), 3.0 * (rank.moe_block + rank.experts));
-  EXPECT_EQ(rank.apart(part), 3.0 * rank.experts);
+  const KindParameters& block = rank.kinds[0];
+  EXPECT_EQ(block.own, 4.0 * 1024 * 1024 + 1024 * 8 + 2 * 1024);
+  EXPECT_EQ(block.experts, 8.0 / 4.0 * 2 * 1024 * 512);
+  EXPECT_EQ(block.partial, 1024.0 * 8);
+  const ModelChunk part{.blocks = 3, .of_kind = {3}, .moe_blocks = 3};
+  EXPECT_EQ(rank.held(part), 3.0 * (block.own + block.experts));
+  EXPECT_EQ(rank.apart(part), 3.0 * block.experts);
 }
 
 TEST(RankParameters, AModelOfBothKindsHasAllItsParameters) {

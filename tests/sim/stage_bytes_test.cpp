@@ -19,7 +19,7 @@ TEST(StageBytes, FourBitWeightsAreThoseOfTheBlocks) {
   run.strategy.adapters = Adapters{.rank = 8};
   run.strategy.precision = Precision::Nf4;
   const StageContents contents(run.model, run.strategy);
-  const double blocks = 8.0 * contents.rank().block, others = contents.held(0) - blocks;
+  const double blocks = 8.0 * contents.rank().kinds[0].own, others = contents.held(0) - blocks;
   // Half a byte and a 64th of an fp32 scale; 16 bits for the ends and the adapters.
   EXPECT_NEAR(bytes_of(run, 0).weights.value(),
               blocks * (0.5 + 4.0 / 64.0) + (others + contents.trained(0)) * 2.0, 1.0);

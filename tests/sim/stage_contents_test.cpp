@@ -20,13 +20,13 @@ Strategy interleaved() {
 TEST(StageContents, AStageHasEveryChunkOfItsOwn) {
   const Strategy strategy = interleaved();
   const StageContents contents(small_model(), strategy);
-  EXPECT_EQ(contents.part(0, 0), (ModelChunk{.blocks = 2, .embedding = true}));
-  EXPECT_EQ(contents.part(0, 1), (ModelChunk{.blocks = 2}));
-  EXPECT_EQ(contents.part(1, 1), (ModelChunk{.blocks = 2, .head = true}));
+  EXPECT_EQ(contents.part(0, 0), (ModelChunk{.blocks = 2, .embedding = true, .of_kind = {2}}));
+  EXPECT_EQ(contents.part(0, 1), (ModelChunk{.blocks = 2, .of_kind = {2}}));
+  EXPECT_EQ(contents.part(1, 1), (ModelChunk{.blocks = 2, .head = true, .of_kind = {2}}));
   EXPECT_EQ(contents.blocks(0), 4);
   const RankParameters& rank = contents.rank();
-  EXPECT_DOUBLE_EQ(contents.held(0), 4.0 * rank.block + rank.embedding);
-  EXPECT_DOUBLE_EQ(contents.held(1), 4.0 * rank.block + rank.head);
+  EXPECT_DOUBLE_EQ(contents.held(0), 4.0 * rank.kinds[0].own + rank.embedding);
+  EXPECT_DOUBLE_EQ(contents.held(1), 4.0 * rank.kinds[0].own + rank.head);
 }
 
 TEST(StageContents, StagesOfAnUntiedModelHoldItOnce) {
@@ -92,8 +92,8 @@ Strategy on_shards(int shards) {
   return strategy;
 }
 
-const std::vector<ModelChunk> kBlocks{{.blocks = 2}};
-const std::vector<ModelChunk> kBlocksAndHead{{.blocks = 1, .head = true}};
+const std::vector<ModelChunk> kBlocks{{.blocks = 2, .of_kind = {2}}};
+const std::vector<ModelChunk> kBlocksAndHead{{.blocks = 1, .head = true, .of_kind = {1}}};
 
 // A block without biases on one of two tensor ranks: norm 64, qkv (32 + 2 * 32) * 64 = 6144 and
 // projection 32 * 64 = 2048, norm 64, gate, up and down 3 * 64 * 64 = 12288: the second norm begins

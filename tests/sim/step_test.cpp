@@ -163,11 +163,11 @@ TEST(StepSimulation, GemmsOfAStepAreThoseOfItsBlocksAndMicroBatches) {
     const StepSimulation simulation(run, prices);
     const double m = 512.0 / run.strategy.dp, passes = m * 8.0 / layout.pipeline;
     const Terms& terms = simulation.terms();
-    EXPECT_NEAR(terms[Term::ForwardGemm] / (passes * prices.block.forward.gemm), 1.0, 1e-9)
+    EXPECT_NEAR(terms[Term::ForwardGemm] / (passes * prices.blocks[0].forward.gemm), 1.0, 1e-9)
         << text(layout);
-    EXPECT_NEAR(terms[Term::BackwardGemm] / (passes * prices.block.backward.gemm), 1.0, 1e-9)
+    EXPECT_NEAR(terms[Term::BackwardGemm] / (passes * prices.blocks[0].backward.gemm), 1.0, 1e-9)
         << text(layout);
-    EXPECT_NEAR(terms[Term::ForwardAttention] / (passes * prices.block.forward.attention), 1.0,
+    EXPECT_NEAR(terms[Term::ForwardAttention] / (passes * prices.blocks[0].forward.attention), 1.0,
                 1e-9)
         << text(layout);
     for (int i = 0; i < kNumTerms; ++i) {
@@ -186,9 +186,10 @@ TEST(StepSimulation, AllWaitForTheStageThatUpdatesMost) {
   run.strategy.dp = 1, run.strategy.pp = 4;
   const LayerPrices prices = layer_prices(run);
   const RankParameters rank = rank_parameters(run.model, run.strategy);
-  const double h = 1024.0, table = 32768.0 * h, first = 2.0 * rank.block + table + 1024.0 * h;
+  const double h = 1024.0, table = 32768.0 * h,
+               first = 2.0 * rank.kinds[0].own + table + 1024.0 * h;
   const Seconds most = update_time(run, first, 0.0),
-                least = update_time(run, 2.0 * rank.block, 0.0);
+                least = update_time(run, 2.0 * rank.kinds[0].own, 0.0);
   ASSERT_GT(most, 2.0 * least);
   EXPECT_DOUBLE_EQ(StepSimulation(run, prices).terms()[Term::Optimizer].value(), most.value());
 }

@@ -133,7 +133,7 @@ TEST(MemoryCurve, WhatWeightGradientsWaitWithIsShownFromTheDataGradientsOn) {
   const MemoryPoint& backward = timeline.points[3];  // after idle and two forward passes
   EXPECT_STREQ(backward.phase, "backward");
   EXPECT_FALSE(backward.layer);
-  const BlockPrice block = layer_prices(run).block;
+  const BlockPrice block = layer_prices(run).blocks[0];
   EXPECT_EQ(term_of(backward, "activations"), 2.0 * block.saved + 2.0 * block.weight_inputs);
 }
 
@@ -147,7 +147,7 @@ TEST(MemoryCurve, BlocksBetweenTwoCheckpointsAreWrittenAgainTogether) {
   run.strategy.recompute.every_n = 4;
   const MemoryCurve four = timeline_of(run);
   EXPECT_DOUBLE_EQ((term_of(four.peak(), "recomputed_activations") - one).value(),
-                   3.0 * layer_prices(run).block.memory.everything.value());
+                   3.0 * layer_prices(run).blocks[0].memory.everything.value());
 }
 
 MemoryPeak peak_of(const TrainingRun& run) {

@@ -24,7 +24,7 @@ Transformer full() {
 FieldValue other_value(const TransformerField& field) {
   switch (field.kind) {
     case FieldKind::Switch: return !std::get<bool>(*field.get(full()));
-    case FieldKind::Word: return field.words.back();
+    case FieldKind::Word: return field.words.empty() ? "M*" : field.words.back();
     case FieldKind::Number: return 0.5;
     default: return std::int64_t{3};
   }
@@ -46,7 +46,8 @@ TEST(TransformerFields, EveryFieldChangesTheModelAndIsReadBack) {
 }
 
 TEST(TransformerFields, AModelIsMadeOfItsFields) {
-  for (const char* name : {"deepseek-v3", "gemma-2-9b", "bert-large"}) {
+  for (const char* name :
+       {"deepseek-v3", "gemma-2-9b", "bert-large", "nemotron-3-super", "qwen3-next"}) {
     const Transformer& model = find_model(name)->model;
     Transformer copy{.name = model.name};
     put(transformer_fields(), fields_of(model), copy);

@@ -5,6 +5,7 @@
 
 #include "gtest/gtest.h"
 #include "sim/base/error.h"
+#include "sim/model/layer_kinds.h"
 
 namespace llmsim::sim {
 namespace {

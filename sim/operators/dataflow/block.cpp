@@ -6,6 +6,8 @@
 #include "sim/model/parameters.h"
 #include "sim/operators/attention_core.h"
 #include "sim/operators/dataflow/layer.h"
+#include "sim/operators/delta_net.h"
+#include "sim/operators/mamba.h"
 #include "sim/strategy/adapters.h"
 
 namespace llmsim::sim {
@@ -17,6 +19,7 @@ using Role = Dataflow::Role;
 // Queries, keys and values of all heads on this rank.
 struct AttentionInputs {
   Tensor q, k, v;
+  Tensor gate = Dataflow::kNone;  // of the output
 };
 
 // A kernel that works on blocks of queries, each from plain operators
@@ -219,13 +222,15 @@ AttentionInputs copied_heads(const BlockTensors& b, Tensor normed, double q, dou
 
 AttentionInputs attention_inputs(const BlockTensors& b, Tensor normed) {
   const double e = b.layer.element, q = b.inputs(WeightName::AttentionOutput),
-               kv = (b.outputs(WeightName::Qkv) - q) / 2.0;
+               queries = b.model().attention_gate ? 2.0 * q : q,
+               kv = (b.outputs(WeightName::Qkv) - queries) / 2.0;
   const double kept = b.framework().saved.expanded_kv_heads ? q : kv;
   if (!b.layer.autograd()) return copied_heads(b, normed, q, kv);
   AttentionInputs heads{
       .q = b.layer.add(q * e), .k = b.layer.add(kept * e), .v = b.layer.add(kept * e)};
-  b.layer.column_gemm(Module::Qkv, normed, {heads.q, heads.k, heads.v}, b.weight(WeightName::Qkv),
-                      b.layer.keeps_input(b.adapts(WeightName::Qkv)));
+  if (b.model().attention_gate) heads.gate = b.layer.add(q * e);
+  b.layer.column_gemm(Module::Qkv, normed, {heads.q, heads.k, heads.v, heads.gate},
+                      b.weight(WeightName::Qkv), b.layer.keeps_input(b.adapts(WeightName::Qkv)));
   if (b.model().qk_norm != QkNorm::None) b.layer.save_extra(Module::Qkv, Bytes((q + kv) * e));
   if (b.adapts(WeightName::Qkv)) b.layer.save_adapter_dropout(b.layer.residual_elements());
   if (b.framework().saved.fused_qkv) b.layer.save_extra(Module::Qkv, Bytes((q + kv) * e));
@@ -295,13 +300,28 @@ AttentionInputs mla_inputs(const BlockTensors& b, Tensor normed, const Mla& mla)
   return heads;
 }
 
-// The half's output, of a parallel block to be summed with the MLP's.
-Tensor attention(const BlockTensors& b, Tensor normed) {
+// The output of attention times the sigmoid of its gate.
+Tensor gated(const BlockTensors& b, const AttentionInputs& heads, Tensor core) {
+  if (heads.gate == Dataflow::kNone) return core;
+  const Tensor product = b.layer.flow.add(b.layer.size(core));
+  b.layer.flow.step(Module::AttentionOutput)
+      .reads(core)
+      .reads(heads.gate)
+      .writes(product)
+      .saves(core)
+      .saves(heads.gate);
+  return product;
+}
+
+// The half's output, of a parallel block to be summed with the MLP's.  `alone`: the layer has no
+// MLP, so that nothing after the last GEMM is needed again.
+Tensor attention(const BlockTensors& b, Tensor normed, bool alone) {
   const AttentionInputs heads =
       b.model().mla ? mla_inputs(b, normed, *b.model().mla) : attention_inputs(b, normed);
-  const Tensor core = CoreDataflow(b.layer, heads).output();
+  const Tensor core = gated(b, heads, CoreDataflow(b.layer, heads).output());
   if (b.strategy().micro_batch > 1 && copies_attention_output(b))
     b.layer.save_extra(Module::AttentionOutput, b.layer.size(core));
+  if (alone) b.layer.flow.end_of_needed();
   return b.layer.row_gemm(Module::AttentionOutput, core, b.weight(WeightName::AttentionOutput),
                           b.layer.keeps_input(b.adapts(WeightName::AttentionOutput)),
                           !b.parallel());
@@ -324,26 +344,123 @@ Tensor mlp(const BlockTensors& b, Tensor normed) {
                           b.layer.keeps_input(b.adapts(WeightName::MlpDown)), !b.parallel());
 }
 
+// Convolution, scan and gate are one function of autograd, which saves what it reads and y before
+// the gate, and makes all else again.  Source: mamba_ssm ops/triton/ssd_combined.py,
+// MambaSplitConv1dScanCombinedFn.
+Tensor scan(const BlockTensors& b, Tensor projected) {
+  const Mamba& mamba = *b.model().mamba;
+  const double e = b.layer.element, heads = b.layer.tokens * mamba.num_heads / b.layer.ranks,
+               channels = b.layer.tokens * mamba.conv_channels() / b.layer.ranks;
+  const ScanBytes bytes = scan_bytes(mamba, e);
+  const double values = b.inputs(WeightName::MixerOutput) * e;
+  const Tensor y = b.layer.add(values), before_gate = b.layer.add(values, Role::Statistic);
+  b.layer.flow.step(Module::Scan)
+      .reads(projected)
+      .writes(y)
+      .writes(before_gate)
+      .saves(projected)
+      .saves(before_gate)
+      .forward_workspace(Bytes(channels * e + heads * bytes.forward_workspace))
+      .backward_workspace(Bytes(2.0 * channels * e + heads * bytes.backward_workspace));
+  return y;
+}
+
+// The half's output.
+Tensor mamba(const BlockTensors& b, Tensor normed, bool alone) {
+  const double e = b.layer.element;
+  const Tensor projected = b.layer.add(b.outputs(WeightName::MixerInput) * e);
+  b.layer.column_gemm(Module::MixerInput, normed, {projected}, b.weight(WeightName::MixerInput),
+                      true);
+  const Tensor y = scan(b, projected);
+  const Tensor gated = b.layer.add(b.layer.size(y).value()),
+               deviations = b.layer.add(b.layer.tokens * kFp32Bytes, Role::Statistic);
+  b.layer.flow.step(Module::MixerNorm)
+      .reads(y)
+      .writes(gated)
+      .writes(deviations)
+      .saves(y)
+      .saves(deviations);
+  if (alone) b.layer.flow.end_of_needed();
+  return b.layer.row_gemm(Module::MixerOutput, gated, b.weight(WeightName::MixerOutput), true,
+                          true);
+}
+
+// q, k, v of all heads go into the delta rule, which saves them as it has normalised and repeated
+// them; the convolution saves what it reads.
+Tensor delta_rule(const BlockTensors& b, Tensor projected) {
+  const GatedDeltaNet& net = *b.model().gated_delta_net;
+  const double e = b.layer.element, heads = b.layer.tokens * net.num_value_heads / b.layer.ranks;
+  const ScanBytes bytes = scan_bytes(net, e);
+  const Tensor output = b.layer.add(b.inputs(WeightName::MixerOutput) * e),
+               saved = b.layer.add(heads * saved_by_delta_rule(net, e), Role::Statistic);
+  b.layer.flow.step(Module::Scan)
+      .reads(projected)
+      .writes(output)
+      .writes(saved)
+      .saves(projected)
+      .saves(saved)
+      .forward_workspace(Bytes(heads * bytes.forward_workspace))
+      .backward_workspace(Bytes(heads * bytes.backward_workspace));
+  return output;
+}
+
+// The half's output.  The gate z is among what the first GEMM gives; the second one's values are
+// few.
+Tensor delta_net(const BlockTensors& b, Tensor normed, bool alone) {
+  const Tensor projected = b.layer.add(b.outputs(WeightName::MixerInput) * b.layer.element);
+  b.layer.column_gemm(Module::MixerInput, normed, {projected}, b.weight(WeightName::MixerInput),
+                      true);
+  const Tensor output = delta_rule(b, projected);
+  const Tensor normalised = b.layer.flow.add(b.layer.size(output)),
+               product = b.layer.flow.add(b.layer.size(output));
+  b.layer.flow.step(Module::MixerNorm).reads(output).writes(normalised).saves(output);
+  b.layer.flow.step(Module::MixerNorm).reads(normalised).writes(product).saves(normalised);
+  if (alone) b.layer.flow.end_of_needed();
+  return b.layer.row_gemm(Module::MixerOutput, product, b.weight(WeightName::MixerOutput), true,
+                          true);
+}
+
+// Attention, or what mixes in its place.
+Tensor mixer(const BlockTensors& b, LayerKind kind, Tensor normed) {
+  const bool alone = kind.mlp == LayerMlp::None;
+  switch (kind.mixer) {
+    case Mixer::Mamba2: return mamba(b, normed, alone);
+    case Mixer::GatedDeltaNet: return delta_net(b, normed, alone);
+    default: return attention(b, normed, alone);
+  }
+}
+
+// Attention and MLP beside each other, on one norm or on two.
+Tensor parallel_block(const BlockTensors& b, LayerKind kind, Tensor input) {
+  const Tensor attention_norm = add_norm(b.layer, input);
+  const Tensor attended = attention(b, attention_norm, false);
+  b.layer.flow.begin_second_half();
+  const Tensor normed = b.model().norms_per_layer >= 2 ? add_norm(b.layer, input) : attention_norm;
+  const Tensor output = kind.has_experts() ? add_moe(b.layer, normed) : mlp(b, normed);
+  b.layer.flow.add_in_place(attended, output);
+  return end_half(b, input, b.layer.reduce(Module::MlpDown, output));
+}
+
 }  // namespace
 
 Dataflow block_dataflow(const Transformer& model, const Strategy& strategy,
                         const Framework& framework, LayerKind kind) {
   LayerDataflow layer(model, strategy, framework);
   const BlockTensors b{.layer = layer, .weights = layer_weights(model, kind, strategy.tp)};
-  const Tensor input = layer.flow.add(layer.residual());
-  layer.flow.set_input(input);
-  const Tensor attention_norm = add_norm(layer, input);
-  const Tensor attended = attention(b, attention_norm);
-  const Tensor stream = b.parallel() ? input : end_half(b, input, attended);
-  layer.flow.begin_second_half();
-  const bool norms = !b.parallel() || model.norms_per_layer >= 2;
-  const Tensor normed = norms ? add_norm(layer, stream) : attention_norm;
-  Tensor output = kind == LayerKind::Moe ? add_moe(layer, normed) : mlp(b, normed);
+  Tensor stream = layer.flow.add(layer.residual());
+  layer.flow.set_input(stream);
   if (b.parallel()) {
-    layer.flow.add_in_place(attended, output);
-    output = layer.reduce(Module::MlpDown, output);
+    layer.flow.set_output(parallel_block(b, kind, stream));
+    return std::move(layer.flow);
   }
-  layer.flow.set_output(end_half(b, stream, output));
+  if (kind.mixer != Mixer::None)
+    stream = end_half(b, stream, mixer(b, kind, add_norm(layer, stream)));
+  layer.flow.begin_second_half();
+  if (kind.mlp != LayerMlp::None) {
+    const Tensor normed = add_norm(layer, stream);
+    stream = end_half(b, stream, kind.has_experts() ? add_moe(layer, normed) : mlp(b, normed));
+  }
+  layer.flow.set_output(stream);
   return std::move(layer.flow);
 }
 

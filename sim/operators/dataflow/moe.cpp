@@ -28,7 +28,8 @@ struct MoeTensors {
   double rows() const { return static_cast<double>(shape.rows); }
   double sent() const { return static_cast<double>(shape.sent); }
   double shared_tokens() const { return shape.routes_shards ? tokens() * layer.ranks : tokens(); }
-  double row_bytes(double count) const { return count * model().hidden_size * element(); }
+  double row_bytes(double count) const { return count * expert_row_size(model()) * element(); }
+  double token_bytes(double count) const { return count * model().hidden_size * element(); }
 
   LayerWeight expert_weight(WeightName name) const {
     return weights[name].on_rank(layer.strategy().expert_tensor_ranks());
@@ -145,7 +146,7 @@ Tensor route(const MoeTensors& moe, Tensor input, Tensor whole) {
 
 // `inner`: the activation, whose backward pass is beside the first of the experts'.
 Tensor shared_down(const MoeTensors& moe, Tensor inner) {
-  Tensor sum = moe.layer.add(moe.row_bytes(moe.shared_tokens()));
+  Tensor sum = moe.layer.add(moe.token_bytes(moe.shared_tokens()));
   Dataflow::Step& step =
       moe.layer
           .gemm(Module::SharedDown, inner, {sum}, moe.shared_weight(WeightName::SharedDown), inner)
@@ -155,13 +156,13 @@ Tensor shared_down(const MoeTensors& moe, Tensor inner) {
       moe.layer.autograd() || moe.moe().shared_expert_gate ? 0.0 : moe.row_bytes(moe.tokens()));
   step.forward_workspace(combined);
   if (moe.shape.routes_shards) {
-    const Tensor part = moe.layer.add(moe.row_bytes(moe.tokens()));
+    const Tensor part = moe.layer.add(moe.token_bytes(moe.tokens()));
     moe.layer.flow.step(Module::SharedDown).reads(sum).writes(part).forward_workspace(combined);
     sum = part;
   }
   if (!moe.moe().shared_expert_gate) return sum;
   // Without autograd it is multiplied as it is added, and its gradient takes its place.
-  const Tensor gated = moe.layer.add(moe.layer.autograd() ? moe.row_bytes(moe.tokens()) : 0.0);
+  const Tensor gated = moe.layer.add(moe.layer.autograd() ? moe.token_bytes(moe.tokens()) : 0.0);
   Dataflow::Step& gate =
       moe.layer.flow.step(Module::SharedDown).reads(sum).writes(gated).saves(sum);
   if (!moe.layer.autograd()) gate.gradient_in(sum);
@@ -171,7 +172,7 @@ Tensor shared_down(const MoeTensors& moe, Tensor inner) {
 Up shared_up(const MoeTensors& moe, Tensor input, Tensor whole) {
   Tensor x = whole;
   if (moe.shape.routes_shards)
-    x = replaced(moe, Module::SharedUp, input, moe.row_bytes(moe.shared_tokens()));
+    x = replaced(moe, Module::SharedUp, input, moe.token_bytes(moe.shared_tokens()));
   // The runtime keeps what it has gathered.
   const bool gathers_again = moe.shape.routes_shards && moe.layer.autograd();
   const Up values =
@@ -181,6 +182,16 @@ Up shared_up(const MoeTensors& moe, Tensor input, Tensor whole) {
   if (moe.moe().shared_expert_gate)
     moe.layer.save_extra(Module::SharedUp, Bytes(moe.tokens() * moe.element()));
   return values;
+}
+
+// Between the hidden size and the values that experts work on.
+Tensor latent(const MoeTensors& moe, Module module, WeightName name, Tensor x) {
+  if (!moe.moe().latent_size) return x;
+  const LayerWeight weight = moe.weights[name];
+  const Tensor y =
+      moe.layer.add(moe.tokens() * static_cast<double>(weight.columns) * moe.element());
+  moe.layer.gemm(module, x, {y}, weight, x);
+  return y;
 }
 
 }  // namespace
@@ -194,7 +205,8 @@ Dataflow::Tensor add_moe(LayerDataflow& layer, Dataflow::Tensor x) {
   const Tensor whole =
       gathers ? replaced(moe, Module::MoeInput, x, layer.ranks * layer.size(x).value()) : x;
   const Tensor choice = route(moe, x, whole);
-  const Tensor arrived = dispatch(moe, whole);
+  const Tensor arrived =
+      dispatch(moe, latent(moe, Module::MoeInput, WeightName::LatentDown, whole));
   const Up shared_values = shares ? shared_up(moe, x, whole) : Up{};
   const Tensor results = give_back(moe, experts(moe, arrived));
   Tensor shared = shares ? activate(moe, Module::SharedUp, Module::SharedActivation, shared_values)
@@ -202,7 +214,8 @@ Dataflow::Tensor add_moe(LayerDataflow& layer, Dataflow::Tensor x) {
   if (!gated) layer.flow.end_of_needed();
   if (shares) shared = shared_down(moe, shared);
   if (gated) layer.flow.end_of_needed();
-  const Tensor sum = combine(moe, results, choice);
+  const Tensor sum =
+      latent(moe, Module::Combine, WeightName::LatentUp, combine(moe, results, choice));
   if (shared != Dataflow::kNone) layer.flow.add_in_place(shared, sum);
   return gathers ? layer.reduce(Module::Combine, sum) : sum;
 }

@@ -1,0 +1,109 @@
+#include "sim/model/layer_kinds.h"
+
+#include <algorithm>
+#include <string>
+
+namespace llmsim::sim {
+namespace {
+
+// Without a pattern, or where a pattern says only what mixes.
+LayerMlp mlp_of_layer(const Transformer& model, int layer) {
+  const Moe* const moe = model.moe ? &*model.moe : nullptr;
+  if (moe && layer >= moe->num_dense_layers &&
+      (layer - moe->num_dense_layers) % moe->layer_interval == 0)
+    return LayerMlp::Experts;
+  return is_hybrid(model) && model.ffn_size == 0 ? LayerMlp::None : LayerMlp::Dense;
+}
+
+Mixer mixer_of(char letter) {
+  return letter == 'M' ? Mixer::Mamba2 : letter == 'G' ? Mixer::GatedDeltaNet : Mixer::Attention;
+}
+
+LayerKind kind_in_pattern(const Transformer& model, int layer) {
+  const std::string& pattern = *model.layer_pattern;
+  const char letter = pattern[static_cast<std::size_t>(layer) % pattern.size()];
+  if (letter == '-') return {.mixer = Mixer::None, .mlp = LayerMlp::Dense};
+  if (letter == 'E') return {.mixer = Mixer::None, .mlp = LayerMlp::Experts};
+  const bool alone = pattern.find_first_of("-E") != std::string::npos;
+  return {.mixer = mixer_of(letter), .mlp = alone ? LayerMlp::None : mlp_of_layer(model, layer)};
+}
+
+LayerKinds kinds_of_hybrid(const Transformer& model) {
+  LayerKinds kinds;
+  for (int layer = 0; layer < model.num_layers + model.mtp_layers; ++layer) {
+    const LayerKind kind = kind_of_layer(model, layer);
+    if (kinds.slot(kind) == kinds.size() && kinds.size() < kMostLayerKinds) kinds.add(kind);
+  }
+  return kinds;
+}
+
+}  // namespace
+
+std::size_t LayerKinds::slot(LayerKind kind) const {
+  return static_cast<std::size_t>(std::find(begin(), end(), kind) - begin());
+}
+
+LayerKind kind_of_layer(const Transformer& model, int layer) {
+  if (is_hybrid(model) && layer < model.num_layers) return kind_in_pattern(model, layer);
+  return {.mixer = Mixer::Attention, .mlp = mlp_of_layer(model, layer)};
+}
+
+bool is_moe_layer(const Transformer& model, int layer) {
+  return kind_of_layer(model, layer).has_experts();
+}
+
+int count_moe_layers(const Transformer& model, int first, int count) {
+  if (is_hybrid(model)) {
+    int sum = 0;
+    for (int layer = first; layer < first + count; ++layer)
+      sum += is_moe_layer(model, layer) ? 1 : 0;
+    return sum;
+  }
+  if (!model.moe) return 0;
+  const int interval = model.moe->layer_interval;
+  const auto before = [&](int layer) {
+    return (std::max(0, layer - model.moe->num_dense_layers) + interval - 1) / interval;
+  };
+  return before(first + count) - before(first);
+}
+
+LayerKinds layer_kinds(const Transformer& model) {
+  if (is_hybrid(model)) return kinds_of_hybrid(model);
+  const int layers = model.num_layers + model.mtp_layers,
+            moe_layers = count_moe_layers(model, 0, layers);
+  LayerKinds kinds;
+  if (moe_layers < layers || layers == 0) kinds.add(LayerKind::Dense);
+  if (moe_layers > 0) kinds.add(LayerKind::Moe);
+  return kinds;
+}
+
+LayerCounts count_layers(const Transformer& model, int first, int count) {
+  const LayerKinds kinds = layer_kinds(model);
+  LayerCounts counts{};
+  if (is_hybrid(model)) {
+    for (int layer = first; layer < first + count; ++layer)
+      ++counts[kinds.slot(kind_of_layer(model, layer))];
+    return counts;
+  }
+  const int moe_layers = count_moe_layers(model, first, count);
+  for (std::size_t slot = 0; slot < kinds.size(); ++slot)
+    counts[slot] = kinds[slot].has_experts() ? moe_layers : count - moe_layers;
+  return counts;
+}
+
+KindTable<double> shares_of(const LayerCounts& counts) {
+  int all = 0;
+  for (const int count : counts) all += count;
+  KindTable<double> shares{};
+  double others = 0.0;
+  std::size_t first = counts.size();
+  for (std::size_t slot = counts.size(); slot-- > 0;) {
+    if (counts[slot] == 0) continue;
+    if (first < counts.size()) others += shares[first];
+    shares[slot] = static_cast<double>(counts[slot]) / all, first = slot;
+  }
+  if (first < counts.size()) shares[first] = 1.0 - others;
+  return shares;
+}
+
+}  // namespace llmsim::sim

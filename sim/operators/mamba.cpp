@@ -1,0 +1,65 @@
+#include "sim/operators/mamba.h"
+
+#include <utility>
+
+#include "sim/model/flops.h"
+#include "sim/operators/traffic.h"
+
+namespace llmsim::sim {
+namespace {
+
+// mamba_ssm: sums of dt, states, passing, C B^T, scan.  Backward: the first four again, then
+// gradients of z, states, passing, x, B, C, C B^T, of its two factors, of the decay and of dt.
+constexpr int kForwardKernels = 5, kBackwardKernels = 15;
+
+}  // namespace
+
+ScanBytes scan_bytes(const Mamba& mamba, double element) {
+  const double e = element, groups = static_cast<double>(mamba.num_groups) / mamba.num_heads,
+               values = mamba.head_dim, chunk = mamba.chunk_size * groups,
+               shared = mamba.state_size * groups,
+               states = values * mamba.state_size / mamba.chunk_size;
+  return {.forward = 5.0 * values * e + 4.0 * shared * e + (8.0 + 2.0 * e) * states + 8.0 * chunk,
+          .backward = 17.0 * values * e + (11.0 * e + 16.0) * shared + (24.0 + 5.0 * e) * states +
+                      24.0 * chunk,
+          .forward_workspace = (4.0 + e) * states + 4.0 * chunk,
+          .backward_workspace = (8.0 + 2.0 * e) * states + 8.0 * chunk};
+}
+
+LayerOperators lower_mamba_scan(const Transformer& model, const Strategy& strategy) {
+  const Mamba& mamba = *model.mamba;
+  const double e = size_of(activation_dtype(strategy.precision)).value(), ranks = strategy.tp,
+               tokens = static_cast<double>(strategy.micro_batch) * model.seq_len,
+               channels = tokens * mamba.conv_channels() / ranks,
+               heads = tokens * mamba.num_heads / ranks;
+  const ScanBytes bytes = scan_bytes(mamba, e);
+  const Flops flops = tokens / ranks * scan_flops_per_token(mamba);
+  const auto copy = [&](const char* label, double width) {
+    return memory_bound(OperatorKind::Copy, label, tokens * width / ranks,
+                        permutation_traffic(e).forward_bytes, 1);
+  };
+  const auto scan = [&](const char* label, double each, int kernels, double times) {
+    Operator op = memory_bound(OperatorKind::Scan, label, heads, each, kernels);
+    op.flops = times * flops;
+    return op;
+  };
+  const double inner = mamba.inner_size(), read = inner + mamba.conv_channels() + mamba.num_heads;
+  const bool copies = strategy.micro_batch > 1;
+  LayerBuilder part;
+  const auto add_copy = [&](const char* label, double width) {
+    if (!copies) return;
+    part.add_forward(Module::Scan, copy(label, width));
+    part.add_backward(Module::Scan, copy(label, width));
+  };
+  add_copy("scan_input_order", read);
+  part.add_forward(Module::Scan,
+                   memory_bound(OperatorKind::Convolution, "conv1d", channels, 2.0 * e, 1));
+  part.add_backward(Module::Scan, memory_bound(OperatorKind::Convolution, "conv1d_backward",
+                                               channels, 5.0 * e, 2));
+  part.add_forward(Module::Scan, scan("scan", bytes.forward, kForwardKernels, 1.0));
+  part.add_backward(Module::Scan, scan("scan_backward", bytes.backward, kBackwardKernels, 2.0));
+  add_copy("scan_output_order", inner);
+  return std::move(part).build();
+}
+
+}  // namespace llmsim::sim
