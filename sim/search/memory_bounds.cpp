@@ -74,10 +74,13 @@ GatheredWeights gathered_weights(const Run& run, const RankParameters& rank) {
 
 // Whole gradients that micro-batches add to, where ranks divide what one reduction leaves.
 double unreduced_bytes(const Run& run, const StateBytes& bytes) {
-  const bool adds_up = run.strategy.sharding == Sharding::Zero2 && !run.strategy.adapters &&
+  const bool once = gathers_units_once(run.framework, run.strategy);
+  const bool adds_up = (run.strategy.sharding == Sharding::Zero2 || once) &&
+                       !run.strategy.adapters &&
                        !run.framework.gradients.reduced_every_microbatch &&
                        !unit_rules(run.strategy, run.framework).counted();
-  return adds_up ? bytes.gradients : 0.0;
+  if (!adds_up) return 0.0;
+  return once ? gradient_wire_bytes(run) : bytes.gradients;
 }
 
 }  // namespace
