@@ -1,15 +1,12 @@
 #include "cli/run_request.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <filesystem>
-#include <limits>
-#include <sstream>
 #include <utility>
 #include <vector>
 
 #include "cli/number_list.h"
+#include "cli/strategy_options.h"
 #include "hwdb/frameworks.h"
 #include "hwdb/hardware.h"
 #include "hwdb/huggingface.h"
@@ -46,86 +43,7 @@ std::optional<int> optional_number(const char* option, const Text& text, NumberR
   return static_cast<int>(number_in(option, *text, range));
 }
 
-std::vector<std::string> split(const std::string& text, char separator = ',') {
-  std::vector<std::string> parts;
-  std::stringstream stream(text.empty() ? text : text + separator);
-  for (std::string part; std::getline(stream, part, separator);) parts.push_back(part);
-  return parts;
-}
-
 // --- names ---
-
-[[noreturn]] void refuse(const std::string& option, const std::string& value,
-                         const std::string& right) {
-  throw Error(option + " = " + value + ": " + right + " is expected");
-}
-
-const sim::StrategyField& field_of(const std::string& key) {
-  return *sim::find_strategy_field(key);
-}
-
-double decimal_in(const sim::StrategyField& field, const std::string& text) {
-  char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);
-  if (text.empty() || *end != '\0') refuse(option_name(field), text, expected_values(field));
-  return number;
-}
-
-// A value of a field of the strategy as people type it.
-sim::FieldValue value_in(const sim::StrategyField& field, const std::string& text) {
-  const std::string option = option_name(field);
-  const NumberRange range{static_cast<std::int64_t>(field.least),
-                          static_cast<std::int64_t>(field.most)};
-  sim::FieldValue value = text;
-  if (field.kind == sim::FieldKind::Switch) value = text == "true";
-  if (field.kind == sim::FieldKind::Count) value = number_in(option, text, range);
-  if (field.kind == sim::FieldKind::Number) value = decimal_in(field, text);
-  if (field.kind == sim::FieldKind::Counts) {
-    std::vector<int> counts;  // in the order of the stages, each as often as it stands there
-    for (const std::string& part : split(text))
-      counts.push_back(static_cast<int>(number_in(option, part, range)));
-    value = counts;
-  }
-  const std::optional<sim::FieldValue> right = checked(field, value);
-  if (!right) refuse(option, text, expected_values(field));
-  return *right;
-}
-
-// All of the stated fields but those that `skips` names.
-sim::PartialStrategy strategy_in(const RunOptions& options, bool (*skips)(const std::string&)) {
-  sim::PartialStrategy strategy;
-  for (const auto& [key, text] : options.strategy) {
-    if (!skips(key)) strategy[key] = value_in(field_of(key), text);
-  }
-  return strategy;
-}
-
-sim::Recompute recompute_in(const std::string& text) {
-  if (const auto recompute = sim::recompute_from(text)) return *recompute;
-  refuse("--recompute", text,
-         "none, selective, "
-         "selective=core_attn+mlp+moe+layernorm+activation+moe_act+shared_experts+mla_up_proj, "
-         "full, full=K, "
-         "every-n=K, "
-         "every-n=Q/P, op, op=all or "
-         "op=qkv");
-}
-
-void add_offload(const std::string& part, const std::string& text, sim::PartialStrategy& strategy) {
-  const std::size_t equals = part.find('=');
-  const std::string what = part.substr(0, equals);
-  if ((what != "optimizer" && what != "parameters" && what != "activations") ||
-      (equals != std::string::npos && what != "activations"))
-    refuse("--offload", text,
-           "a list of optimizer, parameters and activations, or activations=core_attn+moe_act");
-  strategy["offload." + what] = true;
-  if (equals == std::string::npos) return;
-  const auto modules = checked(field_of("offload.modules"), split(part.substr(equals + 1), '+'));
-  if (!modules || part.size() == equals + 1)
-    refuse("--offload", text,
-           "activations= and some of " + sim::text_of(sim::kAllOffloadedModules) + ", joined by +");
-  strategy["offload.modules"] = *modules;
-}
 
 Text transport_in(const Text& text) {
   if (text && !sim::named<sim::Transport>(*text))
@@ -319,45 +237,9 @@ void add_notes(const Notes& notes, sim::Run& run) {
   run.facts.insert(run.facts.begin(), notes.begin(), notes.end());
 }
 
-// The fields of "recompute." as a whole.
-void set_recompute(const sim::Recompute& recompute, sim::PartialStrategy& partial) {
-  sim::Strategy strategy;
-  strategy.recompute = recompute;
-  for (const sim::StrategyField& field : sim::strategy_fields()) {
-    if (field.key.starts_with("recompute.") && says_something(field, strategy))
-      partial[field.key] = *field.get(strategy);
-  }
-}
-
 std::string date_in(const std::string& text) {
   if (!hwdb::is_date(text)) refuse("--date", text, "a day as YYYY-MM-DD");
   return text;
-}
-
-void check_shards(const sim::PartialStrategy& strategy) {
-  const auto size = sim::stated<int>(strategy, "shard_size");
-  const std::string sharding = sim::stated<std::string>(strategy, "sharding").value_or("none");
-  if (size && sharding == "none")
-    refuse("--shard-size", std::to_string(*size),
-           "--sharding zero1, zero2, zero3 or hsdp beside it");
-  if (!size && sharding == "hsdp") {
-    throw Error(
-        "--sharding = hsdp: --shard-size is missing, the ranks of a shard group (8 for nodes of "
-        "eight)");
-  }
-}
-
-void check_products(const sim::Restriction& restriction) {
-  double product = 1.0;
-  for (const char* ranks : {"tp", "pp", "cp", "dp"}) {
-    const auto values = restriction.find(ranks);
-    if (values != restriction.end()) product *= sim::number_of(values->second.back()).value();
-  }
-  if (product > std::numeric_limits<int>::max()) {
-    throw Error(
-        "--tp * --pp * --dp * --cp: the largest values together are more than 2147483647 devices; "
-        "smaller lists are expected");
-  }
 }
 
 // The recorded mesh and batch: as asked where they multiply; otherwise plain data parallelism, so
@@ -376,58 +258,6 @@ void set_mesh(const Layout& layout, sim::Strategy& strategy) {
   strategy.dp = static_cast<int>(layout.dp);
   if (layout.micro_batch) strategy.micro_batch = *layout.micro_batch;
   strategy.global_batch = layout.global_batch;
-}
-
-// The values of a list such as 1,2,4 or zero1,zero3.
-std::vector<sim::FieldValue> values_in(const sim::StrategyField& field, const std::string& text) {
-  std::vector<sim::FieldValue> values;
-  if (field.kind == sim::FieldKind::Count) {
-    const NumberRange range{static_cast<std::int64_t>(field.least),
-                            static_cast<std::int64_t>(field.most)};
-    for (const int number : numbers_in(option_name(field), text, range))
-      values.emplace_back(std::int64_t{number});
-  } else {
-    for (const std::string& part : split(text)) values.push_back(value_in(field, part));
-  }
-  return values;
-}
-
-// Of which a search chooses the value, so that several may be given.
-bool is_searched(const std::string& key) {
-  const auto is_one = [&](std::string_view name) { return name == key; };
-  return std::any_of(sim::kSearchedFields.begin(), sim::kSearchedFields.end(), is_one) ||
-         std::any_of(sim::kDerivedFields.begin(), sim::kDerivedFields.end(), is_one);
-}
-
-std::vector<sim::FieldValue> recomputes_in(const std::string& text) {
-  std::vector<sim::FieldValue> values;
-  for (const std::string& part : split(text)) values.emplace_back(sim::text_of(recompute_in(part)));
-  return values;
-}
-
-// "sharding=zero3,hsdp" into the values that are excluded.
-void exclude(const std::string& text, sim::Restriction& excluded) {
-  const std::size_t equals = text.find('=');
-  const std::string key = text.substr(0, equals);
-  if (equals == std::string::npos || (!is_searched(key) && key != "etp"))
-    refuse("--exclude", text,
-           "KEY=VALUES with one of " +
-               sim::joined({sim::kSearchedFields.begin(), sim::kSearchedFields.end()}, ", ") +
-               ", " + sim::joined({sim::kDerivedFields.begin(), sim::kDerivedFields.end()}, ", ") +
-               ", etp");
-  const std::string values = text.substr(equals + 1);
-  const auto list = key == "recompute" ? recomputes_in(values) : values_in(field_of(key), values);
-  excluded[key].insert(excluded[key].end(), list.begin(), list.end());
-}
-
-sim::Restriction restriction_of(const RunOptions& options) {
-  sim::Restriction restriction;
-  for (const auto& [key, text] : options.strategy) {
-    if (is_searched(key)) restriction[key] = values_in(field_of(key), text);
-  }
-  if (options.recompute) restriction["recompute"] = recomputes_in(*options.recompute);
-  check_products(restriction);
-  return restriction;
 }
 
 // What options state beside a run file.

@@ -73,6 +73,23 @@ TEST(QueryOf, ReadsListsOfEveryKind) {
   EXPECT_EQ(query.restriction.at("recompute")[1], sim::FieldValue("every-n=4"));
 }
 
+// What one request has read is not taken for another's: devices, systems and frameworks in turn.
+TEST(RunRequests, GiveWhatEachGivesAlone) {
+  RunRequests requests(database());
+  for (const char* hardware : {"h100", "mi300x", "h100", "tpu_v5p", "a100"}) {
+    for (const char* framework : {"megatron-lm", "torchtitan"}) {
+      for (const char* gpus : {"8", "64"}) {
+        RunOptions options{.model = "llama3-8b"};
+        options.hardware = hardware, options.framework = framework, options.gpus = gpus;
+        const sim::Run alone = run_of(options, database()), together = requests.run_of(options);
+        EXPECT_EQ(sim::predict(together).step_time, sim::predict(alone).step_time);
+        EXPECT_EQ(together.cluster.device.id, alone.cluster.device.id);
+        EXPECT_EQ(together.facts.size(), alone.facts.size());
+      }
+    }
+  }
+}
+
 TEST(RunOf, WithoutAMeshAllDevicesAreDataParallel) {
   RunOptions options{.model = "llama-8b"};
   options.gpus = "24";
