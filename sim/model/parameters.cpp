@@ -5,31 +5,13 @@ namespace {
 
 using Count = std::int64_t;
 
-class Table {
-  using enum WeightName;
+// The weights of one layer, as they are added.
+struct Table {
+  const Transformer& model;
+  Count hidden, kv_heads;
+  LayerWeights list{};
 
- public:
-  Table(const Transformer& model, Count kv_heads, LayerWeights& list)
-      : model_(model), h_(model.hidden_size), kv_heads_(kv_heads), list_(list) {}
-
-  void add_layer(LayerKind kind) {
-    if (kind.has_attention()) {
-      norm(AttentionNorm, 1);
-      attention();
-      norm(PostAttentionNorm, 3);
-    }
-    if (kind.mixer == Mixer::Mamba2) mamba(*model_.mamba);
-    if (kind.mixer == Mixer::GatedDeltaNet) delta_net(*model_.gated_delta_net);
-    if (kind.mlp == LayerMlp::None) return;
-    norm(MlpNorm, 2);
-    kind.has_experts()
-        ? experts(*model_.moe)
-        : mlp(MlpUp, MlpDown, model_.ffn_size, {.part = LayerPart::Mlp, .biases = model_.bias.mlp});
-    norm(PostMlpNorm, 4);
-  }
-
- private:
-  void add(const LayerWeight& weight) { list_.add(weight); }
+  void add(const LayerWeight& weight) { list.add(weight); }
 
   void column_parallel(LayerWeight weight) {
     weight.divided = TensorAxis::Columns;
@@ -37,140 +19,176 @@ class Table {
   }
 
   void row_parallel(LayerWeight weight) {
-    weight.divided = TensorAxis::Rows, weight.columns = h_;
+    weight.divided = TensorAxis::Rows, weight.columns = hidden;
     add(weight);
   }
 
   // In layers of at least `norms`.
   void norm(WeightName name, int norms) {
-    if (model_.norm_weight && model_.norms_per_layer >= norms)
-      add({.name = name, .part = LayerPart::Norms, .columns = h_, .biases = model_.bias.norm});
+    if (model.norm_weight && model.norms_per_layer >= norms)
+      add({.name = name, .part = LayerPart::Norms, .columns = hidden, .biases = model.bias.norm});
   }
 
-  void attention() {
-    model_.mla ? mla(*model_.mla) : heads();
-    if (model_.attention_sinks)
-      add({.name = AttentionSinks, .columns = model_.num_heads, .divided = TensorAxis::Columns});
-    row_parallel({.name = AttentionOutput,
-                  .rows = attention_output_width(model_),
-                  .biases = model_.bias.attention_output});
-  }
-
-  void heads() {
-    const Count a = model_.num_heads, d = model_.head_dim,
-                queries = (model_.attention_gate ? 2 : 1) * a,
-                width = (queries + 2 * kv_heads_) * d;
-    column_parallel({.name = Qkv,
-                     .rows = h_,
-                     .columns = width,
-                     .biases = model_.bias.qkv,
-                     .side_by_side = 3,
-                     .first_columns = queries * d});
-    if (model_.qk_norm == QkNorm::None || !model_.norm_weight) return;
-    const Count heads = model_.qk_norm == QkNorm::PerHead ? 2 : a + model_.num_kv_heads;
-    column_parallel({.name = QkNorm, .columns = heads * d, .biases = model_.bias.norm});
-  }
-
-  void mla(const Mla& mla) {
-    const Count heads = model_.num_heads, rank = mla.kv_lora_rank,
-                queries = mla.q_lora_rank.value_or(0);
-    const bool bias = model_.bias.qkv;
-    if (queries > 0) {
-      add({.name = QueryDown, .rows = h_, .columns = queries, .biases = bias});
-      add({.name = QueryNorm, .columns = queries});
-    }
-    add({.name = MlaDown, .rows = h_, .columns = rank + mla.qk_rope_head_dim, .biases = bias});
-    add({.name = MlaNorm, .columns = rank});
-    const Count query_width = heads * query_head_dim(model_);
-    queries > 0
-        ? column_parallel({.name = QueryUp, .rows = queries, .columns = query_width})
-        : column_parallel({.name = QueryUp, .rows = h_, .columns = query_width, .biases = bias});
-    column_parallel(
-        {.name = MlaUp, .rows = rank, .columns = heads * (mla.qk_nope_head_dim + mla.v_head_dim)});
-  }
-
-  // A vector that tensor ranks divide.
+  // A vector of a mixer that tensor ranks divide.
   void divided_vector(WeightName name, Count size) {
     column_parallel({.name = name, .part = LayerPart::Mixer, .columns = size});
   }
-
-  void mamba(const Mamba& mamba) {
-    const Count inner = mamba.inner_size(), channels = mamba.conv_channels(),
-                heads = mamba.num_heads;
-    norm(MixerNorm, 1);
-    column_parallel({.name = MixerInput,
-                     .part = LayerPart::Mixer,
-                     .rows = h_,
-                     .columns = inner + channels + heads});
-    divided_vector(Convolution, channels * mamba.conv_kernel);
-    divided_vector(ConvolutionBias, channels);
-    for (const WeightName name : {DecayLog, Skip, StepBias}) divided_vector(name, heads);
-    divided_vector(GatedNorm, inner);
-    row_parallel({.name = MixerOutput, .part = LayerPart::Mixer, .rows = inner});
-  }
-
-  void delta_net(const GatedDeltaNet& net) {
-    const Count values = net.value_size(), heads = net.num_value_heads;
-    const auto input = [&](WeightName name, Count columns) {
-      column_parallel({.name = name, .part = LayerPart::Mixer, .rows = h_, .columns = columns});
-    };
-    norm(MixerNorm, 1);
-    input(MixerInput, 2 * net.key_size() + 2 * values);
-    input(MixerGates, 2 * heads);
-    divided_vector(Convolution, Count{net.conv_channels()} * net.conv_kernel);
-    for (const WeightName name : {DecayLog, StepBias}) divided_vector(name, heads);
-    add({.name = GatedNorm, .part = LayerPart::Mixer, .columns = net.value_head_dim});
-    row_parallel({.name = MixerOutput, .part = LayerPart::Mixer, .rows = values});
-  }
-
-  // `like` says what both matrices have in common; of shared experts, which are one MLP, each has a
-  // bias below.  Its rows are the values of a token that the MLP reads, the hidden size unless
-  // given.
-  void mlp(WeightName up, WeightName down, Count width, LayerWeight like, int shared = 1) {
-    const int matrices = model_.gated_mlp ? 2 : 1;
-    const Count outer = like.rows > 0 ? like.rows : h_;
-    like.name = up, like.rows = outer, like.columns = matrices * width,
-    like.side_by_side = matrices;
-    like.first_columns = (matrices - 1) * width;
-    column_parallel(like);
-    like.name = down, like.rows = width, like.side_by_side = 1, like.biases *= shared;
-    like.first_columns = 0, like.columns = outer, like.divided = TensorAxis::Rows;
-    add(like);
-  }
-
-  void experts(const Moe& moe) {
-    const LayerPart mlp_part = LayerPart::Mlp;
-    const int shared = moe.num_shared_experts;
-    const Count shared_width = Count{shared} * moe.shared_expert_ffn_size;
-    const LayerWeight router{.name = Router,
-                             .part = LayerPart::Router,
-                             .rows = h_,
-                             .columns = moe.num_experts,
-                             .partial = true,
-                             .biases = moe.router_bias};
-    add(router);
-    if (moe.latent_size) {
-      const Count latent = *moe.latent_size;
-      add({.name = LatentDown, .part = mlp_part, .rows = h_, .columns = latent, .partial = true});
-      add({.name = LatentUp, .part = mlp_part, .rows = latent, .columns = h_, .partial = true});
-    }
-    if (shared > 0)
-      mlp(SharedUp, SharedDown, shared_width, {.part = mlp_part, .biases = model_.bias.mlp},
-          shared);
-    if (moe.shared_expert_gate)
-      add({.name = SharedGate, .part = mlp_part, .rows = h_, .columns = 1, .partial = true});
-    const LayerWeight routed{.part = LayerPart::Experts,
-                             .rows = expert_row_size(model_),
-                             .biases = moe.expert_bias,
-                             .count = moe.num_experts,
-                             .visited = moe.top_k};
-    mlp(ExpertUp, ExpertDown, moe.expert_ffn_size, routed);
-  }
-
-  const Transformer& model_;
-  Count h_, kv_heads_;
-  LayerWeights& list_;
 };
+
+void add_heads(Table& table) {
+  using enum WeightName;
+  const Count a = table.model.num_heads, d = table.model.head_dim,
+              queries = (table.model.attention_gate ? 2 : 1) * a,
+              width = (queries + 2 * table.kv_heads) * d;
+  table.column_parallel({.name = Qkv,
+                         .rows = table.hidden,
+                         .columns = width,
+                         .biases = table.model.bias.qkv,
+                         .side_by_side = 3,
+                         .first_columns = queries * d});
+  if (table.model.qk_norm == QkNorm::None || !table.model.norm_weight) return;
+  const Count heads = table.model.qk_norm == QkNorm::PerHead ? 2 : a + table.model.num_kv_heads;
+  table.column_parallel({.name = QkNorm, .columns = heads * d, .biases = table.model.bias.norm});
+}
+
+void add_mla(Table& table, const Mla& mla) {
+  using enum WeightName;
+  const Count heads = table.model.num_heads, rank = mla.kv_lora_rank,
+              queries = mla.q_lora_rank.value_or(0);
+  const bool bias = table.model.bias.qkv;
+  if (queries > 0) {
+    table.add({.name = QueryDown, .rows = table.hidden, .columns = queries, .biases = bias});
+    table.add({.name = QueryNorm, .columns = queries});
+  }
+  table.add({.name = MlaDown,
+             .rows = table.hidden,
+             .columns = rank + mla.qk_rope_head_dim,
+             .biases = bias});
+  table.add({.name = MlaNorm, .columns = rank});
+  const Count query_width = heads * query_head_dim(table.model);
+  queries > 0
+      ? table.column_parallel({.name = QueryUp, .rows = queries, .columns = query_width})
+      : table.column_parallel(
+            {.name = QueryUp, .rows = table.hidden, .columns = query_width, .biases = bias});
+  table.column_parallel(
+      {.name = MlaUp, .rows = rank, .columns = heads * (mla.qk_nope_head_dim + mla.v_head_dim)});
+}
+
+void add_attention(Table& table) {
+  using enum WeightName;
+  table.model.mla ? add_mla(table, *table.model.mla) : add_heads(table);
+  if (table.model.attention_sinks)
+    table.add(
+        {.name = AttentionSinks, .columns = table.model.num_heads, .divided = TensorAxis::Columns});
+  table.row_parallel({.name = AttentionOutput,
+                      .rows = attention_output_width(table.model),
+                      .biases = table.model.bias.attention_output});
+}
+
+void add_mamba(Table& table, const Mamba& mamba) {
+  using enum WeightName;
+  const Count inner = mamba.inner_size(), channels = mamba.conv_channels(), heads = mamba.num_heads;
+  table.norm(MixerNorm, 1);
+  table.column_parallel({.name = MixerInput,
+                         .part = LayerPart::Mixer,
+                         .rows = table.hidden,
+                         .columns = inner + channels + heads});
+  table.divided_vector(Convolution, channels * mamba.conv_kernel);
+  table.divided_vector(ConvolutionBias, channels);
+  for (const WeightName name : {DecayLog, Skip, StepBias}) table.divided_vector(name, heads);
+  table.divided_vector(GatedNorm, inner);
+  table.row_parallel({.name = MixerOutput, .part = LayerPart::Mixer, .rows = inner});
+}
+
+void add_delta_net(Table& table, const GatedDeltaNet& net) {
+  using enum WeightName;
+  const Count values = net.value_size(), heads = net.num_value_heads;
+  const auto input = [&](WeightName name, Count columns) {
+    table.column_parallel(
+        {.name = name, .part = LayerPart::Mixer, .rows = table.hidden, .columns = columns});
+  };
+  table.norm(MixerNorm, 1);
+  input(MixerInput, 2 * net.key_size() + 2 * values);
+  input(MixerGates, 2 * heads);
+  table.divided_vector(Convolution, Count{net.conv_channels()} * net.conv_kernel);
+  for (const WeightName name : {DecayLog, StepBias}) table.divided_vector(name, heads);
+  table.add({.name = GatedNorm, .part = LayerPart::Mixer, .columns = net.value_head_dim});
+  table.row_parallel({.name = MixerOutput, .part = LayerPart::Mixer, .rows = values});
+}
+
+// `like` says what both matrices have in common; of shared experts, which are one MLP, each has a
+// bias below.  Its rows are the values of a token that the MLP reads, the hidden size unless
+// given.
+void add_mlp(Table& table, WeightName up, WeightName down, Count width, LayerWeight like,
+             int shared = 1) {
+  const int matrices = table.model.gated_mlp ? 2 : 1;
+  const Count outer = like.rows > 0 ? like.rows : table.hidden;
+  like.name = up, like.rows = outer, like.columns = matrices * width, like.side_by_side = matrices;
+  like.first_columns = (matrices - 1) * width;
+  table.column_parallel(like);
+  like.name = down, like.rows = width, like.side_by_side = 1, like.biases *= shared;
+  like.first_columns = 0, like.columns = outer, like.divided = TensorAxis::Rows;
+  table.add(like);
+}
+
+void add_experts(Table& table, const Moe& moe) {
+  using enum WeightName;
+  const LayerPart mlp_part = LayerPart::Mlp;
+  const int shared = moe.num_shared_experts;
+  const Count shared_width = Count{shared} * moe.shared_expert_ffn_size;
+  const LayerWeight router{.name = Router,
+                           .part = LayerPart::Router,
+                           .rows = table.hidden,
+                           .columns = moe.num_experts,
+                           .partial = true,
+                           .biases = moe.router_bias};
+  table.add(router);
+  if (moe.latent_size) {
+    const Count latent = *moe.latent_size;
+    table.add({.name = LatentDown,
+               .part = mlp_part,
+               .rows = table.hidden,
+               .columns = latent,
+               .partial = true});
+    table.add({.name = LatentUp,
+               .part = mlp_part,
+               .rows = latent,
+               .columns = table.hidden,
+               .partial = true});
+  }
+  if (shared > 0)
+    add_mlp(table, SharedUp, SharedDown, shared_width,
+            {.part = mlp_part, .biases = table.model.bias.mlp}, shared);
+  if (moe.shared_expert_gate)
+    table.add({.name = SharedGate,
+               .part = mlp_part,
+               .rows = table.hidden,
+               .columns = 1,
+               .partial = true});
+  const LayerWeight routed{.part = LayerPart::Experts,
+                           .rows = expert_row_size(table.model),
+                           .biases = moe.expert_bias,
+                           .count = moe.num_experts,
+                           .visited = moe.top_k};
+  add_mlp(table, ExpertUp, ExpertDown, moe.expert_ffn_size, routed);
+}
+
+void add_layer(Table& table, LayerKind kind) {
+  using enum WeightName;
+  if (kind.has_attention()) {
+    table.norm(AttentionNorm, 1);
+    add_attention(table);
+    table.norm(PostAttentionNorm, 3);
+  }
+  if (kind.mixer == Mixer::Mamba2) add_mamba(table, *table.model.mamba);
+  if (kind.mixer == Mixer::GatedDeltaNet) add_delta_net(table, *table.model.gated_delta_net);
+  if (kind.mlp == LayerMlp::None) return;
+  table.norm(MlpNorm, 2);
+  kind.has_experts() ? add_experts(table, *table.model.moe)
+                     : add_mlp(table, MlpUp, MlpDown, table.model.ffn_size,
+                               {.part = LayerPart::Mlp, .biases = table.model.bias.mlp});
+  table.norm(PostMlpNorm, 4);
+}
 
 }  // namespace
 
@@ -225,9 +243,11 @@ LayerWeight LayerWeight::on_rank(int ranks) const {
 }
 
 LayerWeights layer_weights(const Transformer& model, LayerKind kind, int kv_ranks) {
-  LayerWeights list;
-  Table(model, std::max(model.num_kv_heads, kv_ranks), list).add_layer(kind);
-  return list;
+  Table table{.model = model,
+              .hidden = model.hidden_size,
+              .kv_heads = std::max(model.num_kv_heads, kv_ranks)};
+  add_layer(table, kind);
+  return table.list;
 }
 
 int weight_tensors(const Transformer& model, LayerKind kind) {
