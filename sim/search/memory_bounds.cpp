@@ -177,11 +177,12 @@ void activation_bounds(const PipelineShape& shape, const std::vector<PassesInFli
   const int chunks = counts.layout().chunks();
   for (std::size_t kind = 0; kind < bounds.size(); ++kind) {
     const StageCounts::Kind& stage = counts.kinds()[kind];
-    double left = 0.0;
+    double left = 0.0, each = 0.0;
     for (int chunk = 0; chunk < chunks; ++chunk) {
       const auto at = static_cast<std::size_t>(chunk);
-      left += passes[kind].of_chunk[at] *
-              left_by(stage.parts[at], counts.part(kind, chunk, recompute), layers);
+      if (!stage.repeats[at])
+        each = left_by(stage.parts[at], counts.part(kind, chunk, recompute), layers);
+      left += passes[kind].of_chunk[at] * each;
     }
     const double rise = rise_at(stage.parts.back(), layers);
     const bool again = chunks == 1 && shape.num_microbatches > passes[kind].all;

@@ -47,12 +47,15 @@ StageCounts::StageCounts(const Transformer& model, const Strategy& strategy,
     return all[static_cast<std::size_t>(layout_.part(stage, chunk))];
   };
   for (int stage = 0; stage < strategy.pp; ++stage) {
-    Kind kind{.first = stage, .last = stage, .parts = {}};
+    Kind kind{.first = stage, .last = stage, .parts = {}, .repeats = {}};
     for (int chunk = 0; chunk < layout_.chunks(); ++chunk)
       kind.parts.push_back(part_of(stage, chunk));
     const auto same = std::find_if(kinds_.begin(), kinds_.end(),
                                    [&](const Kind& known) { return known.parts == kind.parts; });
     if (same == kinds_.end()) {
+      kind.repeats.assign(kind.parts.size(), false);
+      for (std::size_t at = 1; at < kind.parts.size(); ++at)
+        kind.repeats[at] = kind.parts[at] == kind.parts[at - 1];
       kinds_.push_back(std::move(kind));
     } else {
       same->last = stage;

@@ -57,6 +57,7 @@ class StageCounts {
   struct Kind {
     int first = 0, last = 0;
     std::vector<ModelChunk> parts;  // chunk after chunk
+    std::vector<char> repeats;      // whether each has the same work as the one before
   };
 
   StageCounts(const Transformer& model, const Strategy& strategy,
