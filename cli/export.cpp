@@ -47,7 +47,7 @@ int run_export(ExportOptions options) {
 void export_run(const sim::Run& run, const std::optional<std::string>& target,
                 const std::optional<std::string>& folder, const RunOptions& options,
                 const hwdb::Database& database) {
-  hwdb::RunResolver resolver = resolver_of(options, database);
+  hwdb::RunResolver resolver = resolver_of(options.site, database);
   const std::vector<hwdb::LaunchFile> files =
       hwdb::launch_files(run, target ? *target : hwdb::usual_target(run), resolver);
   if (folder) make_folder(*folder);

@@ -367,10 +367,10 @@ sim::CatalogueEntry model_named(const std::string& option, const std::string& na
               hwdb::did_you_mean(sim::nearest_models(name, 3)));
 }
 
-hwdb::RunResolver resolver_of(const RunOptions& options, const hwdb::Database& database) {
-  std::optional<hwdb::Site> site;
-  if (!options.site.empty()) site = hwdb::site(database, options.site);
-  return hwdb::RunResolver(database, hwdb::Frameworks::shipped(), std::move(site));
+hwdb::RunResolver resolver_of(const std::string& site, const hwdb::Database& database) {
+  std::optional<hwdb::Site> measured;
+  if (!site.empty()) measured = hwdb::site(database, site);
+  return hwdb::RunResolver(database, hwdb::Frameworks::shipped(), std::move(measured));
 }
 
 RunRequests::RunRequests(const hwdb::Database& database) : database_(&database) {}
@@ -378,9 +378,7 @@ RunRequests::RunRequests(const hwdb::Database& database) : database_(&database) 
 hwdb::RunResolver& RunRequests::resolver(const std::string& site) {
   const auto found = resolvers_.find(site);
   if (found != resolvers_.end()) return found->second;
-  RunOptions options;
-  options.site = site;
-  return resolvers_.emplace(site, resolver_of(options, *database_)).first->second;
+  return resolvers_.emplace(site, resolver_of(site, *database_)).first->second;
 }
 
 sim::Run RunRequests::run_of(const RunOptions& options) {

@@ -30,8 +30,8 @@ namespace llmsim::cli {
 // The model of the catalogue, or of a config.json.  Throws Error that begins "OPTION = NAME".
 sim::CatalogueEntry model_named(const std::string& option, const std::string& name);
 
-// Resolves runs of the asked site.
-hwdb::RunResolver resolver_of(const RunOptions& options, const hwdb::Database& database);
+// Resolves runs of a site; of none where its name is empty.
+hwdb::RunResolver resolver_of(const std::string& site, const hwdb::Database& database);
 
 // What is predicted, and what was measured or published of it: the run of a record or of options.
 struct Request {

@@ -16,9 +16,9 @@
 //   rerun_before  blocks between it and the checkpoint before it * everything that a block saves:
 //                 they are written again together
 //
-// Under autocast (runs_autocast) a layer of P parameters that are not sharded has P e bytes of 16-bit
-// weights from its forward pass to its backward pass; a recomputed one to the end of the forward
-// pass, and again in its backward pass.
+// Under autocast (runs_autocast) a layer of P parameters that are not sharded has P e bytes of
+// 16-bit weights from its forward pass to its backward pass; a recomputed one to the end of the
+// forward pass, and again in its backward pass.
 //
 // Source: ours; PyTorch FSDP's FlatParameter, DeepSpeed's partitioned checkpoints,
 // runtime/parallel/data_parallel.h.

@@ -20,6 +20,7 @@
 #pragma once
 
 #include <array>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -82,7 +83,10 @@ class Dataflow {
     struct Tensors {
       std::array<Tensor, 6> list{};
       std::uint8_t count = 0;
-      void add(Tensor tensor) { list[count++] = tensor; }
+      void add(Tensor tensor) {
+        assert(count < list.size());
+        list[count++] = tensor;
+      }
       const Tensor* begin() const { return list.data(); }
       const Tensor* end() const { return list.data() + count; }
       Tensor front() const { return list.front(); }

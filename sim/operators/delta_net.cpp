@@ -36,11 +36,6 @@ LayerOperators lower_delta_rule(const Transformer& model, const Strategy& strate
                heads = tokens * net.num_value_heads / ranks;
   const ScanBytes bytes = scan_bytes(net, e);
   const Flops flops = tokens / ranks * scan_flops_per_token(net);
-  const auto rule = [&](const char* label, double each, int kernels, double times) {
-    Operator op = memory_bound(OperatorKind::Scan, label, heads, each, kernels);
-    op.flops = times * flops;
-    return op;
-  };
   LayerBuilder part;
   part.add_forward(Module::Scan,
                    memory_bound(OperatorKind::Convolution, "conv1d", channels, 2.0 * e, 1));
@@ -49,9 +44,10 @@ LayerOperators lower_delta_rule(const Transformer& model, const Strategy& strate
   if (net.num_value_heads > net.num_key_heads)
     part.add(OperatorKind::Copy, Module::Scan, "repeat_heads", 2.0 * heads * net.key_head_dim,
              permutation_traffic(e));
-  part.add_forward(Module::Scan, rule("delta_rule", bytes.forward, kDeltaKernels, 1.0));
-  part.add_backward(Module::Scan,
-                    rule("delta_rule_backward", bytes.backward, kDeltaBackwardKernels, 2.0));
+  part.add_forward(Module::Scan, memory_bound(OperatorKind::Scan, "delta_rule", heads,
+                                              bytes.forward, kDeltaKernels, flops));
+  part.add_backward(Module::Scan, memory_bound(OperatorKind::Scan, "delta_rule_backward", heads,
+                                               bytes.backward, kDeltaBackwardKernels, 2.0 * flops));
   return std::move(part).build();
 }
 

@@ -38,11 +38,6 @@ LayerOperators lower_mamba_scan(const Transformer& model, const Strategy& strate
     return memory_bound(OperatorKind::Copy, label, tokens * width / ranks,
                         permutation_traffic(e).forward_bytes, 1);
   };
-  const auto scan = [&](const char* label, double each, int kernels, double times) {
-    Operator op = memory_bound(OperatorKind::Scan, label, heads, each, kernels);
-    op.flops = times * flops;
-    return op;
-  };
   const double inner = mamba.inner_size(), read = inner + mamba.conv_channels() + mamba.num_heads;
   const bool copies = strategy.micro_batch > 1;
   LayerBuilder part;
@@ -56,8 +51,10 @@ LayerOperators lower_mamba_scan(const Transformer& model, const Strategy& strate
                    memory_bound(OperatorKind::Convolution, "conv1d", channels, 2.0 * e, 1));
   part.add_backward(Module::Scan, memory_bound(OperatorKind::Convolution, "conv1d_backward",
                                                channels, 5.0 * e, 2));
-  part.add_forward(Module::Scan, scan("scan", bytes.forward, kForwardKernels, 1.0));
-  part.add_backward(Module::Scan, scan("scan_backward", bytes.backward, kBackwardKernels, 2.0));
+  part.add_forward(Module::Scan, memory_bound(OperatorKind::Scan, "scan", heads, bytes.forward,
+                                              kForwardKernels, flops));
+  part.add_backward(Module::Scan, memory_bound(OperatorKind::Scan, "scan_backward", heads,
+                                               bytes.backward, kBackwardKernels, 2.0 * flops));
   add_copy("scan_output_order", inner);
   return std::move(part).build();
 }

@@ -82,6 +82,13 @@ Operator memory_bound(OperatorKind kind, const char* label, double elements,
   return op;
 }
 
+Operator memory_bound(OperatorKind kind, const char* label, double elements,
+                      double bytes_per_element, int kernels, Flops flops) {
+  Operator op = memory_bound(kind, label, elements, bytes_per_element, kernels);
+  op.flops = flops;
+  return op;
+}
+
 Operator collective(const char* label, CollectiveKind kind, GroupKind group, Bytes message,
                     TensorOverlap overlap) {
   Operator op{.kind = OperatorKind::Collective,

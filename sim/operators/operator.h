@@ -155,6 +155,9 @@ bool in_gemms(const Operator& op);
 // `kernels` launches.
 Operator memory_bound(OperatorKind kind, const char* label, double elements,
                       double bytes_per_element, int kernels);
+// One that counts as arithmetic too, though memory bounds it.
+Operator memory_bound(OperatorKind kind, const char* label, double elements,
+                      double bytes_per_element, int kernels, Flops flops);
 
 Operator collective(const char* label, CollectiveKind kind, GroupKind group, Bytes message,
                     TensorOverlap overlap = TensorOverlap::None);

@@ -320,8 +320,8 @@ double fourth_root_sum(double device, double host) {
   return std::sqrt(std::sqrt(d * d + h * h));
 }
 
-// A pass of `compute` with its messages and their copies.  A device that waits for its host waits less beside them,
-// so that they alone are no bound then.
+// A pass of `compute` with its messages and their copies.  A device that waits for its host waits
+// less beside them, so that they alone are no bound then.
 double pass_bound(double compute, const StageCollectives& messages, const CollectiveRules& rules,
                   bool waits_for_host) {
   const double serial = compute + messages.gather_copies + messages.reduce_copies +

@@ -356,7 +356,9 @@ struct Framework {
 // The framework as it runs under a strategy: a compiler turns eager operators into fused kernels.
 Framework effective_framework(const Framework& framework, const Strategy& strategy);
 
-// Whether sharded weights are gathered once a step, and their gradients reduced once.
+// Whether sharded weights are gathered once a step, and their gradients reduced once: those of a
+// pipeline with ShardedWeights::whole_in_pipelines.  Source: PyTorch
+// torch/distributed/pipelining/stage.py backward_maybe_with_nosync, torchtitan apply_fsdp.
 bool gathers_units_once(const Framework& framework, const Strategy& strategy);
 
 // Whether eager operators run under PyTorch's autocast over fp32 weights, of 16-bit runs:
@@ -366,10 +368,10 @@ bool gathers_units_once(const Framework& framework, const Strategy& strategy);
 //   linear layers     each casts its own input, which it saves, and its weight, which stays until
 //                     its backward pass, or to the end of the forward pass of a recomputed block
 //
-// Compiled blocks cast where they read and save fp32 weights alone; TransformerEngine's modules cast
-// their input.  Sources: PyTorch aten/src/ATen/autocast_mode.cpp cached_cast (weights that are leaves
-// are cast once in an autocast context, other tensors for each reader) and its lists of operators;
-// TransformerEngine pytorch/transformer.py.
+// Compiled blocks cast where they read and save fp32 weights alone; TransformerEngine's modules
+// cast their input.  Sources: PyTorch aten/src/ATen/autocast_mode.cpp cached_cast (weights that are
+// leaves are cast once in an autocast context, other tensors for each reader) and its lists of
+// operators; TransformerEngine pytorch/transformer.py.
 bool runs_autocast(const Framework& framework, const Strategy& strategy);
 
 // Whether an RMSNorm is elementwise kernels on fp32 copies.

@@ -53,8 +53,8 @@ TEST(KernelAblations, CudnnAttentionIsWorthTenPercentOfAStepOnH100) {
 }
 
 // pytorch issue 135431 of 2024-09 on 8 nodes of Frontier: 645 tokens/s per GCD with the first
-// kernels, 1250 with those after them: 1.938, predicted 2.24.  The rate of the first kernel is that of
-// another device by its compute units and clock, within 40 %.
+// kernels, 1250 with those after them: 1.938, predicted 2.24.  The rate of the first kernel is that
+// of another device by its compute units and clock, within 40 %.
 TEST(KernelAblations, AFixedBackwardKernelHalvesAStepOnFrontier) {
   RunRecord record = llama_8b("frontier", 64, 32);
   record.date = "2024-09-25";
