@@ -1,5 +1,5 @@
-// Every door gives the same answer: assumed = given, saved = loaded, plan = predict, whatever
-// people write in free text.
+// Every door gives the same answer: assumed = given, saved = loaded, whatever people write in free
+// text; of plans large/plan_doors_test.cpp.
 #include <array>
 #include <filesystem>
 #include <map>
@@ -16,55 +16,11 @@
 #include "hwdb/settings.h"
 #include "reports/prediction.h"
 #include "sim/base/error.h"
-#include "sim/plan.h"
 #include "sim/predict.h"
+#include "tests/cli/answer.h"
 
 namespace llmsim {
 namespace {
-
-const hwdb::Database& database() {
-  static const hwdb::Database shipped(":memory:");
-  return shipped;
-}
-
-// What all doors must agree on.
-struct Answer {
-  double step_time, low, high, peak, needed, mfu, hfu;
-  std::int64_t parameters;
-  std::string rule;
-  bool operator==(const Answer&) const = default;
-};
-
-std::ostream& operator<<(std::ostream& out, const Answer& a) {
-  return out << a.step_time << " s in " << a.low << " to " << a.high << ", peak " << a.peak
-             << " of " << a.needed << ", MFU " << a.mfu << " HFU " << a.hfu << ", " << a.parameters
-             << " parameters, \"" << a.rule << "\"";
-}
-
-Answer answer_of(const sim::Prediction& p) {
-  return {.step_time = p.step_time.value(),
-          .low = p.interval.first.value(),
-          .high = p.interval.second.value(),
-          .peak = p.memory.peak.value(),
-          .needed = p.memory.needed().value(),
-          .mfu = p.mfu,
-          .hfu = p.hfu,
-          .parameters = p.parameters.total(),
-          .rule = p.infeasible ? p.infeasible->rule : ""};
-}
-
-hwdb::RunRecord parsed(const std::string& text) {
-  hwdb::RunFile file = hwdb::parse_runs(text, "run.json");
-  if (!file.rejected.empty()) throw Error(file.rejected.front().reason);
-  return std::move(file.runs.front());
-}
-
-sim::Prediction predicted(const hwdb::RunRecord& record) {
-  static hwdb::RunResolver resolver(database());
-  return sim::predict(resolver.resolve(record));
-}
-
-Answer answer_of_text(const std::string& text) { return answer_of(predicted(parsed(text))); }
 
 // --- assumed = given ---
 
@@ -376,40 +332,6 @@ TEST(Doors, AdaptersOfOptionsAnswerAsThoseOfARunFile) {
               answer_with_adapters(a.lora, a.precision))
         << a.lora;
   }
-}
-
-// --- plan = predict ---
-
-struct Planned {
-  const char *model, *hardware, *framework, *precision, *gpus;
-};
-
-TEST(Doors, EveryPlanEqualsItsPrediction) {
-  int compared = 0;
-  for (const Planned& p : {Planned{"llama-70b", "h100", "megatron-deepspeed", "fp8", "16"},
-                           Planned{"llama-8b", "a100", "megatron-lm", "bf16", "8"},
-                           Planned{"llama-8b", "h100", "deepspeed", "bf16", "8"},
-                           Planned{"gpt2-xl", "v100", "pytorch", "fp16", "8"},
-                           Planned{"llama-8b", "mi300x", "torchtitan", "bf16", "8"},
-                           Planned{"llama-8b", "h100", "torchtitan", "fp8", "16"},
-                           Planned{"mixtral-8x7b", "h100", "nemo", "bf16", "16"}}) {
-    cli::RunOptions options{.model = p.model};
-    options.gpus = p.gpus, options.hardware = p.hardware, options.framework = p.framework,
-    options.strategy["precision"] = p.precision;
-    sim::PlanQuery query = cli::query_of(options, database());
-    query.top = 40;
-    const sim::Plan plan = sim::plan(query);
-    std::vector<sim::Prediction> plans = plan.plans;
-    for (const auto& more : {plan.others, plan.pareto})
-      plans.insert(plans.end(), more.begin(), more.end());
-    if (plan.tight) plans.push_back(*plan.tight);
-    for (const sim::Prediction& planned : plans) {
-      const std::string saved = reports::run_text(planned);
-      EXPECT_EQ(answer_of_text(saved), answer_of(planned)) << saved;
-      ++compared;
-    }
-  }
-  EXPECT_GT(compared, 200);
 }
 
 // --- no prose ---

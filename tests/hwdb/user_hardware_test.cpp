@@ -162,14 +162,15 @@ TEST(UserHardware, MistakesAreNamed) {
 
 // Gigabytes and TFLOP/s typed where bytes and FLOP/s are meant.
 TEST(UserHardware, ValuesInOtherUnitsAreRefusedWithWhatWasMeant) {
-  const auto refused = [](const std::string& key, const std::string& value) {
+  Database database(":memory:", Access::Write);
+  const auto refused = [&](const std::string& key, const std::string& value) {
     std::string text =
         R"({"accelerators": [{"id": "g", "source": "me", "peak_bf16_flops": 1e15, "hbm_bytes": 8e10,
                            "hbm_bytes_per_s": 3e12, "boost_clock_hz": 1.7e9, "tdp_watts": 700, "l2_bytes": 5e7,
                            "scale_up": {"total_bytes_per_s_per_direction": 450e9}}]})";
     const std::size_t begin = text.find(key + "\"") + key.size() + 3,
                       end = text.find_first_of(",}", begin);
-    Database database(":memory:", Access::Write);
+    EXPECT_EQ(database.count("accelerators", Origin::User), 0) << "before " << key;
     return hardware_error(database, text.replace(begin, end - begin, value));
   };
   EXPECT_EQ(refused("hbm_bytes", "160"),
