@@ -125,14 +125,37 @@ EndPrice price_end(const LayerOperators& end, const Dataflow* flow, const Operat
   return price;
 }
 
+// Blocks of runs that differ in what they recompute alone.
+struct KnownBlocks {
+  Recompute recompute;
+  const BlockPrices* blocks = nullptr;
+};
+
+// A block among them that is recomputed in the same way; null: there is none.  Where whole blocks
+// are recomputed, the others are as without recomputation.
+const BlockPrice* same_block(std::span<const KnownBlocks> known, const Recompute& own,
+                             RecomputeKind recompute, std::size_t slot) {
+  const bool kept = recompute == RecomputeKind::None;
+  const Recompute way = kept && own.whole() ? Recompute{} : own.of_block();
+  if (kept && way.kind != RecomputeKind::None) return nullptr;
+  for (const auto& [other, blocks] : known) {
+    if (other.of_block() == way) return &blocks->blocks[slot];
+    if (kept && other.whole() && other.mixes()) return &blocks->whole_blocks[slot];
+  }
+  return nullptr;
+}
+
 // Of all kinds that the model has.
 void price_blocks(BlockPrices& prices, const Run& run, const Strategy& strategy,
-                  const Framework& framework, const PassPricer& pricer, const BlockPrices* known) {
+                  const Framework& framework, const PassPricer& pricer,
+                  std::span<const KnownBlocks> known) {
   const LayerKinds kinds = layer_kinds(run.model);
   for (std::size_t slot = 0; slot < kinds.size(); ++slot) {
     const auto priced = [&](RecomputeKind recompute) {
-      return price_block(run, strategy, framework, pricer, known ? &known->blocks[slot] : nullptr,
-                         recompute, kinds[slot]);
+      if (const BlockPrice* same = same_block(known, strategy.recompute, recompute, slot))
+        return *same;
+      const BlockPrice* passes = known.empty() ? nullptr : &known.front().blocks->blocks[slot];
+      return price_block(run, strategy, framework, pricer, passes, recompute, kinds[slot]);
     };
     prices.blocks.push_back(priced(strategy.recompute.kind));
     prices.whole_blocks.push_back(strategy.recompute.mixes() ? priced(RecomputeKind::None)
@@ -185,25 +208,28 @@ EndPrice priced_as(const EndPrice& known, const Dataflow& flow) {
 
 // Of blocks, also of those that multiply in 16 bits.
 void price_all_blocks(LayerPrices& prices, const Run& run, const Framework& framework,
-                      const PassPricer& pricer, const LayerPrices* known) {
-  price_blocks(prices, run, run.strategy, framework, pricer, known);
+                      const PassPricer& pricer, std::span<const PricedWay> known) {
+  std::vector<KnownBlocks> blocks;
+  for (const PricedWay& way : known) blocks.push_back({way.recompute, way.prices});
+  price_blocks(prices, run, run.strategy, framework, pricer, blocks);
   if (!keeps_blocks_in_high_precision(run.framework.low_precision, run.strategy.precision)) return;
   Strategy wide = run.strategy;
   wide.precision = Precision::Bf16;
-  price_blocks(prices.wide.emplace(), run, wide, framework, pricer,
-               known ? &*known->wide : nullptr);
+  for (std::size_t i = 0; i < known.size(); ++i) blocks[i].blocks = &*known[i].prices->wide;
+  price_blocks(prices.wide.emplace(), run, wide, framework, pricer, blocks);
 }
 
-// `pricer`: none where bytes alone are asked for; `known`: of another way to recompute, or none.
-LayerPrices layers_of(const Run& run, const OperatorPricer* pricer, const LayerPrices* known) {
+// `pricer`: none where bytes alone are asked for; `known`: of other ways to recompute.
+LayerPrices layers_of(const Run& run, const OperatorPricer* pricer,
+                      std::span<const PricedWay> known) {
   const Framework framework = effective_framework(run.framework, run.strategy);
   LayerPrices prices;
   price_all_blocks(prices, run, framework, {.pricer = pricer}, known);
   const Dataflow embedding = embedding_dataflow(run.model, run.strategy, framework),
                  head = head_dataflow(run.model, run.strategy, framework);
-  if (known) {
-    prices.embedding = priced_as(known->embedding, embedding);
-    prices.head = priced_as(known->head, head);
+  if (!known.empty()) {
+    prices.embedding = priced_as(known.front().prices->embedding, embedding);
+    prices.head = priced_as(known.front().prices->head, head);
     return prices;
   }
   prices.embedding =
@@ -214,29 +240,27 @@ LayerPrices layers_of(const Run& run, const OperatorPricer* pricer, const LayerP
 
 }  // namespace
 
-LayerPrices layer_prices(const Run& run) {
-  require_recipe(run.cluster.device, run.framework.low_precision, run.strategy.precision);
-  const OperatorPricer pricer(run);
-  return layers_of(run, &pricer, nullptr);
-}
+LayerPrices layer_prices(const Run& run) { return layer_prices(run, {}); }
 
-LayerPrices layer_prices(const Run& run, const LayerPrices& known) {
+LayerPrices layer_prices(const Run& run, std::span<const PricedWay> known) {
+  if (known.empty())
+    require_recipe(run.cluster.device, run.framework.low_precision, run.strategy.precision);
   const OperatorPricer pricer(run);
-  return layers_of(run, &pricer, &known);
+  return layers_of(run, &pricer, known);
 }
 
 LayerPrices layer_times(const Run& run) {
   const OperatorPricer pricer(run);
   const Framework framework = effective_framework(run.framework, run.strategy);
   LayerPrices prices;
-  price_all_blocks(prices, run, framework, {.pricer = &pricer, .counts_bytes = false}, nullptr);
+  price_all_blocks(prices, run, framework, {.pricer = &pricer, .counts_bytes = false}, {});
   prices.embedding =
       price_end(lower_embedding(run.model, run.strategy, framework), nullptr, &pricer);
   prices.head = price_end(lower_head(run.model, run.strategy, framework), nullptr, &pricer);
   return prices;
 }
 
-LayerPrices layer_bytes(const Run& run) { return layers_of(run, nullptr, nullptr); }
+LayerPrices layer_bytes(const Run& run) { return layers_of(run, nullptr, {}); }
 
 void require_recipe(const Device& device, const LowPrecisionRecipe& recipe, Precision precision) {
   if (!is_low_precision(matmul_dtype(precision)) || device.block_scales) return;

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "sim/cost/price.h"
@@ -76,8 +77,16 @@ BlockPrice mean_block(const Run& run, const LayerPrices& prices, const ModelChun
 // Throws Error where the device cannot multiply in the run's formats.
 LayerPrices layer_prices(const Run& run);
 
-// The same from those of a run that differs in what it recomputes alone: passes are priced once.
-LayerPrices layer_prices(const Run& run, const LayerPrices& known);
+// Those of a run, and what it recomputes.
+struct PricedWay {
+  Recompute recompute;
+  const LayerPrices* prices = nullptr;
+};
+
+// The same from those of runs that differ in what they recompute alone, if there are any: passes
+// are priced once, and so is a block that several of them have (every second block recomputed,
+// every fourth, all: a block as it is kept, and one that is recomputed).
+LayerPrices layer_prices(const Run& run, std::span<const PricedWay> known);
 
 // The same without bytes, and without times, whatever the device.
 LayerPrices layer_times(const Run& run);

@@ -75,9 +75,9 @@ BlockKind kind_of(const Run& run, const LayerPrices& prices, const LayerKinds& k
   // The runtime sends checkpoints alone.
   const bool offloads = strategy.offload.activations && (run.framework.autograd || !kind.kept);
   kind.offloads = offloads && block < offloading_blocks(strategy, part.blocks);
-  if (!kind.kept && strategy.recompute.kind == RecomputeKind::Full)
-    kind.since_checkpoint =
-        static_cast<int>(std::fmod(block, checkpoint_spacing(strategy, run.framework)));
+  if (kind.kept || strategy.recompute.kind != RecomputeKind::Full) return kind;
+  const double spacing = checkpoint_spacing(strategy, run.framework);
+  if (spacing != 1.0) kind.since_checkpoint = static_cast<int>(std::fmod(block, spacing));
   return kind;
 }
 

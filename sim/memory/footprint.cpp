@@ -100,13 +100,12 @@ Bytes offloaded(const Run& run, const LayerPrices& prices, const StageContents& 
   return bytes;
 }
 
-HostMemory host_memory(const Run& run, const LayerPrices& prices) {
+HostMemory host_memory(const Run& run, const LayerPrices& prices, const StageContents& contents) {
   const Offload& offload = run.strategy.offload;
   HostMemory memory{.capacity = run.cluster.host_memory};
   if (!offload.optimizer && !offload.parameters && !offload.activations &&
       run.framework.host_load_bytes <= 0.0)
     return memory;
-  const StageContents contents(run.model, run.strategy);
   double model = 0.0;
   for (int stage = 0; stage < run.strategy.pp; ++stage) {
     memory.device = std::max(memory.device, offloaded(run, prices, contents, stage));
@@ -138,7 +137,11 @@ const StageMemory& Memory::fullest() const {
 }
 
 Memory memory_footprint(const Run& run, const LayerPrices& prices, MemoryStages stages) {
-  const StageContents contents(run.model, run.strategy);
+  return memory_footprint(run, prices, StageContents(run.model, run.strategy), stages);
+}
+
+Memory memory_footprint(const Run& run, const LayerPrices& prices, const StageContents& contents,
+                        MemoryStages stages) {
   const bool leaves_out = stages == MemoryStages::Fullest &&
                           run.strategy.pipeline_schedule <= PipelineSchedule::Interleaved;
   StageWalks walks(run, prices, contents);
@@ -163,7 +166,7 @@ Memory memory_footprint(const Run& run, const LayerPrices& prices, MemoryStages 
   memory.error = run.framework.errors.memory;
   memory.needed_error = run.framework.errors.needed_memory;
   memory.device = memory.reserved + memory.context;
-  memory.host = host_memory(run, prices);
+  memory.host = host_memory(run, prices, contents);
   return memory;
 }
 

@@ -109,6 +109,9 @@ struct Memory {
 enum class MemoryStages { All, Fullest };
 Memory memory_footprint(const Run& run, const LayerPrices& prices,
                         MemoryStages stages = MemoryStages::All);
+// `contents`: of the run's stages.
+Memory memory_footprint(const Run& run, const LayerPrices& prices, const StageContents& contents,
+                        MemoryStages stages);
 
 // The highest point of each phase of a step of one stage, in order.
 std::vector<MemoryPhase> memory_timeline(const Run& run, const LayerPrices& prices, int stage);

@@ -106,7 +106,8 @@ class StageContents {
   // `strategy` must outlive the contents.
   StageContents(const Transformer& model, const Strategy& strategy);
 
-  int chunks() const { return layout_.chunks(); }  // of every stage
+  const std::vector<ModelChunk>& parts() const { return parts_; }  // in model order
+  int chunks() const { return layout_.chunks(); }                  // of every stage
   const ModelChunk& part(int stage, int chunk) const {
     return parts_[static_cast<std::size_t>(layout_.part(stage, chunk))];
   }

@@ -105,9 +105,9 @@ std::optional<int> WalkedStage::passes_to_peak() const {
   if (!autograd() || rules.units.freed || rules.gradients_come_and_go()) return std::nullopt;
   const int p = shape.stages, v = shape.virtual_stages, warmup = warmup_passes(shape, number);
   if (shape.schedule == PipelineSchedule::OneForwardOneBackward) return warmup + 2;
-  if (shape.schedule == PipelineSchedule::Interleaved && shape.num_microbatches % p == 0)
-    return warmup + 2 * p * v;
-  return std::nullopt;
+  if (shape.schedule != PipelineSchedule::Interleaved) return std::nullopt;
+  if (layers.size() == 1) return warmup + 2;
+  return shape.num_microbatches % p == 0 ? std::optional(warmup + 2 * p * v) : std::nullopt;
 }
 
 namespace {
@@ -249,11 +249,52 @@ Bytes step_loss(const WalkedStage& stage) {
   return stage.autograd() ? Bytes(0.0) : size_of(DType::Fp32);
 }
 
-// The passes of so many micro-batches; of all but the first `count` it is known that they change
-// neither the peak nor, in the end, what is there.  After each one `visit(pass, followed)`.
+// The passes of so many micro-batches.  After each one `visit(pass, followed)`.
 template <class Amount, class Visit>
+void follow_all(Walk<Amount>& walk, const WalkedStage& stage, const PipelineShape& shape,
+                const Visit& visit) {
+  std::vector<int> seen(stage.chunks.size(), 0);  // backward passes of each chunk
+  const int of_each = shape.layout().chunk_microbatches();
+  for (const PipelinePass& pass : stage_order(shape, stage.number)) {
+    int& backwards = seen[static_cast<std::size_t>(pass.chunk)];
+    const BackwardTurn turn{.first = backwards == 0, .last = backwards + 1 == of_each};
+    const Followed<Amount> followed = follow(walk, stage, pass, turn);
+    backwards += makes_gradients(pass.kind);
+    visit(pass, followed);
+  }
+}
+
+// The first `count` of them, where nothing is there between passes but what they leave and those of
+// a chunk are all alike (passes_to_peak); of the others it is known that they change neither the
+// peak nor, in the end, what is there.
+template <class Amount, class Visit>
+void follow_first(Walk<Amount>& walk, const WalkedStage& stage, const PipelineShape& shape,
+                  int count, const Visit& visit) {
+  struct Alike {
+    const ChunkPass<Amount>*forward, *backward;
+    Amount forward_rise, backward_rise;
+  };
+  std::vector<Alike> alike;
+  alike.reserve(walk.passes.size());
+  for (ChunkPasses<Amount>& passes : walk.passes) {
+    const ChunkPass<Amount>&forward = passes.forward({}), &backward = passes.backward({}, {});
+    alike.push_back({&forward, &backward, forward.rise().amount, backward.rise().amount});
+  }
+  const Amount before = walk.account.now();
+  visit_first_passes(shape, stage.number, count, [&](const PipelinePass& pass) {
+    const Alike& own = alike[stage.chunk(pass.chunk).layers];
+    const Followed<Amount> followed{walk.account.now(),
+                                    pass.backward() ? own.backward : own.forward};
+    walk.account.run(pass.backward() ? own.backward_rise : own.forward_rise, followed.pass->net);
+    visit(pass, followed);
+  });
+  walk.account.return_to(before);
+}
+
+// Around `passes(shape)` of so many micro-batches what is there during all of them.
+template <class Amount, class Passes>
 void follow_passes(Walk<Amount>& walk, const WalkedStage& stage, int num_microbatches,
-                   std::optional<int> count, const Visit& visit) {
+                   const Passes& passes) {
   PipelineShape shape = stage.shape;
   shape.num_microbatches = num_microbatches;
   const bool deals_in_groups = shape.schedule == PipelineSchedule::Interleaved;
@@ -263,18 +304,7 @@ void follow_passes(Walk<Amount>& walk, const WalkedStage& stage, int num_microba
   walk.account.take(MemoryKind::Gathered, gathered);
   walk.account.take(MemoryKind::Activations, on_its_way);
   walk.account.take(MemoryKind::Buffers, step_loss(stage));
-  std::vector<int> seen(stage.chunks.size(), 0);  // backward passes of each chunk
-  const int of_each = shape.layout().chunk_microbatches();
-  const Amount before = walk.account.now();
-  for (const PipelinePass& pass :
-       count ? first_passes(shape, stage.number, *count) : stage_order(shape, stage.number)) {
-    int& backwards = seen[static_cast<std::size_t>(pass.chunk)];
-    const BackwardTurn turn{.first = backwards == 0, .last = backwards + 1 == of_each};
-    const Followed<Amount> followed = follow(walk, stage, pass, turn);
-    backwards += makes_gradients(pass.kind);
-    visit(pass, followed);
-  }
-  if (count) walk.account.return_to(before);
+  passes(shape);
   walk.account.give(MemoryKind::Gathered, gathered);
   walk.account.give(MemoryKind::Activations, on_its_way);
   walk.account.give(
@@ -422,14 +452,17 @@ StagePeak StageWalks::peak(int stage, int shard) {
                    .host = own.bytes.host};
   Bytes on_host = result.host;
   bool turned = false;
-  follow_passes(walk, own, own.followed_microbatches(), own.passes_to_peak(),
-                [&](const PipelinePass& pass, const Followed<double>& followed) {
-                  if (pass.backward() && !std::exchange(turned, true))
-                    result.after_forward = Bytes(followed.before);
-                  if (pass.kind == PassKind::WeightGradient) return;
-                  on_host += (pass.backward() ? -1.0 : 1.0) * own.chunk(pass.chunk).offloaded;
-                  result.host_peak = std::max(result.host_peak, on_host);
-                });
+  const auto note = [&](const PipelinePass& pass, const Followed<double>& followed) {
+    if (pass.backward() && !std::exchange(turned, true))
+      result.after_forward = Bytes(followed.before);
+    if (pass.kind == PassKind::WeightGradient) return;
+    on_host += (pass.backward() ? -1.0 : 1.0) * own.chunk(pass.chunk).offloaded;
+    result.host_peak = std::max(result.host_peak, on_host);
+  };
+  const std::optional<int> first = own.passes_to_peak();
+  follow_passes(walk, own, own.followed_microbatches(), [&](const PipelineShape& shape) {
+    first ? follow_first(walk, own, shape, *first, note) : follow_all(walk, own, shape, note);
+  });
   result.host_peak = std::max(result.host_peak, result.host + own.bytes.host_update);
   const double of_passes = walk.account.highest().total;
   update(walk.account, own, shard);
@@ -449,21 +482,22 @@ std::vector<MemoryPoint> StageWalks::points(int stage, bool whole_step) {
   points.reserve(2 * own.chunks.size() * static_cast<std::size_t>(num_microbatches) + 3);
   int number = 0;              // of the pass
   int passes = 0, blocks = 0;  // in flight
-  follow_passes(walk, own, num_microbatches, std::nullopt,
-                [&](const PipelinePass& pass, const Followed<MemoryTerms>& done) {
-                  const ModelChunk& part = own.chunk(pass.chunk).part;
-                  if (!pass.backward()) ++passes, blocks += part.blocks;
-                  set_points(added, pass, part, done, walk.account.highest());
-                  for (MemoryPoint& point : added) {
-                    point.pass = number;
-                    point.micro_batch = number_in_step(pass, own, num_microbatches);
-                    point.passes_in_flight = passes, point.blocks_in_flight = blocks;
-                  }
-                  ++number;
-                  add_points(points, added);
-                  if (makes_gradients(pass.kind)) --passes, blocks -= part.blocks;
-                  walk.account.forget_peak();
-                });
+  const auto add = [&](const PipelinePass& pass, const Followed<MemoryTerms>& done) {
+    const ModelChunk& part = own.chunk(pass.chunk).part;
+    if (!pass.backward()) ++passes, blocks += part.blocks;
+    set_points(added, pass, part, done, walk.account.highest());
+    for (MemoryPoint& point : added) {
+      point.pass = number;
+      point.micro_batch = number_in_step(pass, own, num_microbatches);
+      point.passes_in_flight = passes, point.blocks_in_flight = blocks;
+    }
+    ++number;
+    add_points(points, added);
+    if (makes_gradients(pass.kind)) --passes, blocks -= part.blocks;
+    walk.account.forget_peak();
+  };
+  follow_passes(walk, own, num_microbatches,
+                [&](const PipelineShape& shape) { follow_all(walk, own, shape, add); });
   add_end_of_step(points, walk, own);
   return points;
 }
@@ -479,15 +513,16 @@ MemoryPoint StageWalks::highest(int stage) {
     for (const MemoryPoint& point : there)
       if (point.allocated > highest.allocated) highest = point;
   };
-  follow_passes(walk, own, own.followed_microbatches(), std::nullopt,
-                [&](const PipelinePass& pass, const Followed<MemoryTerms>& done) {
-                  const HighPoint<MemoryTerms>& of_pass = walk.account.highest();
-                  if (of_pass.total > highest.allocated.value()) {
-                    set_points(added, pass, own.chunk(pass.chunk).part, done, of_pass);
-                    note(added);
-                  }
-                  walk.account.forget_peak();
-                });
+  const auto look_at = [&](const PipelinePass& pass, const Followed<MemoryTerms>& done) {
+    const HighPoint<MemoryTerms>& of_pass = walk.account.highest();
+    if (of_pass.total > highest.allocated.value()) {
+      set_points(added, pass, own.chunk(pass.chunk).part, done, of_pass);
+      note(added);
+    }
+    walk.account.forget_peak();
+  };
+  follow_passes(walk, own, own.followed_microbatches(),
+                [&](const PipelineShape& shape) { follow_all(walk, own, shape, look_at); });
   add_end_of_step(points, walk, own);
   note(points);
   return highest;

@@ -31,7 +31,10 @@
 // r = 1 or p v forward passes.  What is in flight after f forward and b backward passes depends on
 // f and b alone, and is the same, a round later, after f + r and b + r.  So a forward pass after
 // the first w + r has a like one a round earlier; of a backward pass after the first r there was
-// one a round earlier with no less in flight, since forward passes can only have run out.
+// one a round earlier with no less in flight, since forward passes can only have run out.  Where the
+// chunks of a stage are alike, it is f - b alone that what is in flight depends on, however
+// micro-batches are dealt in groups: the first w + 2 passes have every f - b that a forward pass
+// finds, and with w + 1 the most that a backward pass does.
 //
 // What a pass of a chunk allocates chunk_passes.h works out, once for each kind.  Source: ours;
 // Megatron-LM core/pipeline_parallel/schedules.py, PyTorch FSDP's hooks and

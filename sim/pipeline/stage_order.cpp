@@ -221,27 +221,11 @@ int warmup_passes(const PipelineShape& shape, int stage) {
   }
 }
 
-// Warm-up forwards, then one forward and one backward in turn, then the remaining backwards.
 std::vector<PipelinePass> first_passes(const PipelineShape& shape, int stage, int count) {
-  const int m = shape.num_microbatches, v = shape.virtual_stages, total = m * v;
-  const int warmup = warmup_passes(shape, stage), group = v == 1 ? 1 : microbatch_group(shape);
-  PassCursor forward{.size = std::min(group, m)}, backward = forward;
   std::vector<PipelinePass> order;
-  order.reserve(static_cast<std::size_t>(std::min(2 * total, count)));
-  for (int forwards = 0, backwards = 0; backwards < total && forwards + backwards < count;) {
-    if (forwards == total || forwards - backwards > warmup) {
-      order.push_back({.chunk = v - 1 - backward.turn,
-                       .microbatch = backward.microbatch(),
-                       .kind = PassKind::Backward});
-      backward.advance(group, v, m);
-      ++backwards;
-    } else {
-      order.push_back(
-          {.chunk = forward.turn, .microbatch = forward.microbatch(), .kind = PassKind::Forward});
-      forward.advance(group, v, m);
-      ++forwards;
-    }
-  }
+  const int all = 2 * shape.num_microbatches * shape.virtual_stages;
+  order.reserve(static_cast<std::size_t>(std::min(all, count)));
+  visit_first_passes(shape, stage, count, [&](const PipelinePass& pass) { order.push_back(pass); });
   return order;
 }
 

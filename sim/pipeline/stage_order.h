@@ -117,6 +117,28 @@ std::vector<PipelinePass> stage_order(const PipelineShape& shape, int stage);
 // The first so many of them, or all, in schedules with whole backward passes.
 std::vector<PipelinePass> first_passes(const PipelineShape& shape, int stage, int count);
 
+// Calls visit(pass) for each of these: warm-up forwards, then one forward and one backward in turn,
+// then the remaining backwards.
+template <class Visit>
+void visit_first_passes(const PipelineShape& shape, int stage, int count, const Visit& visit) {
+  const int m = shape.num_microbatches, v = shape.virtual_stages, total = m * v;
+  const int warmup = warmup_passes(shape, stage), group = v == 1 ? 1 : microbatch_group(shape);
+  PassCursor forward{.size = std::min(group, m)}, backward = forward;
+  for (int forwards = 0, backwards = 0; backwards < total && forwards + backwards < count;) {
+    if (forwards == total || forwards - backwards > warmup) {
+      visit(PipelinePass{.chunk = v - 1 - backward.turn,
+                         .microbatch = backward.microbatch(),
+                         .kind = PassKind::Backward});
+      backward.advance(group, v, m);
+      ++backwards;
+    } else {
+      visit(PipelinePass{.chunk = forward.turn, .microbatch = forward.microbatch()});
+      forward.advance(group, v, m);
+      ++forwards;
+    }
+  }
+}
+
 // Pairs of passes of a DualPipe stage that are executed together, by the chunk of the forward pass:
 // those of a stage k places from the closer end with the forward pass of a micro-batch from there
 // are m/2 - p + k + 1 (less one of the middle stages, which do not join their first two), those

@@ -27,6 +27,11 @@ GroupKind DataParallelCollectives::shard_group() const {
   return run_.strategy.replicates_shards() ? GroupKind::Shard : GroupKind::DataContext;
 }
 
+bool DataParallelCollectives::has_neighbours() const {
+  return shard_links_.place.ranks > 1 || replicate_links_.place.ranks > 1 ||
+         expert_links_.place.ranks > 1;
+}
+
 bool DataParallelCollectives::shards_weights() const {
   return run_.strategy.sharding == Sharding::Zero3 || run_.strategy.sharding == Sharding::Hsdp;
 }

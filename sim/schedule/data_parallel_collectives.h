@@ -96,6 +96,8 @@ class DataParallelCollectives {
   // `run` and `rank` must outlive the exchange.
   DataParallelCollectives(const Run& run, const RankParameters& rank);
 
+  // Whether there is another rank to which weights or gradients go.
+  bool has_neighbours() const;
   bool shards_weights() const;
   bool shards_optimizer() const;
   bool gathers_every_pass() const;

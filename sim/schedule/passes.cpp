@@ -1,7 +1,8 @@
 #include "sim/schedule/passes.h"
 
 #include <algorithm>
-#include <vector>
+#include <array>
+#include <span>
 
 #include "sim/memory/chunk_layers.h"
 #include "sim/schedule/communication.h"
@@ -74,6 +75,9 @@ struct Part {
   const RankParameters& rank;
   const ModelChunk& chunk;
   BlockPrice block;  // the mean of the part's
+  // Messages of its blocks, and the times of one of them.
+  int units = 0;
+  DataParallelTimes unit{};
 };
 
 struct ComputeTerms {
@@ -186,12 +190,17 @@ PassLoad load_of(const Part& part, const Terms& compute, const HostCalls& calls)
           .around = factor * calls.unit_time(framework)};
 }
 
-LaunchWaits waits_of(const Part& part) {
+// Of a part: what its operators alone take of each pass.
+struct PassWork {
+  Terms forward, backward;
+};
+
+LaunchWaits waits_of(const Part& part, const PassWork& work) {
   const Strategy& strategy = part.run.strategy;
   if (strategy.cuda_graph && strategy.moe_captured) return {};
   const bool runs_ahead = strategy.pp == 1 && !part.run.framework.sharded.fetches_synchronise;
-  return launch_waits(load_of(part, forward_compute(part), forward_calls(part)),
-                      load_of(part, backward_compute(part), backward_calls(part)), runs_ahead);
+  return launch_waits(load_of(part, work.forward, forward_calls(part)),
+                      load_of(part, work.backward, backward_calls(part)), runs_ahead);
 }
 
 // Recomputed blocks and the head count as what most of them is, GEMMs.
@@ -209,12 +218,22 @@ WorkMix work_mix(const Terms& terms) {
   return mix;
 }
 
+// Of a pass: what comes before the blocks, they, and what comes after them.
+class OverlapUnits {
+ public:
+  void add(const OverlapUnit& equal) { list_[size_++] = equal; }
+  operator std::span<const OverlapUnit>() const { return {list_.data(), size_}; }
+
+ private:
+  std::array<OverlapUnit, 4> list_{};
+  std::size_t size_ = 0;
+};
+
 // Sharded weights: the root unit of embedding and head comes first and its gradients last.  Whole
 // ones: the gradients of an untied head are the first to be sent, those of the embedding the
 // last.
 // `gathers`: times that each unit is gathered.
-std::vector<OverlapUnit> overlap_units(const Part& part, Seconds compute, double gathers,
-                                       bool reduces) {
+OverlapUnits overlap_units(const Part& part, Seconds compute, double gathers, bool reduces) {
   const DataParallelCollectives& collectives = part.collectives;
   const ModelChunk& chunk = part.chunk;
   const double ends = collectives.end_parameters(chunk),
@@ -223,29 +242,26 @@ std::vector<OverlapUnit> overlap_units(const Part& part, Seconds compute, double
       collectives.shards_weights() || !reduces ? 0.0 : collectives.head_parameters(chunk);
   const DataParallelTimes root = collectives.times(ends - early, gathered),
                           head = collectives.times(early, 0.0);
-  const DataParallelTimes times = collectives.unit_times(chunk);
-  const int count = chunk.blocks > 0 ? collectives.units(chunk) : 0;
   const Seconds first =
       early > 0.0 ? std::min(compute, part.prices.head.backward.total()) : Seconds(0.0);
   const bool gathers_root =
       gathers > 0.0 && (!reduces || !part.run.framework.sharded.root_stays_gathered);
-  std::vector<OverlapUnit> units;
-  units.reserve(static_cast<std::size_t>(count) + 3);
-  if (gathers_root && gathered > 0.0) units.push_back({.gather = root.gather});
+  OverlapUnits units;
+  if (gathers_root && gathered > 0.0) units.add({.gather = root.gather});
   if (early > 0.0)
-    units.push_back({.compute = first, .reduce = head.scatter, .replicate = head.replicate});
-  const OverlapUnit unit{.gather = gathers * times.gather,
-                         .compute = (compute - first) / std::max(1, count),
-                         .reduce = reduces ? times.scatter : Seconds(0.0),
-                         .replicate = reduces ? times.replicate : Seconds(0.0)};
-  units.insert(units.end(), static_cast<std::size_t>(count), unit);
-  if (reduces && ends > early)
-    units.push_back({.reduce = root.scatter, .replicate = root.replicate});
+    units.add({.compute = first, .reduce = head.scatter, .replicate = head.replicate});
+  units.add({.gather = gathers * part.unit.gather,
+             .compute = (compute - first) / std::max(1, part.units),
+             .reduce = reduces ? part.unit.scatter : Seconds(0.0),
+             .replicate = reduces ? part.unit.replicate : Seconds(0.0),
+             .count = part.units});
+  if (reduces && ends > early) units.add({.reduce = root.scatter, .replicate = root.replicate});
   return units;
 }
 
 // Spreads the pass's time over its units, runs the streams, and books what is exposed.
 void add_collectives(const Part& part, Terms& terms, double gathers, bool reduces, Term exposed) {
+  if (!part.collectives.has_neighbours()) return;
   const Seconds compute = terms.total();
   const Strategy& strategy = part.run.strategy;
   const Framework& framework = part.run.framework;
@@ -280,8 +296,10 @@ void add_backward_collectives(const Part& part, Terms& terms, bool reduces, bool
 
 void add_host_traffic(const Part& part, Terms& terms, bool backward, bool last) {
   const Strategy& strategy = part.run.strategy;
+  const Offload& offload = strategy.offload;
+  if (!offload.activations && !offload.parameters && !offload.optimizer) return;
   HostTraffic traffic(part.run);
-  if (strategy.offload.activations)
+  if (offload.activations)
     traffic.checkpoints(
         offloading_blocks(strategy, part.chunk.blocks) * offloaded_by_block(part.run, part.block),
         backward);
@@ -292,19 +310,19 @@ void add_host_traffic(const Part& part, Terms& terms, bool backward, bool last) 
       trained_apart / strategy.expert_shard_ranks();
   const double held = (part.rank.held(part.chunk) - apart) / state_shards(strategy).weights +
                       apart / expert_state_shards(strategy).weights;
-  if (strategy.offload.parameters) {
+  if (offload.parameters) {
     const double fetches = backward && part.collectives.shards_weights()
                                ? part.collectives.backward_gathers(part.chunk)
                                : 1.0;
     traffic.weights(Bytes(fetches * held * part.collectives.weight_wire_bytes()));
   }
-  if (strategy.offload.optimizer && backward)
+  if (offload.optimizer && backward)
     traffic.gradients(owned, Bytes(owned * part.collectives.gradient_wire_bytes()), last);
   terms[Term::OffloadExposed] += traffic.exposed(terms.total());
 }
 
-Terms forward_pass(const Part& part, Seconds waits, bool gathers) {
-  Terms terms = forward_compute(part);
+// `terms`: of its operators.
+Terms forward_pass(const Part& part, Terms terms, Seconds waits, bool gathers) {
   if (gathers)
     terms[Term::GradientCopies] += copied(part, gather_copy_bytes(part.run, part.collectives));
   terms[Term::LaunchWait] += waits;
@@ -313,8 +331,7 @@ Terms forward_pass(const Part& part, Seconds waits, bool gathers) {
   return terms;
 }
 
-Terms backward_pass(const Part& part, Seconds waits, bool reduces, bool last) {
-  Terms terms = backward_compute(part);
+Terms backward_pass(const Part& part, Terms terms, Seconds waits, bool reduces, bool last) {
   if (reduces)
     terms[Term::GradientCopies] += copied(part, reduction_copy_bytes(part.run, part.collectives));
   terms[Term::GradientCopies] += part.collectives.backward_gathers(part.chunk) *
@@ -350,15 +367,20 @@ void add_transfers(const Part& part, PartPasses& passes) {
 PartPasses part_passes(const Run& run, const LayerPrices& prices,
                        const DataParallelCollectives& collectives, const RankParameters& rank,
                        const ModelChunk& chunk) {
-  const Part part{run, prices, collectives, rank, chunk, mean_block(run, prices, chunk)};
-  const LaunchWaits waits = waits_of(part);
+  Part part{run, prices, collectives, rank, chunk, mean_block(run, prices, chunk)};
+  if (chunk.blocks > 0 && collectives.has_neighbours())
+    part.units = collectives.units(chunk), part.unit = collectives.unit_times(chunk);
+  const PassWork work{.forward = forward_compute(part), .backward = backward_compute(part)};
+  const LaunchWaits waits = waits_of(part, work);
   PartPasses passes;
-  passes.forward = forward_pass(part, waits.forward, collectives.gathers_every_pass());
-  passes.first_forward =
-      collectives.gathers_once() ? forward_pass(part, waits.forward, true) : passes.forward;
-  passes.backward =
-      backward_pass(part, waits.backward, collectives.reduces_every_microbatch(), false);
-  passes.last_backward = backward_pass(part, waits.backward, true, true);
+  passes.forward =
+      forward_pass(part, work.forward, waits.forward, collectives.gathers_every_pass());
+  passes.first_forward = collectives.gathers_once()
+                             ? forward_pass(part, work.forward, waits.forward, true)
+                             : passes.forward;
+  passes.backward = backward_pass(part, work.backward, waits.backward,
+                                  collectives.reduces_every_microbatch(), false);
+  passes.last_backward = backward_pass(part, work.backward, waits.backward, true, true);
   passes.weights = weight_gradients(part);
   add_transfers(part, passes);
   return passes;

@@ -114,14 +114,15 @@ StepSimulation::StepSimulation(const Run& run, const LayerPrices& prices, Passes
     : run_(run),
       strategy_(run.strategy),
       prices_(prices),
-      parts_(model_parts(run.model, run.strategy)),
-      rank_(rank_parameters(run.model, run.strategy)),
-      exchange_(run, rank_),
+      contents_(run.model, run.strategy),
+      exchange_(run, contents_.rank()),
       shape_(shape_of(run)),
       layout_(shape_.layout()) {
   add_passes();
   chunks_ = chunk_times();
   busiest_ = busiest_stage();
+  work_ = stage_terms(busiest_);
+  closing_ = closing_times();
   if (run.optimizer_step) update_ = longest_update();
 }
 
@@ -167,7 +168,7 @@ Seconds compute_time(const Terms& terms) {
 std::vector<ModelChunk> StepSimulation::parts_of(int stage) const {
   std::vector<ModelChunk> parts;
   for (int chunk = 0; chunk < layout_.chunks(); ++chunk)
-    parts.push_back(parts_[part_index(stage, chunk)]);
+    parts.push_back(contents_.part(stage, chunk));
   return parts;
 }
 
@@ -178,15 +179,21 @@ void StepSimulation::add_passes() {
                                                 run_.model, part)
                         : LayerCounts{};
   };
-  std::vector<std::size_t> firsts;  // of each kind
-  for (std::size_t i = 0; i < parts_.size(); ++i) {
-    const auto twin = std::find_if(firsts.begin(), firsts.end(), [&](std::size_t first) {
-      return parts_[first] == parts_[i] && wide(parts_[first]) == wide(parts_[i]);
+  struct First {  // of each kind
+    const ModelChunk& part;
+    LayerCounts wide;
+  };
+  std::vector<First> firsts;
+  kinds_.reserve(contents_.parts().size());
+  for (const ModelChunk& part : contents_.parts()) {
+    const LayerCounts own = wide(part);
+    const auto twin = std::find_if(firsts.begin(), firsts.end(), [&](const First& first) {
+      return first.part == part && first.wide == own;
     });
     kinds_.push_back(static_cast<std::size_t>(twin - firsts.begin()));
     if (twin != firsts.end()) continue;
-    firsts.push_back(i);
-    passes_.push_back(passes_of(parts_[i]));
+    firsts.push_back({part, own});
+    passes_.push_back(passes_of(part));
   }
 }
 
@@ -196,33 +203,42 @@ Terms StepSimulation::all_passes(const PartPasses& part) const {
 }
 
 StepSimulation::PassesOfPart StepSimulation::passes_of(const ModelChunk& part) const {
-  PassesOfPart own{.passes = part_passes(run_, prices_, exchange_, rank_, part)};
-  own.all = all_passes(own.passes).total();
-  own.extra = ((own.passes.first_forward - own.passes.forward) +
-               (own.passes.last_backward - own.passes.backward))
-                  .total();
+  const RankParameters& rank = contents_.rank();
+  PassesOfPart own{.passes = part_passes(run_, prices_, exchange_, rank, part)};
+  const PartPasses& passes = own.passes;
+  own.times = {.forward = passes.forward.total(),
+               .backward = passes.backward.total(),
+               .weights = passes.weights.total(),
+               .forward_all_to_all = passes.forward[Term::ExpertExposed],
+               .backward_all_to_all = passes.backward[Term::ExpertExposed]};
+  own.all = all_passes(passes);
+  own.all_time = own.all.total();
+  own.extra =
+      ((passes.first_forward - passes.forward) + (passes.last_backward - passes.backward)).total();
+  own.updated_experts = rank.trained_apart(part);
+  own.updated = rank.trained(part) - own.updated_experts;
   return own;
 }
 
 std::vector<ChunkTimes> StepSimulation::chunk_times() const {
   std::vector<ChunkTimes> chunks;
   chunks.reserve(kinds_.size());
-  for (const std::size_t kind : kinds_) {
-    const PartPasses& part = passes_[kind].passes;
-    chunks.push_back({.forward = part.forward.total(),
-                      .backward = part.backward.total(),
-                      .weights = part.weights.total(),
-                      .forward_all_to_all = part.forward[Term::ExpertExposed],
-                      .backward_all_to_all = part.backward[Term::ExpertExposed]});
-  }
+  for (const std::size_t kind : kinds_) chunks.push_back(passes_[kind].times);
   return chunks;
 }
 
 // Everything a stage does in a step, bubble excluded.
 Terms StepSimulation::stage_terms(int stage) const {
   Terms terms = joined_terms(stage);
-  for (int chunk = 0; chunk < layout_.chunks(); ++chunk) terms += all_passes(passes(stage, chunk));
+  for (int chunk = 0; chunk < layout_.chunks(); ++chunk) terms += kind(stage, chunk).all;
   return terms;
+}
+
+std::vector<StepSimulation::Closing> StepSimulation::closing_times() const {
+  std::vector<Closing> times;
+  for (const RepeatedCollective& closing : closing_collectives(run_, parts_of(busiest_)))
+    times.push_back({closing_term(closing), repeated_time(run_, closing)});
+  return times;
 }
 
 // What the first forward and the last backward pass take beyond the others.
@@ -270,7 +286,7 @@ Seconds StepSimulation::longest_span(const PipelineTimes& pipeline) const {
 // At least; of schedules without such a bound what the busiest stage does.
 Seconds StepSimulation::earliest_span() const {
   const bool whole = strategy_.pipeline_schedule <= PipelineSchedule::Interleaved;
-  Seconds longest = stage_terms(busiest_).total();
+  Seconds longest = work_.total();
   if (strategy_.pp == 1 || !whole) return longest;
   const std::vector<Seconds> finishes = earliest_finishes(shape_, chunks_);
   for (int stage = 0; stage < strategy_.pp; ++stage)
@@ -292,9 +308,10 @@ Seconds StepSimulation::idle_time(const PipelineTimes& pipeline, int stage, Seco
 int StepSimulation::busiest_stage() const {
   int busiest = 0;
   Seconds most;
+  const bool joins = strategy_.pipeline_schedule == PipelineSchedule::DualPipe;
   for (int stage = 0; stage < strategy_.pp; ++stage) {
-    Seconds time = joined_terms(stage).total();
-    for (int chunk = 0; chunk < layout_.chunks(); ++chunk) time += kind(stage, chunk).all;
+    Seconds time = joins ? joined_terms(stage).total() : Seconds(0.0);
+    for (int chunk = 0; chunk < layout_.chunks(); ++chunk) time += kind(stage, chunk).all_time;
     if (time > most) most = time, busiest = stage;
   }
   return busiest;
@@ -307,9 +324,8 @@ Seconds StepSimulation::longest_update() const {
   for (int stage = 0; stage < strategy_.pp; ++stage) {
     double shared = 0.0, apart = 0.0;
     for (int chunk = 0; chunk < layout_.chunks(); ++chunk) {
-      const ModelChunk& part = parts_[part_index(stage, chunk)];
-      shared += rank_.trained(part) - rank_.trained_apart(part);
-      apart += rank_.trained_apart(part);
+      shared += kind(stage, chunk).updated;
+      apart += kind(stage, chunk).updated_experts;
     }
     const double owned = shared / strategy_.shard_ranks() + apart / strategy_.expert_shard_ranks();
     if (owned > most) most = owned, parameters = shared, experts = apart, longest = stage;
@@ -324,7 +340,7 @@ Seconds StepSimulation::longest_update() const {
 // The terms of the busiest stage, and what comes when all passes have ended: `between` after the
 // first has begun, of which the stage is idle for `idle`.
 Terms StepSimulation::around_passes(Seconds between, Seconds idle) const {
-  Terms terms = stage_terms(busiest_);
+  Terms terms = work_;
   if (strategy_.pp > 1) {
     const Seconds beyond_work = between - terms.total();
     terms[Term::PipelineBubble] = idle;
@@ -333,8 +349,7 @@ Terms StepSimulation::around_passes(Seconds between, Seconds idle) const {
   terms[Term::Straggler] = straggler_share(run_.cluster) * compute_time(terms);
   terms[Term::Optimizer] = update_;
   terms[Term::ReduceExposed] += exchange_.norm_time();
-  for (const RepeatedCollective& closing : closing_collectives(run_, parts_of(busiest_)))
-    terms[closing_term(closing)] += repeated_time(run_, closing);
+  for (const Closing& closing : closing_) terms[closing.term] += closing.time;
   terms[Term::Host] = run_.framework.host.per_step;
   return terms;
 }

@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "sim/cost/layer_prices.h"
+#include "sim/memory/shards.h"
 #include "sim/pipeline/pipeline.h"
 #include "sim/run.h"
 #include "sim/schedule/communication.h"
@@ -75,6 +76,7 @@ class StepSimulation {
   double bubble() const { return bubble_; }  // idle share of it while the passes of all stages run
   int busiest() const { return busiest_; }
   const DataParallelCollectives& exchange() const { return exchange_; }
+  const StageContents& contents() const { return contents_; }
 
   const PipelineShape& shape() const { return shape_; }
   const std::vector<ChunkTimes>& chunks() const { return chunks_; }  // of every part of the model
@@ -89,11 +91,20 @@ class StepSimulation {
   std::size_t part_index(int stage, int chunk) const {
     return static_cast<std::size_t>(layout_.part(stage, chunk));
   }
-  // The passes of a part, and what they take of a step together: all of them, and the first
-  // forward and the last backward pass beyond the others.
+  // The passes of a part, what they take of a step together: all of them, and the first forward and
+  // the last backward pass beyond the others; and the values that the part updates, without routed
+  // experts that are divided, and of those.
   struct PassesOfPart {
     PartPasses passes;
-    Seconds all{}, extra{};
+    ChunkTimes times{};
+    Terms all{};
+    Seconds all_time{}, extra{};
+    double updated = 0.0, updated_experts = 0.0;
+  };
+  // A collective after the last pass.
+  struct Closing {
+    Term term;
+    Seconds time;
   };
 
   void add_passes();
@@ -104,6 +115,7 @@ class StepSimulation {
   }
   Terms all_passes(const PartPasses& part) const;
   Terms stage_terms(int stage) const;
+  std::vector<Closing> closing_times() const;
   Seconds extra_time(int stage) const;
   Terms joined_terms(int stage) const;
   int busiest_stage() const;
@@ -117,8 +129,7 @@ class StepSimulation {
   const Run& run_;
   const Strategy& strategy_;
   const LayerPrices& prices_;
-  std::vector<ModelChunk> parts_;
-  RankParameters rank_;
+  StageContents contents_;
   DataParallelCollectives exchange_;
   PipelineShape shape_;
   StageLayout layout_;
@@ -126,6 +137,8 @@ class StepSimulation {
   std::vector<std::size_t> kinds_;    // of each part, the place of its passes
   std::vector<ChunkTimes> chunks_;
   int busiest_ = 0;
+  Terms work_{};  // of the busiest stage
+  std::vector<Closing> closing_;
   Seconds update_{};
   Terms terms_;
   double bubble_ = 0.0;

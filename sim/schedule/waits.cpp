@@ -27,27 +27,30 @@ class Streams {
         scatters_alone_(habits.scatters_alone),
         ahead_(habits.gathers_overlap
                    ? static_cast<std::size_t>(std::clamp(habits.prefetch, 0, kMostPrefetch))
-                   : 0) {}
+                   : 0) {
+    for (const OverlapUnit& equal : units) size_ += static_cast<std::size_t>(equal.count);
+  }
 
   OverlapTimes run() {
     issue_gathers(std::max<std::size_t>(ahead_, 1), Seconds(0.0));
-    for (std::size_t i = 0; i < units_.size(); ++i) compute(i);
+    std::size_t i = 0;
+    for (const OverlapUnit& unit : units_)
+      for (int n = 0; n < unit.count; ++n) compute(unit, i++);
     return {.end = std::max({computed_, channel_, replicas_end()}), .slowdown = slowdown_};
   }
 
  private:
-  void compute(std::size_t i) {
+  void compute(const OverlapUnit& unit, std::size_t i) {
     const Seconds start = std::max(computed_, arrived_[i % arrived_.size()]);
     if (ahead_ > 0) issue_gathers(i + ahead_ + 1, start);
-    computed_ = slowed_end(start, units_[i].compute);
-    slowdown_ += computed_ - (start + units_[i].compute);
+    computed_ = slowed_end(start, unit.compute);
+    slowdown_ += computed_ - (start + unit.compute);
     if (ahead_ == 0) issue_gathers(i + 2, computed_);
-    if (units_[i].reduce > Seconds(0.0))
-      channel_ = std::max(channel_, computed_) + units_[i].reduce;
-    if (units_[i].reduce > Seconds(0.0) && scatters_alone_) computed_ = channel_;
-    if (units_[i].replicate > Seconds(0.0))
-      replicate(units_[i].reduce > Seconds(0.0) ? channel_ : computed_, units_[i].replicate);
-    const bool sends = units_[i].reduce > Seconds(0.0) || units_[i].replicate > Seconds(0.0);
+    if (unit.reduce > Seconds(0.0)) channel_ = std::max(channel_, computed_) + unit.reduce;
+    if (unit.reduce > Seconds(0.0) && scatters_alone_) computed_ = channel_;
+    if (unit.replicate > Seconds(0.0))
+      replicate(unit.reduce > Seconds(0.0) ? channel_ : computed_, unit.replicate);
+    const bool sends = unit.reduce > Seconds(0.0) || unit.replicate > Seconds(0.0);
     if (sends && !reductions_overlap_) computed_ = std::max(channel_, replicas_end());
   }
 
@@ -60,6 +63,7 @@ class Streams {
 
   // Both communicators have been given all they will do before `work` ends.
   Seconds slowed_end(Seconds now, Seconds work) {
+    if (sums_.empty()) return slowed_by_channel(now, work);
     while (over_ < sums_.size() && sums_[over_].end <= now) ++over_;
     while (const std::optional<Seconds> change = next_change(now)) {
       const double rate = 1.0 - loss_at(now);
@@ -68,6 +72,14 @@ class Streams {
       now = *change;
     }
     return now + work;
+  }
+
+  // The same without sums over replicas.
+  Seconds slowed_by_channel(Seconds now, Seconds work) const {
+    if (channel_ <= now) return now + work;
+    const double rate = 1.0 - loss_.channel;
+    const Seconds beside = rate * (channel_ - now);
+    return beside >= work ? now + work / rate : channel_ + (work - beside);
   }
 
   // When a communicator next starts or comes to rest.
@@ -95,8 +107,10 @@ class Streams {
 
   // Those of the units before `end` that are not issued yet.
   void issue_gathers(std::size_t end, Seconds now) {
-    for (; issued_ < std::min(end, units_.size()); ++issued_) {
-      const Seconds gather = units_[issued_].gather;
+    for (; issued_ < std::min(end, size_); ++issued_) {
+      for (; issued_of_equal_ == units_[equal_].count; ++equal_) issued_of_equal_ = 0;
+      ++issued_of_equal_;
+      const Seconds gather = units_[equal_].gather;
       if (gather > Seconds(0.0)) channel_ = std::max(channel_, now) + gather;
       arrived_[issued_ % arrived_.size()] = gather > Seconds(0.0) ? channel_ : Seconds(0.0);
     }
@@ -107,7 +121,11 @@ class Streams {
   bool reductions_overlap_;
   bool scatters_alone_;
   std::size_t ahead_;
+  std::size_t size_ = 0;  // units
   std::size_t issued_ = 0;
+  std::size_t equal_ =
+      0;  // of units_: those whose gathers are being issued, and how many have been
+  int issued_of_equal_ = 0;
   std::array<Seconds, kMostPrefetch + 1> arrived_{};
   std::vector<Busy> sums_;  // over replicas, those without a gap as one
   std::size_t over_ = 0;    // of them, before the unit at hand

@@ -47,12 +47,13 @@ namespace llmsim::sim {
 // The order of issue is that of torch.distributed.fsdp (Zhao et al., "PyTorch FSDP", VLDB 2023,
 // section 3.3: prefetching, one communicator, rate limiter); the event simulation is ours.
 
-// One unit of a pass.
+// Units of a pass, equal ones that come one after the other.
 struct OverlapUnit {
   Seconds gather{};  // weights that must arrive before compute
   Seconds compute{};
   Seconds reduce{};     // gradients to send after compute
   Seconds replicate{};  // and to add up over replicas
+  int count = 1;
 };
 
 // How a framework runs them.

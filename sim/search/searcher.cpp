@@ -167,11 +167,14 @@ const Searcher::Prices& Searcher::prices_of(const SearchNode& node,
   const auto begin = (sharding.base * kVariants + variant_of(node.shape)) * ways;
   Prices& prices = prices_[begin + node.recompute];
   if (prices.layers) return prices;
-  const std::span<Prices> all(&prices_[begin], ways);
-  const auto known = std::find_if(all.begin(), all.end(),
-                                  [](const Prices& other) { return other.layers.has_value(); });
+  priced_ways_.clear();
+  for (std::size_t way = 0; way < ways; ++way) {
+    const Prices& other = prices_[begin + way];
+    if (other.layers)
+      priced_ways_.push_back({problem_.space.recomputes()[way], &*other.layers});
+  }
   const Run& run = run_of(strategy(node, sharding.choice));
-  prices.layers = known == all.end() ? layer_prices(run) : layer_prices(run, *known->layers);
+  prices.layers = layer_prices(run, priced_ways_);
   prices.bounds = layer_bounds(run, *prices.layers);
   return prices;
 }

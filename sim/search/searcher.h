@@ -164,6 +164,7 @@ class Searcher {
   std::size_t too_large_ = 0;  // whose bounds are out of memory
   RankParameters rank_{};
   std::vector<Prices> prices_;               // of the variant
+  std::vector<PricedWay> priced_ways_;       // of them, those with the prices at hand
   std::vector<StageParameters> parameters_;  // of the pipeline
   std::vector<PassesInFlight> passes_;
   std::vector<StageActivations> activations_;

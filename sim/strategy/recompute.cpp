@@ -124,6 +124,13 @@ bool Recompute::repeats(int block) const {
   return blocks == 0 || block < blocks;
 }
 
+Recompute Recompute::of_block() const {
+  Recompute block{.kind = whole() ? RecomputeKind::Full : kind};
+  if (kind == RecomputeKind::Selective) block.modules = modules;
+  if (kind == RecomputeKind::Op) block.saved = saved;
+  return block;
+}
+
 std::string text_of(const Recompute& r) {
   switch (r.kind) {
     case RecomputeKind::Selective:

@@ -81,6 +81,8 @@ struct Recompute {
   bool repeats(int block) const;
   // Whether some blocks of a chunk are recomputed and others kept.
   bool mixes() const { return kind == RecomputeKind::EveryN || blocks > 0; }
+  // What of it one recomputed block sees: not how many of them there are.
+  Recompute of_block() const;
 };
 
 // As people type it: none, selective, selective=core_attn+mlp, full, full/2 (a checkpoint every two
