@@ -1,6 +1,7 @@
 #include "sim/search/memory_bounds.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 
 #include "sim/memory/chunk_layers.h"
@@ -127,6 +128,19 @@ std::vector<int> passes_of_chunks(const PipelineShape& shape, int passes, int ch
   return count;
 }
 
+// When the first chunk, the last to have one, has had its first backward pass, and the next forward
+// pass has run.  The last chunk has not had its last one by then: there would be no forward pass
+// left.
+std::vector<int> steady_passes(const PipelineShape& shape, int in_flight, int chunks) {
+  const int group = chunks == 1 ? 1 : std::min(microbatch_group(shape), shape.num_microbatches);
+  const int backwards = (chunks - 1) * group + 1, forwards = in_flight + backwards;
+  if (forwards > chunks * shape.num_microbatches) return {};
+  std::vector<int> passes = passes_of_chunks(shape, forwards, chunks);
+  const std::vector<int> done = passes_of_chunks(shape, backwards, chunks);
+  std::transform(passes.begin(), passes.end(), done.rbegin(), passes.begin(), std::minus<>());
+  return passes;
+}
+
 // What the blocks and ends of a part leave.  Of a part with several kinds of block it is not known
 // which are recomputed: those that leave least.
 double left_by_layers(const ModelChunk& part, const LayerSums& sums, const LayerSums& left) {
@@ -162,9 +176,10 @@ std::vector<PassesInFlight> passes_in_flight(const PipelineShape& shape,
                                              const StageCounts& counts) {
   std::vector<PassesInFlight> list;
   if (!has_whole_backward_passes(shape.schedule)) return list;
+  const int chunks = counts.layout().chunks();
   for (const StageCounts::Kind& stage : counts.kinds()) {
     const int all = peak_in_flight(shape, stage.first);
-    list.push_back({all, passes_of_chunks(shape, all, counts.layout().chunks())});
+    list.push_back({passes_of_chunks(shape, all, chunks), steady_passes(shape, all, chunks)});
   }
   return list;
 }
@@ -177,19 +192,20 @@ void activation_bounds(const PipelineShape& shape, const std::vector<PassesInFli
   const int chunks = counts.layout().chunks();
   for (std::size_t kind = 0; kind < bounds.size(); ++kind) {
     const StageCounts::Kind& stage = counts.kinds()[kind];
-    double left = 0.0, each = 0.0;
+    const PassesInFlight& own = passes[kind];
+    double left = 0.0, steady = 0.0, each = 0.0;
     for (int chunk = 0; chunk < chunks; ++chunk) {
       const auto at = static_cast<std::size_t>(chunk);
       if (!stage.repeats[at])
         each = left_by(stage.parts[at], counts.part(kind, chunk, recompute), layers);
-      left += passes[kind].of_chunk[at] * each;
+      left += own.first[at] * each;
+      if (!own.steady.empty()) steady += own.steady[at] * each;
     }
     const double rise = rise_at(stage.parts.back(), layers);
-    const bool again = chunks == 1 && shape.num_microbatches > passes[kind].all;
     const bool has_blocks = std::any_of(stage.parts.begin(), stage.parts.end(),
                                         [](const ModelChunk& part) { return part.blocks > 0; });
     bounds[kind] = {.first = std::max(0.0, left + std::max(0.0, rise)),
-                    .steady = again ? std::max(0.0, left) : 0.0,
+                    .steady = std::max(0.0, steady),
                     .goes_on = shape.num_microbatches > 1 && has_blocks};
   }
 }

@@ -34,18 +34,18 @@ struct StateBounds {
 
 StateBounds state_bounds(const Run& run, const RankParameters& rank);
 
-// What passes in flight hold on a stage: at the peak of the first backward pass, and again when a
-// later forward pass has run.
+// What passes in flight hold on a stage: at the peak of the first backward pass, and beside the
+// gradients of all blocks.
 struct StageActivations {
   double first = 0.0, steady = 0.0;  // bytes
   // There is a second micro-batch, after blocks whose gradients the first has left.
   bool goes_on = false;
 };
 
-// Forward passes of a stage before its first backward pass, by chunk.
+// Forward passes of a stage whose backward passes are to come, by chunk.
 struct PassesInFlight {
-  int all = 0;
-  std::vector<int> of_chunk;
+  std::vector<int> first;   // when the first backward pass begins
+  std::vector<int> steady;  // beside the gradients of all blocks; empty: never so many again
 };
 
 // Of the stages of each kind; none of schedules that split or join passes.

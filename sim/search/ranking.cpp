@@ -155,13 +155,13 @@ bool Ranking::may_be_best(const Candidates& idea, Worth least) const {
   return true;
 }
 
-bool Ranking::may_matter(Seconds time, Bytes needed) const {
-  return worth(time, needed).cost <= within(last_) || may_be_on_front(time, needed);
+bool Ranking::may_matter(Seconds time, Bytes peak) const {
+  return worth(time, peak).cost <= within(last_) || may_be_on_front(time, peak);
 }
 
-bool Ranking::may_matter(const Idea& idea, Seconds time, Bytes needed) const {
+bool Ranking::may_matter(const Idea& idea, Seconds time, Bytes peak, Bytes needed) const {
   if (needed > rules_.usable) return may_nearly_fit(time, needed);
-  if (may_be_on_front(time, needed)) return true;
+  if (may_be_on_front(time, peak)) return true;
   if (needed > rules_.limit) return may_be_tight(time);
   const Worth least = worth(time, needed);
   if (least.cost > within(last_)) return false;

@@ -81,10 +81,10 @@ class Ranking {
   void add(const RankedStrategy& strategy);
   void add(const Ranking& other);
 
-  // Whether a strategy of any idea, or of this one, may be among the best or on the front.  `time`
-  // and `needed`: at least.
-  bool may_matter(Seconds time, Bytes needed) const;
-  bool may_matter(const Idea& idea, Seconds time, Bytes needed) const;
+  // Whether a strategy of any idea, or of this one, may be among the best or on the front.  `time`,
+  // `peak` and `needed`: at least.
+  bool may_matter(Seconds time, Bytes peak) const;
+  bool may_matter(const Idea& idea, Seconds time, Bytes peak, Bytes needed) const;
   // Whether one that needs more than a device has, but no more than this, may be the fastest that
   // nearly fits.
   bool may_nearly_fit(Seconds time, Bytes needed) const;

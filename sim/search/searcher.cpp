@@ -170,8 +170,7 @@ const Searcher::Prices& Searcher::prices_of(const SearchNode& node,
   priced_ways_.clear();
   for (std::size_t way = 0; way < ways; ++way) {
     const Prices& other = prices_[begin + way];
-    if (other.layers)
-      priced_ways_.push_back({problem_.space.recomputes()[way], &*other.layers});
+    if (other.layers) priced_ways_.push_back({problem_.space.recomputes()[way], &*other.layers});
   }
   const Run& run = run_of(strategy(node, sharding.choice));
   prices.layers = layer_prices(run, priced_ways_);
@@ -355,6 +354,7 @@ ShardingSearch Searcher::sharding_search(const SearchLayout& layout, const Searc
 
 void Searcher::search(const SearchLayout& layout) {
   SearchNode node{layout};
+  node.context = context_memory(run_of(problem_.space.strategy(layout, {}, {}, Recompute{})));
   node.ways = ways_of(layout);
   for (const SearchSharding& sharding : problem_.space.shardings(layout))
     node.shardings.push_back(sharding_search(layout, sharding));
@@ -425,10 +425,10 @@ bool Searcher::is_nearer(Bytes needed) const {
 
 // By its bounds.  How near one is that does not fit matters while nothing does.
 template <class StrategyOf>
-void Searcher::leave_out(Bytes peak, const Prices& prices, const StrategyOf& strategy) {
-  if (peak <= problem_.query.base.cluster.device.usable_memory) {
+void Searcher::leave_out(Bytes needed, const Prices& prices, const StrategyOf& strategy) {
+  if (needed <= problem_.query.base.cluster.device.usable_memory) {
     ++plan_.pruned;
-  } else if (!ranking_.empty() || !is_nearer(peak)) {
+  } else if (!ranking_.empty() || !is_nearer(needed)) {
     ++too_large_;
   } else {
     const Run& run = run_of(strategy());
@@ -455,23 +455,25 @@ void Searcher::search_shardings(const SearchNode& node) {
     if (&own != prices)
       activation_bounds(node.shape, passes_, counts, node.recompute, own.bounds, activations_);
     prices = &own;
-    const Bytes peak = peak_bound(sharding.states, parameters_, activations_);
-    if (peak > problem_.query.base.cluster.device.usable_memory &&
-        !ranking_.may_nearly_fit(passes, peak)) {
-      leave_out(peak, own, [&] { return strategy(node, sharding.choice); });
+    const Bytes peak = peak_bound(sharding.states, parameters_, activations_),
+                needed = peak + node.context;
+    if (needed > problem_.query.base.cluster.device.usable_memory &&
+        !ranking_.may_nearly_fit(passes, needed)) {
+      leave_out(needed, own, [&] { return strategy(node, sharding.choice); });
       continue;
     }
     Idea idea = node.idea;
     idea.sharding = sharding.choice.sharding;
-    const bool may_matter = ranking_.may_matter(idea, passes, peak);
+    const bool may_matter = ranking_.may_matter(idea, passes, peak, needed);
     if (may_matter && !costs_[i])
       costs_[i] = sharding_costs(run_of(strategy(node, sharding.choice)), rank_, counts);
     const Seconds bound =
         may_matter ? step_bound(sharding.shape, counts, node.recompute, own.bounds, &*costs_[i])
                    : passes;
-    if (may_matter && ranking_.may_matter(idea, bound, peak)) {
+    if (may_matter && ranking_.may_matter(idea, bound, peak, needed)) {
       candidates_.push_back({.bound = bound,
                              .peak = peak,
+                             .needed = needed,
                              .idea = idea,
                              .layout = &node.layout,
                              .pipeline = node.pipeline,
@@ -479,7 +481,7 @@ void Searcher::search_shardings(const SearchNode& node) {
                              .recompute = node.recompute,
                              .prices = &own});
     } else {
-      leave_out(peak, own, [&] { return strategy(node, sharding.choice); });
+      leave_out(needed, own, [&] { return strategy(node, sharding.choice); });
     }
   }
 }
@@ -491,10 +493,10 @@ void Searcher::evaluate_candidates() {
       candidates_.begin(), candidates_.end(),
       [](const Candidate& one, const Candidate& other) { return one.bound < other.bound; });
   for (const Candidate& one : candidates_) {
-    if (ranking_.may_matter(one.idea, one.bound, one.peak)) {
+    if (ranking_.may_matter(one.idea, one.bound, one.peak, one.needed)) {
       evaluate(one);
     } else {
-      leave_out(one.peak, *one.prices, [&] { return strategy(one); });
+      leave_out(one.needed, *one.prices, [&] { return strategy(one); });
     }
   }
   candidates_.clear();
@@ -511,11 +513,11 @@ void Searcher::evaluate(const Candidate& candidate) {
   const LayerPrices& prices = *candidate.prices->layers;
   StepSimulation step(run, prices, StepSimulation::Passes{});
   const Seconds bound = step.bound();
-  if (!ranking_.may_matter(candidate.idea, bound, candidate.peak)) {
-    leave_out(candidate.peak, *candidate.prices, [&] { return run.strategy; });
+  if (!ranking_.may_matter(candidate.idea, bound, candidate.peak, candidate.needed)) {
+    leave_out(candidate.needed, *candidate.prices, [&] { return run.strategy; });
     return;
   }
-  const Memory memory = memory_footprint(run, prices, MemoryStages::Fullest);
+  const Memory memory = memory_footprint(run, prices, step.contents(), MemoryStages::Fullest);
   RankedStrategy ranked{.strategy = run.strategy, .peak = memory.peak, .needed = memory.needed()};
   if (const std::optional<NearestMiss> miss = missed(run, memory)) {
     reject(plan_, *miss);

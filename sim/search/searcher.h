@@ -79,6 +79,7 @@ struct ShardingSearch {
 // A layout, a pipeline of it, and a way to recompute.
 struct SearchNode {
   const SearchLayout& layout;
+  Bytes context{};  // of each process (context_memory)
   std::vector<ShardingSearch> shardings{};
   const DealtPipeline* pipeline = nullptr;
   PipelineShape shape{};
@@ -125,7 +126,7 @@ class Searcher {
   // What bounds have not ruled out.
   struct Candidate {
     Seconds bound{};
-    Bytes peak{};  // at least
+    Bytes peak{}, needed{};  // at least
     Idea idea{};
     const SearchLayout* layout = nullptr;
     const DealtPipeline* pipeline = nullptr;
@@ -153,7 +154,7 @@ class Searcher {
   void evaluate_candidates();
   void evaluate(const Candidate& candidate);
   template <class StrategyOf>
-  void leave_out(Bytes peak, const Prices& prices, const StrategyOf& strategy);
+  void leave_out(Bytes needed, const Prices& prices, const StrategyOf& strategy);
   bool is_nearer(Bytes needed) const;
 
   const PlanProblem& problem_;
