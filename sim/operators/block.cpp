@@ -6,10 +6,9 @@
 #include "sim/model/parameters.h"
 #include "sim/operators/attention_core.h"
 #include "sim/operators/block_recompute.h"
-#include "sim/operators/delta_net.h"
 #include "sim/operators/experts.h"
 #include "sim/operators/linear.h"
-#include "sim/operators/mamba.h"
+#include "sim/operators/scans.h"
 #include "sim/operators/traffic.h"
 
 namespace llmsim::sim {

@@ -6,8 +6,7 @@
 #include "sim/model/parameters.h"
 #include "sim/operators/attention_core.h"
 #include "sim/operators/dataflow/layer.h"
-#include "sim/operators/delta_net.h"
-#include "sim/operators/mamba.h"
+#include "sim/operators/scans.h"
 #include "sim/strategy/adapters.h"
 
 namespace llmsim::sim {

@@ -1,4 +1,4 @@
-#include "sim/operators/mamba.h"
+#include "sim/operators/scans.h"
 
 #include <utility>
 
@@ -11,6 +11,11 @@ namespace {
 // mamba_ssm: sums of dt, states, passing, C B^T, scan.  Backward: the first four again, then
 // gradients of z, states, passing, x, B, C, C B^T, of its two factors, of the decay and of dt.
 constexpr int kForwardKernels = 5, kBackwardKernels = 15;
+
+// Norms of q and k, sums of the decay, K K^T, its inverse, T K and T V, states, output.  Backward:
+// T K and T V, states, gradients of values, of states, of q and k, of T K, of the decay and of the
+// norms.
+constexpr int kDeltaKernels = 8, kDeltaBackwardKernels = 10;
 
 }  // namespace
 
@@ -56,6 +61,42 @@ LayerOperators lower_mamba_scan(const Transformer& model, const Strategy& strate
   part.add_backward(Module::Scan, memory_bound(OperatorKind::Scan, "scan_backward", heads,
                                                bytes.backward, kBackwardKernels, 2.0 * flops));
   add_copy("scan_output_order", inner);
+  return std::move(part).build();
+}
+
+ScanBytes scan_bytes(const GatedDeltaNet& net, double element) {
+  const double e = element, keys = net.key_head_dim, values = net.value_head_dim,
+               chunk = net.chunk_size, states = keys * values / chunk;
+  return {.forward = (11.0 * keys + 6.0 * values) * e + 2.0 * e * states + (8.0 + 2.0 * e) * chunk,
+          .backward = (27.0 * keys + 15.0 * values) * e + 4.0 * e * states + 2.0 * e * chunk,
+          .forward_workspace = (keys + 2.0 * values) * e + e * states + kFp32Bytes * chunk,
+          .backward_workspace = (3.0 * keys + 3.0 * values) * e + 2.0 * e * states};
+}
+
+double saved_by_delta_rule(const GatedDeltaNet& net, double element) {
+  return (2.0 * net.key_head_dim + net.value_head_dim + net.chunk_size) * element + kFp32Bytes;
+}
+
+LayerOperators lower_delta_rule(const Transformer& model, const Strategy& strategy) {
+  const GatedDeltaNet& net = *model.gated_delta_net;
+  const double e = size_of(activation_dtype(strategy.precision)).value(), ranks = strategy.tp,
+               tokens = static_cast<double>(strategy.micro_batch) * model.seq_len,
+               channels = tokens * net.conv_channels() / ranks,
+               heads = tokens * net.num_value_heads / ranks;
+  const ScanBytes bytes = scan_bytes(net, e);
+  const Flops flops = tokens / ranks * scan_flops_per_token(net);
+  LayerBuilder part;
+  part.add_forward(Module::Scan,
+                   memory_bound(OperatorKind::Convolution, "conv1d", channels, 2.0 * e, 1));
+  part.add_backward(Module::Scan, memory_bound(OperatorKind::Convolution, "conv1d_backward",
+                                               channels, 3.0 * e, 1));
+  if (net.num_value_heads > net.num_key_heads)
+    part.add(OperatorKind::Copy, Module::Scan, "repeat_heads", 2.0 * heads * net.key_head_dim,
+             permutation_traffic(e));
+  part.add_forward(Module::Scan, memory_bound(OperatorKind::Scan, "delta_rule", heads,
+                                              bytes.forward, kDeltaKernels, flops));
+  part.add_backward(Module::Scan, memory_bound(OperatorKind::Scan, "delta_rule_backward", heads,
+                                               bytes.backward, kDeltaBackwardKernels, 2.0 * flops));
   return std::move(part).build();
 }
 
