@@ -1,5 +1,6 @@
 #include "sim/operators/scans.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "sim/model/flops.h"
@@ -16,6 +17,31 @@ constexpr int kForwardKernels = 5, kBackwardKernels = 15;
 // T K and T V, states, gradients of values, of states, of q and k, of T K, of the decay and of the
 // norms.
 constexpr int kDeltaKernels = 8, kDeltaBackwardKernels = 10;
+
+// Tokens whose states the selective scan saves once: 128 threads of 16 tokens, fewer threads and
+// tokens for sequences that are shorter.
+constexpr int kSelectiveChunk = 2048;
+
+// Copies of x, dt and z; backward of the gradients of y, x and z.
+constexpr double kSelectiveCopies = 3.0;
+
+// A convolution that saves what it reads.
+void add_convolution(LayerBuilder& part, double channels, double e) {
+  part.add_forward(Module::Scan,
+                   memory_bound(OperatorKind::Convolution, "conv1d", channels, 2.0 * e, 1));
+  part.add_backward(Module::Scan, memory_bound(OperatorKind::Convolution, "conv1d_backward",
+                                               channels, 3.0 * e, 1));
+}
+
+double states_of_chunks(const Mamba1& mamba, int tokens) {
+  return 2.0 * kFp32Bytes * mamba.state_size / std::min(tokens, kSelectiveChunk);
+}
+
+// Of all tokens.
+double channels_on_rank(const Transformer& model, const Strategy& strategy) {
+  return static_cast<double>(strategy.micro_batch) * model.seq_len * model.mamba1->inner_size /
+         strategy.tp;
+}
 
 }  // namespace
 
@@ -86,10 +112,7 @@ LayerOperators lower_delta_rule(const Transformer& model, const Strategy& strate
   const ScanBytes bytes = scan_bytes(net, e);
   const Flops flops = tokens / ranks * scan_flops_per_token(net);
   LayerBuilder part;
-  part.add_forward(Module::Scan,
-                   memory_bound(OperatorKind::Convolution, "conv1d", channels, 2.0 * e, 1));
-  part.add_backward(Module::Scan, memory_bound(OperatorKind::Convolution, "conv1d_backward",
-                                               channels, 3.0 * e, 1));
+  add_convolution(part, channels, e);
   if (net.num_value_heads > net.num_key_heads)
     part.add(OperatorKind::Copy, Module::Scan, "repeat_heads", 2.0 * heads * net.key_head_dim,
              permutation_traffic(e));
@@ -97,6 +120,45 @@ LayerOperators lower_delta_rule(const Transformer& model, const Strategy& strate
                                               bytes.forward, kDeltaKernels, flops));
   part.add_backward(Module::Scan, memory_bound(OperatorKind::Scan, "delta_rule_backward", heads,
                                                bytes.backward, kDeltaBackwardKernels, 2.0 * flops));
+  return std::move(part).build();
+}
+
+ScanBytes scan_bytes(const Mamba1& mamba, int tokens, double element) {
+  const double e = element, shared = 2.0 * mamba.state_size,
+               states = states_of_chunks(mamba, tokens);
+  return {.forward = 5.0 * e + shared * e + states,
+          .backward = 9.0 * e + shared * (e + 2.0 * kFp32Bytes) + states,
+          .forward_workspace = e,
+          .backward_workspace = 3.0 * e};
+}
+
+double saved_by_selective_scan(const Mamba1& mamba, int tokens, double element) {
+  return 3.0 * element + states_of_chunks(mamba, tokens);
+}
+
+LayerOperators lower_mamba1_convolution(const Transformer& model, const Strategy& strategy) {
+  const double e = size_of(activation_dtype(strategy.precision)).value();
+  LayerBuilder part;
+  add_convolution(part, channels_on_rank(model, strategy), e);
+  return std::move(part).build();
+}
+
+LayerOperators lower_selective_scan(const Transformer& model, const Strategy& strategy) {
+  const Mamba1& mamba = *model.mamba1;
+  const double e = size_of(activation_dtype(strategy.precision)).value(),
+               channels = channels_on_rank(model, strategy);
+  const ScanBytes bytes = scan_bytes(mamba, model.seq_len, e);
+  const Flops flops = channels / mamba.inner_size * scan_flops_per_token(mamba);
+  LayerBuilder part;
+  part.add_backward(Module::Scan,
+                    memory_bound(OperatorKind::Residual, "scan_input_sum", channels, 3.0 * e, 1));
+  part.add(OperatorKind::Copy, Module::Scan, "scan_order", kSelectiveCopies * channels,
+           permutation_traffic(e));
+  part.add_forward(Module::Scan, memory_bound(OperatorKind::SelectiveScan, "selective_scan",
+                                              channels, bytes.forward, 1, flops));
+  part.add_backward(Module::Scan,
+                    memory_bound(OperatorKind::SelectiveScan, "selective_scan_backward", channels,
+                                 bytes.backward, 1, 2.0 * flops));
   return std::move(part).build();
 }
 

@@ -1,5 +1,5 @@
 // The scans that mix tokens in the place of attention, each with the convolution before it, as
-// operators of one rank: Mamba-2 and the delta rule of a gated delta net.
+// operators of one rank: Mamba-2, the delta rule of a gated delta net, and Mamba-1.
 #pragma once
 
 #include "sim/model/transformer.h"
@@ -8,8 +8,8 @@
 
 namespace llmsim::sim {
 
-// Of a scan on one rank, for each token and head: bytes that its kernels move, and that it makes on
-// the way and has at once, at most.
+// Of a scan on one rank, for each token and head (of Mamba-1: channel): bytes that its kernels
+// move, and that it makes on the way and has at once, at most.
 struct ScanBytes {
   double forward = 0.0, backward = 0.0;
   double forward_workspace = 0.0, backward_workspace = 0.0;
@@ -97,5 +97,56 @@ double saved_by_delta_rule(const GatedDeltaNet& net, double element);
 // Convolution, repeated heads and delta rule.  Requires model.gated_delta_net and tensor ranks that
 // divide its key heads.
 LayerOperators lower_delta_rule(const Transformer& model, const Strategy& strategy);
+
+// The selective scan of a Mamba-1 mixer as Jamba has it, and the convolution before it, as
+// operators of one rank.
+//
+// A mixer projects a token to x and z (MixerInput), convolves the channels of x, projects them to
+// the bottleneck of the steps, B and C (SelectionProjection), normalises each of the three,
+// projects the steps up (StepProjection), scans, gates with z and projects back (MixerOutput).
+// Tensor ranks divide the channels, each has the tokens of all: they sum what SelectionProjection
+// gives, t (r_t + 2 N) values, and the gradient of what the norms give.  Notation: t tokens of the
+// rank, d_i channels with states of N, chunks of Q = 2048 tokens (a sequence, if that is shorter);
+// e bytes an activation.
+//
+// One kernel scans: a block of threads has a channel and its chunks one after the other.  It loads
+// B and C again for each channel, and adds their gradients to those of other channels by atomics in
+// fp32; all channels of a sequence share these, so that they lie in the last-level cache, and what
+// the kernel reaches is the bandwidth there: its rate, MemoryBoundKernel::SelectiveScan, is
+// relative to device memory all the same.  Bytes that are loaded and stored for each token and
+// channel:
+//
+//   forward   x, dt, z; y before and after the gate   5 e
+//             B, C                                    2 N e
+//             states of chunks                        8 N / Q      decay and state in fp32
+//   backward  x, dt twice, z, y, dy; dz, dx, d(dt)    9 e
+//             B, C                                    2 N e
+//             their gradients, read and written       16 N
+//             states of chunks                        8 N / Q
+//
+// The kernel has a sequence in neighbouring places, linear layers have a token so: x, dt and z are
+// copied into its order, dy back, and dx and dz are joined; x, which two layers read, has the sum
+// of two gradients.  The convolution reads and writes its channels, backward reads them and their
+// gradients and writes gradients.  FLOPs are those of model/flops.h, twice in the backward pass.
+//
+// Sources: state-spaces/mamba csrc/selective_scan/selective_scan_fwd_kernel.cuh,
+// selective_scan_bwd_kernel.cuh (loads, stores, atomics, chunks) and
+// mamba_ssm/ops/selective_scan_interface.py, SelectiveScanFn (copies, what is saved);
+// huggingface/transformers models/jamba/modeling_jamba.py, cuda_kernels_forward (no mamba_inner_fn,
+// which has no norms); vllm-project/vllm model_executor/layers/mamba/mamba_mixer.py (tensor ranks).
+
+// `tokens`: of a sequence.  The workspaces are dt before it is copied; backward dy in the kernel's
+// order and the gradients of x and dt.
+ScanBytes scan_bytes(const Mamba1& mamba, int tokens, double element);
+
+// What the scan saves for its backward pass beside dt, in bytes for each token and channel: x and z
+// in its order, y before the gate, and the states of chunks.  Source: SelectiveScanFn,
+// save_for_backward.
+double saved_by_selective_scan(const Mamba1& mamba, int tokens, double element);
+
+// The parts before and after the projections of B, C and the steps: the convolution; copies and
+// scan.  Require model.mamba1 and tensor ranks that divide its channels.
+LayerOperators lower_mamba1_convolution(const Transformer& model, const Strategy& strategy);
+LayerOperators lower_selective_scan(const Transformer& model, const Strategy& strategy);
 
 }  // namespace llmsim::sim
