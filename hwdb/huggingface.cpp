@@ -45,7 +45,6 @@ std::optional<std::string> kind_refused(const std::string& type) {
       {"falcon_h1", "a state-space hybrid"},
       {"falcon_mamba", "a model of Mamba-1"},
       {"granitemoehybrid", "a hybrid with Mamba-2 under other keys"},
-      {"jamba", "a hybrid with Mamba-1"},
       {"mamba", "a model of Mamba-1"},
       {"mamba2", "a state-space model"},
       {"recurrent_gemma", "a recurrent hybrid"},
@@ -63,8 +62,8 @@ auto reader_of(ModelConfig& c) {
   if (const auto found = readers().find(*type); found != readers().end()) return found->second;
   if (const auto kind = kind_refused(*type))
     c.refuse("model_type", *kind +
-                               "; only decoders, hybrids like Nemotron-H and Qwen3-Next, and "
-                               "encoders like BERT are supported");
+                               "; only decoders, hybrids like Nemotron-H, Qwen3-Next and Jamba, "
+                               "and encoders like BERT are supported");
   c.refuse("model_type", "unknown" + did_you_mean(*type, known_model_types()));
 }
 

@@ -1,7 +1,7 @@
 // Reads a model's shape from the config.json that stands beside its weights on Hugging Face.
 //
-// Any decoder of the families below, hybrids like Nemotron-H and Qwen3-Next, and encoders like
-// BERT; keys that a file omits take the default that the family's configuration class documents,
+// Any decoder of the families below, hybrids like Nemotron-H, Qwen3-Next and Jamba, and encoders
+// like BERT; keys that a file omits take the default that the family's configuration class documents,
 // keys that say nothing about the shape are ignored, and of a vision-language model the text part
 // is read.
 //

@@ -76,7 +76,7 @@ void check_described(const RecordedModel& m, const sim::CatalogueEntry* entry,
   if (m.architecture && *m.architecture != "decoder" && *m.architecture != "encoder" &&
       *m.architecture != "hybrid") {
     assume.refuse("model.architecture = " + *m.architecture +
-                  ": only decoders, encoders and hybrids of attention and Mamba-2 or gated delta "
+                  ": only decoders, encoders and hybrids of attention and Mamba or gated delta "
                   "nets are simulated");
   }
   const bool hybrid = states(m, "layer_pattern") || (entry && is_hybrid(entry->model));
@@ -182,6 +182,7 @@ void replace_objects(const sim::PartialTransformer& fields, sim::Transformer& t)
   if (sim::states_object(fields, "mla")) t.mla = sim::Mla{};
   if (sim::states_object(fields, "mamba")) t.mamba = sim::Mamba{};
   if (sim::states_object(fields, "gated_delta_net")) t.gated_delta_net = sim::GatedDeltaNet{};
+  if (sim::states_object(fields, "mamba1")) t.mamba1 = sim::Mamba1{};
   if (sim::states_object(fields, "encoder")) t.encoder = sim::Encoder::bert();
 }
 

@@ -80,6 +80,12 @@ std::string mamba(const sim::Mamba& mamba) {
          std::to_string(mamba.conv_kernel) + ", chunks of " + std::to_string(mamba.chunk_size);
 }
 
+std::string mamba1(const sim::Mamba1& mamba) {
+  return std::to_string(mamba.inner_size) + " channels, states of " +
+         std::to_string(mamba.state_size) + ", steps of rank " + std::to_string(mamba.dt_rank) +
+         ", convolution over " + std::to_string(mamba.conv_kernel);
+}
+
 std::string delta_net(const sim::GatedDeltaNet& net) {
   return std::to_string(net.num_value_heads) + " value heads of " +
          std::to_string(net.value_head_dim) + ", " + std::to_string(net.num_key_heads) +
@@ -120,6 +126,7 @@ void add_details(Fields& fields, const Transformer& m) {
   if (m.layer_pattern) fields.emplace_back("layer pattern", *m.layer_pattern);
   if (m.mamba) fields.emplace_back("Mamba-2", mamba(*m.mamba));
   if (m.gated_delta_net) fields.emplace_back("gated delta net", delta_net(*m.gated_delta_net));
+  if (m.mamba1) fields.emplace_back("Mamba-1", mamba1(*m.mamba1));
   if (m.attention_gate) fields.emplace_back("attention gate", "yes");
   if (m.moe) fields.emplace_back("experts", experts(*m.moe));
   fields.emplace_back("positions", name_of(m.position));

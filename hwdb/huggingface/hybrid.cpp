@@ -105,8 +105,67 @@ Transformer qwen3_next(ModelConfig& c) {
   return m;
 }
 
+// Of each `period` layers the one at an offset, which is within the period.
+struct EveryNth {
+  int period, offset;
+};
+
+EveryNth every_nth(ModelConfig& c, const char* period_key, const char* offset_key, EveryNth usual) {
+  const EveryNth layers{.period = c.count_or({period_key}, usual.period),
+                        .offset = c.at_least_zero(offset_key, usual.offset)};
+  if (layers.offset >= layers.period)
+    c.refuse(offset_key, std::string("less than ") + period_key + " is expected");
+  return layers;
+}
+
+// "auto" is a sixteenth of the width, rounded up.
+int dt_rank(ModelConfig& c, int hidden_size) {
+  const nlohmann::json* rank = c.any("mamba_dt_rank");
+  if (rank && !rank->is_string()) return c.need({"mamba_dt_rank"});
+  return (hidden_size + 15) / 16;
+}
+
+sim::Mamba1 mamba1(ModelConfig& c, int hidden_size) {
+  if (c.flag("mamba_proj_bias", false))
+    c.refuse("mamba_proj_bias", "biases of Mamba-1's projections are not modelled");
+  if (!c.flag("mamba_conv_bias", true))
+    c.refuse("mamba_conv_bias", "convolutions without a bias are not modelled");
+  if (!c.flag("mamba_inner_layernorms", true))
+    c.refuse("mamba_inner_layernorms", "Mamba-1 without norms of dt, B and C is not modelled");
+  return {.inner_size = c.count_or({"mamba_expand"}, 2) * hidden_size,
+          .state_size = c.count_or({"mamba_d_state"}, 16),
+          .dt_rank = dt_rank(c, hidden_size),
+          .conv_kernel = c.count_or({"mamba_d_conv"}, 4)};
+}
+
+// Defaults are those of JambaConfig.  A file with one expert has MLPs in all layers.
+Transformer jamba(ModelConfig& c) {
+  Transformer m = rotary(c, false);
+  m.position = sim::Position::None;
+  m.num_kv_heads = c.count_or({"num_key_value_heads"}, 8);
+  const EveryNth attention =
+      every_nth(c, "attn_layer_period", "attn_layer_offset", {.period = 8, .offset = 4});
+  std::string pattern(static_cast<std::size_t>(m.num_layers), 'S');
+  for (int layer = attention.offset; layer < m.num_layers; layer += attention.period)
+    pattern[static_cast<std::size_t>(layer)] = '*';
+  m.layer_pattern = period_of(pattern);
+  m.mamba1 = mamba1(c, m.hidden_size);
+  const EveryNth experts =
+      every_nth(c, "expert_layer_period", "expert_layer_offset", {.period = 2, .offset = 1});
+  const int num_experts = c.count_or({"num_experts"}, 16);
+  if (num_experts > 1)
+    m.moe = Moe{.num_experts = num_experts,
+                .top_k = c.count_or({"num_experts_per_tok"}, 2),
+                .expert_ffn_size = m.ffn_size,
+                .num_dense_layers = experts.offset,
+                .layer_interval = experts.period};
+  return m;
+}
+
 }  // namespace
 
-Families hybrid_families() { return {{"nemotron_h", nemotron_h}, {"qwen3_next", qwen3_next}}; }
+Families hybrid_families() {
+  return {{"jamba", jamba}, {"nemotron_h", nemotron_h}, {"qwen3_next", qwen3_next}};
+}
 
 }  // namespace llmsim::hwdb

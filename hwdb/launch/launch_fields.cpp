@@ -34,10 +34,20 @@ std::optional<std::string> catalogue_name(const sim::Transformer& model) {
   return std::nullopt;
 }
 
+// A letter for each layer, whatever the period.
+std::string pattern_of_all(const sim::Transformer& model) {
+  std::string letters;
+  for (int layer = 0; layer < model.num_layers; ++layer)
+    letters +=
+        (*model.layer_pattern)[static_cast<std::size_t>(layer) % model.layer_pattern->size()];
+  return letters;
+}
+
 void add_model_fields(const sim::Transformer& model, LaunchValues& fields) {
   for (const auto& [key, value] : sim::fields_of(model)) fields[kModel + key] = sim::text_of(value);
   if (model.position == sim::Position::Learned && model.max_positions == 0)
     fields["model.max_positions"] = std::to_string(model.seq_len);
+  if (model.layer_pattern) fields["model.layer_pattern"] = pattern_of_all(model);
   if (const auto name = catalogue_name(model)) fields["model.catalogue"] = *name;
   if (!model.moe) return;
   fields["model.moe.shared_width"] =

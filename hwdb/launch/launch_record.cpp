@@ -130,6 +130,18 @@ void put_experts(LaunchValues& fields, RunRecord& record) {
     fields.emplace("model.moe.expert_ffn_size", wide->second);
 }
 
+// A hybrid's layers are one thing each: without a letter for them there are no MLPs.  Heads fill
+// twice the hidden size unless their number is given.
+void put_hybrid(LaunchValues& fields) {
+  const auto pattern = fields.find("model.layer_pattern");
+  if (pattern == fields.end()) return;
+  if (pattern->second.find('-') == std::string::npos) fields["model.ffn_size"] = "0";
+  const int width = count_in(fields, "model.mamba.head_dim", 0);
+  if (width > 0)
+    fields.emplace("model.mamba.num_heads",
+                   std::to_string(2 * count_in(fields, "model.hidden_size", 0) / width));
+}
+
 void put_vocabulary(LaunchValues& fields) {
   const auto divisor = taken_count(fields, "model.vocab_divisor");
   const auto rows = fields.find("model.vocab_size");
@@ -211,6 +223,7 @@ RunRecord record_of(LaunchValues fields) {
   put_vocabulary(fields);
   put_stages(fields, record);
   put_experts(fields, record);
+  put_hybrid(fields);
   put_adapters(fields, record);
   put_device_batch(fields);
   put_batch(fields, record);

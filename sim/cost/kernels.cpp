@@ -221,6 +221,7 @@ MemoryBoundKernel memory_bound_kernel(const Operator& op, const MemoryBoundForms
     case OperatorKind::BiasGradient: return MemoryBoundKernel::ColumnSum;
     case OperatorKind::Convolution: return MemoryBoundKernel::Convolution;
     case OperatorKind::Scan: return MemoryBoundKernel::Scan;
+    case OperatorKind::SelectiveScan: return MemoryBoundKernel::SelectiveScan;
     case OperatorKind::Embedding: return MemoryBoundKernel::Lookup;
     case OperatorKind::CrossEntropy:
       return forms.chunked_loss ? MemoryBoundKernel::ChunkedCrossEntropy

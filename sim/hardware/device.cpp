@@ -22,13 +22,14 @@ constexpr Named<AttentionKernel> kKernels[] = {
     {AttentionKernel::BlockwiseFp32, "blockwise-fp32"}};
 
 constexpr std::array<const char*, kNumMemoryBoundKernels> kMemoryBoundKernels{
-    "layer_norm",   "rms_norm",         "softmax",
-    "gelu",         "gated_activation", "rotary",
-    "add",          "column_sum",       "copy",
-    "lookup",       "cross_entropy",    "chunked_cross_entropy",
-    "cast",         "optimizer",        "square_sum",
-    "scale",        "expert_choice",    "row_move",
-    "weighted_sum", "conv1d",           "scan"};
+    "layer_norm",    "rms_norm",         "softmax",
+    "gelu",          "gated_activation", "rotary",
+    "add",           "column_sum",       "copy",
+    "lookup",        "cross_entropy",    "chunked_cross_entropy",
+    "cast",          "optimizer",        "square_sum",
+    "scale",         "expert_choice",    "row_move",
+    "weighted_sum",  "conv1d",           "scan",
+    "selective_scan"};
 
 }  // namespace
 

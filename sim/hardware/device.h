@@ -75,10 +75,11 @@ enum class MemoryBoundKernel {
   RowMove,       // rows of a matrix into another order
   WeightedSum,   // of the rows of a token
   Convolution,   // of each channel over some tokens
-  Scan           // of states: its chunks' GEMMs wait for what they load
+  Scan,          // of states: its chunks' GEMMs wait for what they load
+  SelectiveScan  // of Mamba-1: most of what it loads and adds to lies in the last-level cache
 };
 
-inline constexpr int kNumMemoryBoundKernels = 21;
+inline constexpr int kNumMemoryBoundKernels = 22;
 
 // "layer_norm", "rms_norm", ...
 const char* name_of(MemoryBoundKernel kernel);

@@ -70,6 +70,10 @@ Flops scan_flops_per_token(const GatedDeltaNet& net) {
          (6.0 * keys * values + chunk * (3.0 * keys + 2.0 * values) + chunk * chunk / 3.0) * FLOP;
 }
 
+Flops scan_flops_per_token(const Mamba1& mamba) {
+  return 4.0 * static_cast<double>(mamba.inner_size) * mamba.state_size * FLOP;
+}
+
 Flops head_flops_per_token(const Transformer& model) {
   const HeadWeights head = head_weights(model);
   const double first = static_cast<double>(head.of_first) / model.seq_len;
@@ -84,6 +88,7 @@ Flops forward_flops_per_token(const Transformer& model, bool causal) {
     if (kind.has_attention()) total += attention_flops_per_token(model, layer, causal);
     if (kind.mixer == Mixer::Mamba2) total += scan_flops_per_token(*model.mamba);
     if (kind.mixer == Mixer::GatedDeltaNet) total += scan_flops_per_token(*model.gated_delta_net);
+    if (kind.mixer == Mixer::Mamba1) total += scan_flops_per_token(*model.mamba1);
   }
   return total;
 }

@@ -52,6 +52,15 @@ Flops scan_flops_per_token(const Mamba& mamba);
 // triangle. Source: Yang et al., arXiv 2412.06464, section 3.3; fla/ops/gated_delta_rule/chunk.py.
 Flops scan_flops_per_token(const GatedDeltaNet& net);
 
+// The same of a Mamba-1 layer with d_i channels and states of N: each token's B into the states and
+// these into the output.
+//
+//   4 d_i N
+//
+// Decays, steps and gates are elementwise, which is not counted.  Source: Gu & Dao, arXiv
+// 2312.00752, algorithm 2.
+Flops scan_flops_per_token(const Mamba1& mamba);
+
 // FLOPs of the head and of what stands before it, averaged over the tokens of a sequence: of an
 // encoder only predicted_share pass it, and one token passes its classifier of sentences.
 Flops head_flops_per_token(const Transformer& model);

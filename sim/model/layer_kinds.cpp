@@ -16,7 +16,12 @@ LayerMlp mlp_of_layer(const Transformer& model, int layer) {
 }
 
 Mixer mixer_of(char letter) {
-  return letter == 'M' ? Mixer::Mamba2 : letter == 'G' ? Mixer::GatedDeltaNet : Mixer::Attention;
+  switch (letter) {
+    case 'M': return Mixer::Mamba2;
+    case 'G': return Mixer::GatedDeltaNet;
+    case 'S': return Mixer::Mamba1;
+    default: return Mixer::Attention;
+  }
 }
 
 LayerKind kind_in_pattern(const Transformer& model, int layer) {

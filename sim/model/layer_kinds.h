@@ -13,7 +13,7 @@
 
 namespace llmsim::sim {
 
-enum class Mixer : std::uint8_t { None, Attention, Mamba2, GatedDeltaNet };
+enum class Mixer : std::uint8_t { None, Attention, Mamba2, GatedDeltaNet, Mamba1 };
 enum class LayerMlp : std::uint8_t { None, Dense, Experts };
 
 struct LayerKind {
@@ -59,7 +59,7 @@ class LayerKinds {
 };
 
 // The letters of Transformer::layer_pattern.
-inline constexpr const char* kLayerLetters = "M*-EG";
+inline constexpr const char* kLayerLetters = "M*-EGS";
 
 // True where layer `layer` (from 0) has experts.  Multi-token-prediction layers have attention, and
 // what else the layers after the last would have without a pattern.

@@ -116,6 +116,28 @@ void add_delta_net(Table& table, const GatedDeltaNet& net) {
   table.row_parallel({.name = MixerOutput, .part = LayerPart::Mixer, .rows = values});
 }
 
+void add_mamba1(Table& table, const Mamba1& mamba) {
+  using enum WeightName;
+  const LayerPart part = LayerPart::Mixer;
+  const Count inner = mamba.inner_size, selection = mamba.selection_size();
+  table.norm(MixerNorm, 1);
+  table.column_parallel(
+      {.name = MixerInput, .part = part, .rows = table.hidden, .columns = 2 * inner});
+  table.divided_vector(Convolution, inner * mamba.conv_kernel);
+  table.divided_vector(ConvolutionBias, inner);
+  table.add({.name = SelectionProjection,
+             .part = part,
+             .rows = inner,
+             .columns = selection,
+             .divided = TensorAxis::Rows});
+  table.add({.name = SelectionNorms, .part = part, .columns = selection});
+  table.column_parallel(
+      {.name = StepProjection, .part = part, .rows = mamba.dt_rank, .columns = inner, .biases = 1});
+  table.divided_vector(DecayLog, inner * mamba.state_size);
+  table.divided_vector(Skip, inner);
+  table.row_parallel({.name = MixerOutput, .part = part, .rows = inner});
+}
+
 // `like` says what both matrices have in common; of shared experts, which are one MLP, each has a
 // bias below.  Its rows are the values of a token that the MLP reads, the hidden size unless
 // given.
@@ -182,6 +204,7 @@ void add_layer(Table& table, LayerKind kind) {
   }
   if (kind.mixer == Mixer::Mamba2) add_mamba(table, *table.model.mamba);
   if (kind.mixer == Mixer::GatedDeltaNet) add_delta_net(table, *table.model.gated_delta_net);
+  if (kind.mixer == Mixer::Mamba1) add_mamba1(table, *table.model.mamba1);
   if (kind.mlp == LayerMlp::None) return;
   table.norm(MlpNorm, 2);
   kind.has_experts() ? add_experts(table, *table.model.moe)
@@ -208,6 +231,9 @@ const char* name_of(WeightName name) {
                                            "mixer_norm",
                                            "mixer_input",
                                            "mixer_gates",
+                                           "x_proj",
+                                           "selection_norms",
+                                           "dt_proj",
                                            "conv1d",
                                            "conv1d_bias",
                                            "a_log",

@@ -9,7 +9,9 @@
 // under a convolution of k tokens.  A gated delta net has an input of (h, 2 K + 2 V), K and V the
 // widths of all key and of all value heads, H_v of them; c = 2 K + V channels without a bias; no
 // skip; a norm of one value head, which tensor ranks do not divide; an output of (V, h).  A gate
-// on the output of attention is a d columns of qkv more.  Routed experts of l = latent_size, else
+// on the output of attention is a d columns of qkv more.  Mamba-1: d_i channels with states of N,
+// steps of rank r_t; an input of (h, 2 d_i), a convolution of d_i channels, a_log of d_i N and a
+// skip of d_i values, no norm of its output.  Routed experts of l = latent_size, else
 // h, values.
 //
 //   weight                               (rows, columns)  tensor ranks divide  bias of
@@ -28,6 +30,9 @@
 //   mixer_norm                           (h)                           -                       norm
 //   mixer_input                          (h, 2 d_i + 2 G N + H)        columns                 none
 //   mixer_gates                          (h, 2 H_v)                    columns                 none
+//   x_proj                               (d_i, r_t + 2 N)              rows                    none
+//   selection_norms                      (r_t + 2 N)                   -                       none
+//   dt_proj                              (r_t, d_i)                    columns                 one
 //   conv1d, conv1d_bias                  (c k), (c)                    columns                 none
 //   a_log, skip, dt_bias                 (H) each                      columns                 none
 //   gated_norm                           (d_i)                         columns                 none
@@ -43,7 +48,8 @@
 // ranks, but counts as divided.
 // Sources: Shoeybi et al., "Megatron-LM", 2019 (columns and rows); DeepSeek-V2 (arXiv 2405.04434),
 // section 2.1 (MLA); Dao & Gu, arXiv 2405.21060, and Megatron-LM core/ssm/mamba_mixer.py (Mamba-2)
-// and core/ssm/gated_delta_net.py.
+// and core/ssm/gated_delta_net.py; huggingface/transformers models/jamba/modeling_jamba.py and
+// vllm-project/vllm model_executor/layers/mamba/mamba_mixer.py (Mamba-1 and its tensor ranks).
 #pragma once
 
 #include <algorithm>
@@ -72,6 +78,9 @@ enum class WeightName : std::uint8_t {
   MixerNorm,
   MixerInput,
   MixerGates,
+  SelectionProjection,
+  SelectionNorms,
+  StepProjection,
   Convolution,
   ConvolutionBias,
   DecayLog,
@@ -156,7 +165,7 @@ int weight_tensors(const Transformer& model, LayerKind kind);
 // Parameters of one block (one transformer layer).
 struct BlockParameters {
   std::int64_t attention = 0;  // q, k, v and output projections, their biases, qk-norm, sinks
-  std::int64_t mixers = 0;     // Mamba-2, gated delta nets
+  std::int64_t mixers = 0;     // Mamba-2, gated delta nets, Mamba-1
   std::int64_t mlp = 0;        // dense MLP, or shared experts (with their gate) of an MoE model
   std::int64_t experts = 0;    // routed experts of an MoE model, all of them
   std::int64_t router = 0;
@@ -170,7 +179,7 @@ struct Parameters {
   std::int64_t embedding = 0;  // vocab_size * hidden_size
   std::int64_t positions = 0;  // learned position table, and an encoder's table of segments
   std::int64_t attention = 0;
-  std::int64_t mixers = 0;  // of states: Mamba-2, gated delta nets
+  std::int64_t mixers = 0;  // of states: Mamba-2, gated delta nets, Mamba-1
   std::int64_t mlp = 0;
   std::int64_t experts = 0;
   std::int64_t router = 0;

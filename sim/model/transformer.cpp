@@ -62,7 +62,8 @@ void require_object(const std::string& field, char letter, const char* object, b
 void validate_pattern(const Transformer& m) {
   if (!m.layer_pattern) {
     for (const auto& [given, object] : {std::pair{m.mamba.has_value(), "mamba"},
-                                        {m.gated_delta_net.has_value(), "gated_delta_net"}}) {
+                                        {m.gated_delta_net.has_value(), "gated_delta_net"},
+                                        {m.mamba1.has_value(), "mamba1"}}) {
       if (given)
         throw Error(std::string(object) +
                     " is given, but layer_pattern says of no layer that it has one");
@@ -74,12 +75,13 @@ void validate_pattern(const Transformer& m) {
   const std::size_t unknown = pattern.find_first_not_of(kLayerLetters);
   if (unknown != std::string::npos)
     throw Error(field + ": " + pattern[unknown] + " is no kind of layer (" + kLayerLetters +
-                ": Mamba-2, attention, MLP, experts, gated delta net)");
+                ": Mamba-2, attention, MLP, experts, gated delta net, Mamba-1)");
   if (pattern.empty() || m.num_layers % static_cast<int>(pattern.size()) != 0)
     throw Error(field + " has " + std::to_string(pattern.size()) +
                 " letters, which do not divide num_layers = " + std::to_string(m.num_layers));
   require_object(field, 'M', "mamba", m.mamba.has_value());
   require_object(field, 'G', "gated_delta_net", m.gated_delta_net.has_value());
+  require_object(field, 'S', "mamba1", m.mamba1.has_value());
   if (pattern.find('E') != std::string::npos && !m.moe)
     throw Error(field + ": E needs the sizes of moe");
   const LayerKinds kinds = layer_kinds(m);
@@ -344,6 +346,10 @@ std::vector<TransformerField> object_fields() {
       rare(needed(RANGED_OF(gated_delta_net, value_head_dim, 1, kHead))),
       rare(RANGED_OF(gated_delta_net, conv_kernel, 1, kHead)),
       rare(RANGED_OF(gated_delta_net, chunk_size, 1, kTokens)),
+      rare(needed(RANGED_OF(mamba1, inner_size, 1, kFfn))),
+      rare(needed(RANGED_OF(mamba1, state_size, 1, kHead))),
+      rare(needed(RANGED_OF(mamba1, dt_rank, 1, kWidth))),
+      rare(RANGED_OF(mamba1, conv_kernel, 1, kHead)),
       needed(RANGED_OF(encoder, predicted_share, kLeastShare, 1)),
       RANGED_OF(encoder, segment_types, 0, kWidth),
       OF(encoder, next_sentence),

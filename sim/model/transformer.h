@@ -112,6 +112,23 @@ struct GatedDeltaNet {
   bool operator==(const GatedDeltaNet&) const = default;
 };
 
+// A Mamba-1 mixer (Gu & Dao 2023, arXiv 2312.00752) as Jamba has it (Lieber et al. 2024, arXiv
+// 2403.19887): each of inner_size channels has a state of state_size values with decays of its own.
+// The step of a channel comes from a bottleneck of dt_rank values; these, B and C, which all
+// channels share, are projected from the convolved channels and normalised.  A causal convolution
+// of each channel runs before.  Source: huggingface/transformers
+// src/transformers/models/jamba/modeling_jamba.py, JambaMambaMixer.
+struct Mamba1 {
+  int inner_size = 0;
+  int state_size = 0;
+  int dt_rank = 0;
+  int conv_kernel = 4;
+
+  // What is projected from the channels: the steps' bottleneck, B and C.
+  int selection_size() const { return dt_rank + 2 * state_size; }
+  bool operator==(const Mamba1&) const = default;
+};
+
 // An encoder (BERT): every token sees all others, and the model learns to restore tokens that were
 // masked.  Logits are made of these alone, after a dense layer of the hidden size, its activation
 // and a norm.
@@ -176,12 +193,14 @@ struct Transformer {
   std::optional<Moe> moe = {};
   std::optional<Mla> mla = {};
   // Of a hybrid, a letter for each layer, as Megatron-LM writes it, or for each of a period that
-  // repeats: M Mamba-2, G a gated delta net, * attention, - an MLP, E experts.  Where none is - or
-  // E, every layer has also the MLP or the experts that it has without a pattern, if any.
+  // repeats: M Mamba-2, G a gated delta net, * attention, - an MLP, E experts, and S Mamba-1, which
+  // Megatron-LM does not have.  Where none is - or E, every layer has also the MLP or the experts
+  // that it has without a pattern, if any.
   // Source: Megatron-LM megatron/core/ssm/mamba_hybrid_layer_allocation.py.
   std::optional<std::string> layer_pattern = {};
   std::optional<Mamba> mamba = {};
   std::optional<GatedDeltaNet> gated_delta_net = {};
+  std::optional<Mamba1> mamba1 = {};
   std::optional<Encoder> encoder = {};  // none: a decoder, whose tokens see those before them
   int mtp_layers = 0;  // multi-token-prediction layers beyond num_layers (DeepSeek-V3)
 

@@ -6,10 +6,9 @@
 #include "sim/model/parameters.h"
 #include "sim/operators/attention_core.h"
 #include "sim/operators/block_recompute.h"
-#include "sim/operators/delta_net.h"
 #include "sim/operators/experts.h"
 #include "sim/operators/linear.h"
-#include "sim/operators/mamba.h"
+#include "sim/operators/scans.h"
 #include "sim/operators/traffic.h"
 
 namespace llmsim::sim {
@@ -270,6 +269,37 @@ LayerOperators delta_net_half(const Block& b) {
   return std::move(half).build();
 }
 
+// All tensor ranks need the whole of the steps' bottleneck, of B and of C, to whose gradients the
+// channels of each add a part.
+void add_selection(LayerBuilder& half, const Block& b) {
+  const LayerWeight projection = b.on_rank(WeightName::SelectionProjection);
+  const double values = static_cast<double>(b.tokens * projection.columns);
+  const auto sum = [&](const char* label) {
+    return collective(label, CollectiveKind::AllReduce, GroupKind::Tensor,
+                      Bytes(values * b.element));
+  };
+  Traffic norms = norm_traffic(b.model.norm, b.framework, b.element);
+  norms.forward_kernels *= 3, norms.backward_kernels *= 3;
+  half.add(Module::Scan, lower_linear(b.linear, projection, b.tokens));
+  if (b.strategy.tp > 1) half.add_forward(Module::Scan, sum("selection"));
+  half.add(OperatorKind::Norm, Module::Scan, "selection_norms", values, norms);
+  if (b.strategy.tp > 1) half.add_backward(Module::Scan, sum("selection_gradient"));
+  half.add(Module::Scan, linear(b, WeightName::StepProjection));
+}
+
+LayerOperators mamba1_half(const Block& b) {
+  LayerBuilder half;
+  add_norm(half, b, "mixer_norm");
+  half.add(sharing_residual(b, Module::MixerInput, linear(b, WeightName::MixerInput)));
+  half.add(lower_mamba1_convolution(b.model, b.strategy));
+  add_selection(half, b);
+  half.add(lower_selective_scan(b.model, b.strategy));
+  half.add(Module::MixerOutput, linear(b, WeightName::MixerOutput));
+  add_reduction(half, b, Module::MixerOutput);
+  add_residual(half, b, "mixer_residual");
+  return std::move(half).build();
+}
+
 bool norms_twice(const Transformer& model) {
   return !model.parallel_block || model.norms_per_layer >= 2;
 }
@@ -324,6 +354,7 @@ LayerOperators lower_block(const Transformer& model, const Strategy& strategy,
   if (kind.has_attention()) halves.add(attention_half(b));
   if (kind.mixer == Mixer::Mamba2) halves.add(mamba_half(b));
   if (kind.mixer == Mixer::GatedDeltaNet) halves.add(delta_net_half(b));
+  if (kind.mixer == Mixer::Mamba1) halves.add(mamba1_half(b));
   if (kind.mlp != LayerMlp::None) halves.add(kind.has_experts() ? moe_half(b) : mlp_half(b));
   LayerOperators block = std::move(halves).build();
   block.recompute =

@@ -25,12 +25,17 @@
 // attention:
 //
 //   norm, [gather], (t, (2 d_i + 2 G N + H)/n, h), convolution, scan, norm, (t, h, d_i/n), [reduce],
-//     residual                                                                             mamba.h
+//     residual                                                                             scans.h
 //
 // or a gated delta net:
 //
 //   norm, [gather], (t, (2 K + 2 V)/n, h), (t, 2 H_v/n, h), convolution, delta rule, norm, gate,
-//     (t, h, V/n), [reduce], residual                                                  delta_net.h
+//     (t, h, V/n), [reduce], residual                                                    scans.h
+//
+// or a Mamba-1 mixer:
+//
+//   norm, [gather], (t, 2 d_i/n, h), convolution, (t, r_t + 2 N, d_i/n), [sum], norms,
+//     (t, d_i/n, r_t), scan, (t, h, d_i/n), [reduce], residual                          scans.h
 //
 // In an MoE model the experts take the place of the MLP: experts.h.
 //

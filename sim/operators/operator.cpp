@@ -29,6 +29,7 @@ const char* name_of(OperatorKind kind) {
     case OperatorKind::Copy: return "copy";
     case OperatorKind::Convolution: return "convolution";
     case OperatorKind::Scan: return "scan";
+    case OperatorKind::SelectiveScan: return "selective_scan";
     case OperatorKind::Embedding: return "embedding";
     case OperatorKind::CrossEntropy: return "cross_entropy";
     case OperatorKind::Cast: return "cast";

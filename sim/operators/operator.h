@@ -71,11 +71,12 @@ enum class OperatorKind {
   Softmax,     // unfused attention scores: scale, mask, softmax, dropout
   Activation,  // GELU, SwiGLU
   Rotary,
-  Residual,      // bias, dropout and residual add
-  BiasGradient,  // the sum of an output's gradient over the tokens
-  Copy,          // transposes and contiguous copies
-  Convolution,   // of each channel, over some tokens
-  Scan,          // of states over the tokens, chunk by chunk
+  Residual,       // bias, dropout and residual add
+  BiasGradient,   // the sum of an output's gradient over the tokens
+  Copy,           // transposes and contiguous copies
+  Convolution,    // of each channel, over some tokens
+  Scan,           // of states over the tokens, chunk by chunk
+  SelectiveScan,  // the same of channels that have decays of their own, without GEMMs
   Embedding,
   CrossEntropy,
   Cast,       // to another number format, quantisation included

@@ -26,7 +26,8 @@ class StageSum {
   void add(WorkFlops& flops, const OperatorList& operators, double repeats) {
     for (const Operator& op : operators) {
       if (op.kind == OperatorKind::Gemm) flops.gemms += times_ * repeats * op.flops;
-      if (op.kind == OperatorKind::Attention || op.kind == OperatorKind::Scan)
+      if (op.kind == OperatorKind::Attention || op.kind == OperatorKind::Scan ||
+          op.kind == OperatorKind::SelectiveScan)
         flops.attention += times_ * repeats * op.flops;
       if (op.kind == OperatorKind::Collective && repeats > 0.0) {
         work.collectives.push_back({.kind = op.collective,

@@ -44,6 +44,7 @@ constexpr const char* kExpertShard = "etp * ep does not divide tp * shard_size";
 constexpr const char* kExpertFfn = "etp does not divide the width of an expert";
 constexpr const char* kSharedFfn = "tp does not divide the width of a shared expert";
 constexpr const char* kMambaGroups = "tp does not divide mamba.num_groups";
+constexpr const char* kMambaChannels = "tp does not divide mamba1.inner_size";
 constexpr const char* kKeyHeads = "tp does not divide gated_delta_net.num_key_heads";
 constexpr const char* kScanContext = "context parallelism of scans is not modelled";
 constexpr const char* kHybridAdapters = "adapters of hybrids are not modelled";
@@ -112,7 +113,9 @@ const char* broken_hybrid(const Transformer& model, const Strategy& strategy) {
   if (model.mamba && model.mamba->num_groups % strategy.tp != 0) return kMambaGroups;
   if (model.gated_delta_net && model.gated_delta_net->num_key_heads % strategy.tp != 0)
     return kKeyHeads;
-  if ((model.mamba || model.gated_delta_net) && strategy.cp > 1) return kScanContext;
+  if (model.mamba1 && model.mamba1->inner_size % strategy.tp != 0) return kMambaChannels;
+  if ((model.mamba || model.gated_delta_net || model.mamba1) && strategy.cp > 1)
+    return kScanContext;
   if (strategy.adapters) return kHybridAdapters;
   if (strategy.moe_overlap) return kHybridOverlap;
   return strategy.optimizer == OptimizerKind::Muon ? kHybridMuon : nullptr;
@@ -264,6 +267,8 @@ std::optional<std::string> hybrid_message(const char* rule, const Transformer& m
   if (rule == kKeyHeads)
     return divides_message("tp", s.tp, "gated_delta_net.num_key_heads",
                            model.gated_delta_net->num_key_heads);
+  if (rule == kMambaChannels)
+    return divides_message("tp", s.tp, "mamba1.inner_size", model.mamba1->inner_size);
   if (rule == kScanContext)
     return equals("cp", s.cp) +
            ": context parallelism of layers with states (all-to-alls of heads in Megatron-LM) is "

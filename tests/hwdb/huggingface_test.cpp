@@ -358,15 +358,15 @@ TEST(ModelConfig, RobertaHasTwoPositionsThatAreNoTokens) {
 
 TEST(ModelConfig, OtherEncodersAndHybridsAreRefusedForWhatTheyAre) {
   const std::string rule =
-      "; only decoders, hybrids like Nemotron-H and Qwen3-Next, and encoders like BERT are "
+      "; only decoders, hybrids like Nemotron-H, Qwen3-Next and Jamba, and encoders like BERT are "
       "supported";
   EXPECT_EQ(complaint(R"({"model_type": "electra"})"),
             "config.json: model_type = \"electra\": an encoder that is trained beside a generator" +
                 rule);
   EXPECT_EQ(complaint(R"({"model_type": "t5"})"),
             "config.json: model_type = \"t5\": an encoder-decoder" + rule);
-  EXPECT_EQ(complaint(R"({"model_type": "jamba"})"),
-            "config.json: model_type = \"jamba\": a hybrid with Mamba-1" + rule);
+  EXPECT_EQ(complaint(R"({"model_type": "falcon_mamba"})"),
+            "config.json: model_type = \"falcon_mamba\": a model of Mamba-1" + rule);
 }
 
 // nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16, keys of the shape.
@@ -406,6 +406,44 @@ TEST(ModelConfig, Qwen3NextIsAHybrid) {
   const sim::Transformer& known = sim::find_model("qwen3-next")->model;
   model.name = known.name, model.seq_len = known.seq_len;
   EXPECT_EQ(model, known);
+}
+
+// ai21labs/Jamba-v0.1, keys of the shape.
+constexpr const char* kJamba = R"({
+  "model_type": "jamba", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+  "num_key_value_heads": 8, "intermediate_size": 14336, "attn_layer_period": 8,
+  "attn_layer_offset": 4, "expert_layer_period": 2, "expert_layer_offset": 1, "num_experts": 16,
+  "num_experts_per_tok": 2, "mamba_d_state": 16, "mamba_d_conv": 4, "mamba_expand": 2,
+  "mamba_dt_rank": 256, "mamba_conv_bias": true, "mamba_proj_bias": false,
+  "mamba_inner_layernorms": true, "max_position_embeddings": 262144,
+  "tie_word_embeddings": false, "vocab_size": 65536})";
+
+TEST(ModelConfig, JambaIsAHybrid) {
+  sim::Transformer model = read_model_config(kJamba, "config.json");
+  EXPECT_EQ(sim::parameters(model).total(), 51'570'323'328);  // half the bytes of its weights
+  sim::Transformer known = sim::find_model("jamba-v0.1")->model;
+  model.name = known.name, model.seq_len = known.seq_len;
+  EXPECT_EQ(model, known);
+  // JambaConfig's own rank of the steps is a sixteenth of the width.
+  const std::string automatic =
+      replaced(kJamba, "\"mamba_dt_rank\": 256", "\"mamba_dt_rank\": \"auto\"");
+  EXPECT_EQ(read_model_config(automatic, "config.json").mamba1->dt_rank, 256);
+}
+
+TEST(ModelConfig, JambaWithOneExpertHasMlps) {
+  const sim::Transformer model = read_model_config(
+      replaced(kJamba, "\"num_experts\": 16", "\"num_experts\": 1"), "config.json");
+  EXPECT_FALSE(model.moe);
+  EXPECT_EQ(model.ffn_size, 14336);
+}
+
+TEST(ModelConfig, JambaWithoutItsNormsIsRefused) {
+  EXPECT_EQ(complaint(replaced(kJamba, "\"mamba_inner_layernorms\": true",
+                               "\"mamba_inner_layernorms\": false")),
+            "config.json: mamba_inner_layernorms = false: Mamba-1 without norms of dt, B and C is "
+            "not modelled");
+  EXPECT_EQ(complaint(replaced(kJamba, "\"attn_layer_offset\": 4", "\"attn_layer_offset\": 8")),
+            "config.json: attn_layer_offset = 8: less than attn_layer_period is expected");
 }
 
 TEST(ModelConfig, HybridsOfOtherKindsAreRefused) {

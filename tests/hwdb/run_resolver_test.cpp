@@ -276,7 +276,7 @@ TEST(RunResolver, HybridsAreOfTheCatalogueOrHaveAPattern) {
   record.model.architecture = "vision-language";
   EXPECT_EQ(resolving_error(record),
             "mine.json: run a: model.architecture = vision-language: only decoders, encoders and "
-            "hybrids of attention and Mamba-2 or gated delta nets are simulated");
+            "hybrids of attention and Mamba or gated delta nets are simulated");
   // The layers and the name alone, as a table of results has them.
   record.model = {};
   record.model.name = "nemotron-3-nano-30b-a3b", record.model.architecture = "hybrid";

@@ -123,6 +123,7 @@ constexpr Published kPublished[] = {
     {"nemotron-3-nano-30b-a3b", 31'577'937'344},
     {"nemotron-3-super-120b", 123'611'012'096},
     {"qwen3-next-80b-a3b", 79'674'391'296},
+    {"jamba-mini", 51'570'323'328},
 };
 
 class PublishedCount : public ::testing::TestWithParam<Published> {};

@@ -9,8 +9,7 @@
 #include "sim/model/flops.h"
 #include "sim/model/layer_kinds.h"
 #include "sim/operators/block.h"
-#include "sim/operators/delta_net.h"
-#include "sim/operators/mamba.h"
+#include "sim/operators/scans.h"
 #include "sim/predict.h"
 #include "sim/strategy/validity.h"
 #include "tests/error_of.h"
@@ -93,8 +92,8 @@ TEST(HybridShapes, AreRefusedWithTheRuleThatTheyBreak) {
   Transformer model = small_hybrid();
   model.layer_pattern = "M-Mx";
   EXPECT_EQ(complaint(model),
-            "layer_pattern = M-Mx: x is no kind of layer (M*-EG: Mamba-2, attention, MLP, experts, "
-            "gated delta net)");
+            "layer_pattern = M-Mx: x is no kind of layer (M*-EGS: Mamba-2, attention, MLP, "
+            "experts, gated delta net, Mamba-1)");
   model.layer_pattern = "M-*";
   EXPECT_EQ(complaint(model),
             "layer_pattern = M-* has 3 letters, which do not divide num_layers = 8");

@@ -29,7 +29,7 @@ class RandomChoice {
 
 // Layers of one thing each in any order, or mixers before the MLPs or the experts that were there.
 inline void make_hybrid(Transformer& model, RandomChoice& choose) {
-  const char first = choose.yes() ? 'M' : 'G';
+  const char first = choose.of({'M', 'G', 'S'});
   std::string letters = choose.yes() ? "*" : model.moe ? "*-E" : "*-", pattern(1, first);
   letters += first;
   while (pattern.size() < static_cast<std::size_t>(model.num_layers))
@@ -37,7 +37,8 @@ inline void make_hybrid(Transformer& model, RandomChoice& choose) {
   model.layer_pattern = pattern;
   if (first == 'M')
     model.mamba = Mamba{.num_heads = 32, .head_dim = 64, .num_groups = 8, .state_size = 128};
-  else
+  if (first == 'S') model.mamba1 = Mamba1{.inner_size = 2048, .state_size = 16, .dt_rank = 64};
+  if (first == 'G')
     model.gated_delta_net = GatedDeltaNet{
         .num_key_heads = 8, .key_head_dim = 128, .num_value_heads = 16, .value_head_dim = 128};
   if (model.moe && choose.yes()) model.moe->latent_size = 256;

@@ -46,8 +46,8 @@ TEST(TransformerFields, EveryFieldChangesTheModelAndIsReadBack) {
 }
 
 TEST(TransformerFields, AModelIsMadeOfItsFields) {
-  for (const char* name :
-       {"deepseek-v3", "gemma-2-9b", "bert-large", "nemotron-3-super", "qwen3-next"}) {
+  for (const char* name : {"deepseek-v3", "gemma-2-9b", "bert-large", "nemotron-3-super",
+                           "qwen3-next", "jamba-mini"}) {
     const Transformer& model = find_model(name)->model;
     Transformer copy{.name = model.name};
     put(transformer_fields(), fields_of(model), copy);

@@ -1,6 +1,7 @@
 // Megatron-LM's arguments.
 //
-// Sources: NVIDIA/Megatron-LM megatron/training/arguments.py (keys, defaults), pretrain_gpt.py
+// Sources: NVIDIA/Megatron-LM megatron/training/arguments.py (keys, defaults; hybrids:
+// @000c4ac24f61159c138b0975def722c65245983c), pretrain_mamba.py, pretrain_gpt.py
 // (tokenizer_type defaults to GPT2BPETokenizer), examples/ (scripts).
 #include <algorithm>
 #include <string>
@@ -166,7 +167,9 @@ std::string megatron_text(const sim::Run& run, const std::vector<LaunchEntry>& e
     text += "\n";
   }
   return text + ")\ntorchrun --nnodes " + std::to_string((devices + node - 1) / node) +
-         " --nproc_per_node " + std::to_string(node) + " pretrain_gpt.py \"${args[@]}\" \"$@\"\n";
+         " --nproc_per_node " + std::to_string(node) +
+         (is_hybrid(run.model) ? " pretrain_mamba.py" : " pretrain_gpt.py") +
+         " \"${args[@]}\" \"$@\"\n";
 }
 
 std::vector<std::string> harmless_arguments() {
@@ -350,7 +353,8 @@ LaunchTarget megatron_target() {
                          {"--encoder-num-layers", ""},
                          {"--decoder-num-layers", ""},
                          {"--hybrid-attention-ratio", "0"},
-                         {"--hybrid-override-pattern", ""},
+                         {"--hybrid-mlp-ratio", "0"},
+                         {"--disable-mamba-mem-eff-path", "false"},
                          {"--softmax-type", "vanilla"},
                          {"--fp8-multi-head-attention", "false"},
                          {"--fp8-dot-product-attention", "false"},

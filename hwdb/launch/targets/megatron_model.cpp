@@ -15,6 +15,58 @@ namespace {
 const Term kHasExperts{"model.moe.num_experts", kPresent};
 const Term kNoExperts{"model.moe.num_experts", kAbsent};
 const Term kHasLatents{"model.mla.kv_lora_rank", kPresent};
+const Term kHybrid{"model.layer_pattern", kPresent};
+
+// Layers of a hybrid are one of Mamba-2, attention, an MLP or experts each.  Older releases want a
+// flag and a stack of layers beside the pattern, newer ones give the pattern another name.
+Row megatron_pattern() {
+  const std::string flag = "--is-hybrid-model", pattern = "--hybrid-override-pattern";
+  const std::string renamed = "--hybrid-layer-pattern", stack = "--spec";
+  const std::string heads = "--mamba-num-heads", width = "--mamba-head-dim";
+  const std::vector<Term> sizes{
+      {width, "$d"}, {"--mamba-state-dim", "$n"}, {"--mamba-num-groups", "$g"}};
+  const std::vector<Term> run{{"model.layer_pattern", "$p"},
+                              {"model.mamba.head_dim", "$d"},
+                              {"model.mamba.state_size", "$n"},
+                              {"model.mamba.num_groups", "$g"}};
+  Row row{.cases = {{.file = {{stack, kAnything}}, .run = {{"model.layer_pattern", kAbsent}}}},
+          .defaults = {{flag, "false"},
+                       {width, "64"},
+                       {"--mamba-state-dim", "128"},
+                       {"--mamba-num-groups", "8"}}};
+  Case written{.file = {{flag, "true"},
+                        {pattern, "$p"},
+                        {heads, "$h"},
+                        {stack, "megatron.core.models.mamba.mamba_layer_specs mamba_stack_spec"}},
+               .run = run};
+  written.file.insert(written.file.end(), sizes.begin(), sizes.end());
+  written.run.push_back({"model.mamba.num_heads", "$h"});
+  row.cases.push_back(written);
+  for (const std::string& key : {pattern, renamed}) {
+    for (const bool counted : {true, false}) {
+      Case read{.file = {{key, "$p"}, {flag, kAnything}, {stack, kAnything}},
+                .run = run,
+                .direction = Direction::Read};
+      read.file.insert(read.file.end(), sizes.begin(), sizes.end());
+      if (counted) read.file.push_back({heads, "$h"});
+      if (counted) read.run.push_back({"model.mamba.num_heads", "$h"});
+      row.cases.push_back(read);
+    }
+  }
+  return row;
+}
+
+// The width of MLPs; a hybrid without any writes that of its experts, whose default it is.
+Row megatron_ffn() {
+  const std::string key = "--ffn-hidden-size", field = "model.ffn_size";
+  return {.cases = {
+              {.file = {{key, "$"}},
+               .run = {{field, "0"}, {"model.moe.expert_ffn_size", "$"}},
+               .when = {kHybrid},
+               .direction = Direction::Write},
+              {.file = {}, .run = {{field, "0"}}, .when = {kHybrid}, .direction = Direction::Write},
+              {.file = {{key, "$"}}, .run = {{field, "$"}}}}};
+}
 
 Row megatron_latents() {
   const std::string on = "--multi-latent-attention", q = "--q-lora-rank", kv = "--kv-lora-rank";
@@ -37,6 +89,7 @@ std::vector<Row> megatron_shape() {
   const std::string gqa = "--group-query-attention", groups = "--num-query-groups";
   return {copied("--num-layers", "model.num_layers"),
           copied("--hidden-size", "model.hidden_size"),
+          megatron_pattern(),
           copied("--num-attention-heads", "model.num_heads"),
           megatron_latents(),
           {.cases = {{.file = {{gqa, kAnything}, {groups, kAnything}},
@@ -51,12 +104,15 @@ std::vector<Row> megatron_shape() {
            .defaults = {{gqa, "false"}, {groups, "1"}}},
           {.cases = {{.file = {{"--kv-channels", kAnything}}, .run = {}, .when = {kHasLatents}},
                      {.file = {{"--kv-channels", "$"}}, .run = {{"model.head_dim", "$"}}}}},
-          copied("--ffn-hidden-size", "model.ffn_size"),
+          megatron_ffn(),
           copied("--seq-length", "model.seq_len"),
           {.cases = {{.file = {{"--swiglu", "true"}}, .run = {{"model.gated_mlp", "true"}}},
                      {.file = {{"--quick-geglu", "true"}},
                       .run = {{"model.gated_mlp", "true"}},
                       .direction = Direction::Read},
+                     {.file = {{"--squared-relu", "true"}},
+                      .run = {{"model.gated_mlp", "false"}},
+                      .when = {kHybrid}},
                      {.file = {{"--squared-relu", "true"}},
                       .run = {{"model.gated_mlp", "false"}},
                       .direction = Direction::Read},
@@ -116,6 +172,9 @@ std::vector<Row> megatron_layers() {
                  {.file = {}, .run = {{"model.qk_norm", "none"}}}},
        .defaults = {{"--qk-layernorm", "false"}}},
       {.cases = {{.file = {}, .run = {{"model.mtp_layers", "0"}}},
+                 {.file = {{"--mtp-num-layers", "$"}, {"--mtp-hybrid-override-pattern", "*E"}},
+                  .run = {{"model.mtp_layers", "$"}},
+                  .when = {kHybrid}},
                  {.file = {{"--mtp-num-layers", "$"}}, .run = {{"model.mtp_layers", "$"}}}}}};
 }
 
@@ -158,6 +217,7 @@ std::vector<Row> megatron_experts() {
       copied("--num-experts", "model.moe.num_experts"),
       of_experts("--moe-router-topk", "model.moe.top_k", "2"),
       copied("--moe-ffn-hidden-size", "model.moe.expert_ffn_size"),
+      copied("--moe-latent-size", "model.moe.latent_size"),
       {.cases = {{.file = {}, .run = {{"model.moe.shared_width", "0"}}, .when = {kHasExperts}},
                  {.file = {{"--moe-shared-expert-intermediate-size", "$"}},
                   .run = {{"model.moe.shared_width", "$"}}},

@@ -47,7 +47,7 @@ std::vector<CatalogueEntry> gemma_models();    // Gemma 1 to 3
 std::vector<CatalogueEntry> moe_models();      // DeepSeek-V2 and V3, Kimi K2, Grok-1, DBRX, GPT-OSS
 std::vector<CatalogueEntry> glm_models();      // GLM-4, dense
 std::vector<CatalogueEntry> cohere_models();   // Command R and R+
-std::vector<CatalogueEntry> hybrid_models();   // Nemotron-H, Nano 2, Nemotron 3, Qwen3-Next
+std::vector<CatalogueEntry> hybrid_models();   // Nemotron-H and its kin, Qwen3-Next, Jamba
 std::vector<CatalogueEntry> encoder_models();  // BERT and RoBERTa
 
 }  // namespace llmsim::sim

@@ -108,6 +108,29 @@ Transformer qwen3_next() {
   return m;
 }
 
+struct JambaShape {
+  const char* name;
+  int layers, hidden, heads, ffn, dt_rank;
+};
+
+// Blocks of eight layers with attention in the fifth, experts in every second; no positions.
+Transformer jamba(const JambaShape& s) {
+  Transformer m = moe(llama({s.name, s.layers, s.hidden, s.heads, 8, s.ffn, 65536, 4096}),
+                      {.num_experts = 16,
+                       .top_k = 2,
+                       .expert_ffn_size = s.ffn,
+                       .num_dense_layers = 1,
+                       .layer_interval = 2});
+  m.position = Position::None;
+  m.layer_pattern = "SSSS*SSS";
+  m.mamba1 = Mamba1{.inner_size = 2 * s.hidden, .state_size = 16, .dt_rank = s.dt_rank};
+  return m;
+}
+
+Transformer jamba_mini() { return jamba({"jamba-mini", 32, 4096, 32, 14336, 256}); }
+
+Transformer jamba_large() { return jamba({"jamba-1.5-large", 72, 8192, 64, 24576, 512}); }
+
 }  // namespace
 
 std::vector<CatalogueEntry> hybrid_models() {
@@ -133,6 +156,16 @@ std::vector<CatalogueEntry> hybrid_models() {
        79674391296,
        "config.json and safetensors of Qwen/Qwen3-Next-80B-A3B-Instruct, without its "
        "multi-token prediction"},
+      {jamba_mini(),
+       {"jamba-v0.1", "jamba-1.5-mini"},
+       51570323328,
+       "config.json and total_size of model.safetensors.index.json (103,140,646,656 bytes of "
+       "bf16) of ai21labs/Jamba-v0.1"},
+      {jamba_large(),
+       {"ai21-jamba-1.5-large", "jamba-large"},
+       {},
+       "Jamba-1.5 (arXiv 2408.12570), section 2: 94 billion active of 398 billion parameters, 9 "
+       "blocks of 8 layers; config.json of ai21labs/AI21-Jamba-1.5-Large"},
   };
 }
 

@@ -6,8 +6,7 @@
 #include "sim/model/parameters.h"
 #include "sim/operators/attention_core.h"
 #include "sim/operators/dataflow/layer.h"
-#include "sim/operators/delta_net.h"
-#include "sim/operators/mamba.h"
+#include "sim/operators/scans.h"
 #include "sim/strategy/adapters.h"
 
 namespace llmsim::sim {
@@ -420,12 +419,62 @@ Tensor delta_net(const BlockTensors& b, Tensor normed, bool alone) {
                           true);
 }
 
+// The steps of all channels, from a bottleneck that is projected beside B and C and normalised like
+// them; B and C in `normed`.  Statistics of these norms, whose rows are narrow, are left out.
+struct Selection {
+  Tensor normed, steps;
+};
+
+Selection selection(const BlockTensors& b, Tensor channels) {
+  const double e = b.layer.element, values = b.outputs(WeightName::SelectionProjection) * e;
+  const Tensor projected = b.layer.add(values), normed = b.layer.add(values),
+               steps = b.layer.add(b.outputs(WeightName::StepProjection) * e);
+  b.layer.gemm(Module::Scan, channels, {projected}, b.weight(WeightName::SelectionProjection),
+               channels);
+  b.layer.flow.step(Module::Scan).reads(projected).writes(normed).saves(projected);
+  b.layer.gemm(Module::Scan, normed, {steps}, b.weight(WeightName::StepProjection), normed);
+  return {.normed = normed, .steps = steps};
+}
+
+// The half's output.  The convolution saves all that the first GEMM gives, of which it reads a
+// part.
+Tensor mamba1(const BlockTensors& b, Tensor normed, bool alone) {
+  const Mamba1& mamba = *b.model().mamba1;
+  const double e = b.layer.element, values = b.inputs(WeightName::MixerOutput);
+  const int tokens = b.model().seq_len;
+  const ScanBytes bytes = scan_bytes(mamba, tokens, e);
+  const Tensor projected = b.layer.add(b.outputs(WeightName::MixerInput) * e),
+               channels = b.layer.add(values * e);
+  b.layer.column_gemm(Module::MixerInput, normed, {projected}, b.weight(WeightName::MixerInput),
+                      true);
+  b.layer.flow.step(Module::Scan).reads(projected).writes(channels).saves(projected);
+  const Selection selected = selection(b, channels);
+  const Tensor y = b.layer.add(values * e),
+               saved =
+                   b.layer.add(values * saved_by_selective_scan(mamba, tokens, e), Role::Statistic);
+  b.layer.flow.step(Module::Scan)
+      .reads(projected)
+      .reads(channels)
+      .reads(selected.normed)
+      .reads(selected.steps)
+      .writes(y)
+      .writes(saved)
+      .saves(selected.normed)
+      .saves(selected.steps)
+      .saves(saved)
+      .forward_workspace(Bytes(values * bytes.forward_workspace))
+      .backward_workspace(Bytes(values * bytes.backward_workspace));
+  if (alone) b.layer.flow.end_of_needed();
+  return b.layer.row_gemm(Module::MixerOutput, y, b.weight(WeightName::MixerOutput), true, true);
+}
+
 // Attention, or what mixes in its place.
 Tensor mixer(const BlockTensors& b, LayerKind kind, Tensor normed) {
   const bool alone = kind.mlp == LayerMlp::None;
   switch (kind.mixer) {
     case Mixer::Mamba2: return mamba(b, normed, alone);
     case Mixer::GatedDeltaNet: return delta_net(b, normed, alone);
+    case Mixer::Mamba1: return mamba1(b, normed, alone);
     default: return attention(b, normed, alone);
   }
 }

@@ -146,6 +146,65 @@ TEST(LaunchFile, MegatronReadsWhatItWroteOfExperts) {
             5);
 }
 
+TEST(LaunchFile, MegatronReadsWhatItWroteOfHybrids) {
+  for (const char* model : {"nemotron-h-8b", "nemotron-3-nano-30b-a3b", "nemotron-3-super-120b"})
+    EXPECT_GT(check_round_trips(model, 16, "megatron",
+                                {{"tp", {1, 8}},
+                                 {"pp", {1, 2}},
+                                 {"grouped_gemm", {true}},
+                                 {"precision", {"bf16", "fp8"}}}),
+              1)
+        << model;
+}
+
+// Megatron-LM trains hybrids by another program, a letter for each layer.
+TEST(LaunchFile, MegatronWritesThePatternOfAHybrid) {
+  const auto text_of = [](const sim::Run& run) {
+    return launch_files(run, "megatron", resolver()).back().text;
+  };
+  sim::Run run = run_on("nemotron-3-super-120b", 16, "megatron-lm", {{"grouped_gemm", true}});
+  const std::string text = text_of(run);
+  for (const char* part :
+       {"--is-hybrid-model\n", "--hybrid-override-pattern 'MEMEMEM*EMEMEMEM*", "--squared-relu\n",
+        "--mamba-num-heads 128\n", "--mamba-state-dim 128\n", "--moe-latent-size 1024\n",
+        "--ffn-hidden-size 2688\n", "--mtp-hybrid-override-pattern '*E'\n",
+        "--spec megatron.core.models.mamba.mamba_layer_specs mamba_stack_spec\n",
+        " pretrain_mamba.py "})
+    EXPECT_NE(text.find(part), std::string::npos) << part << text;
+  // Convolutions have four taps there.
+  run.model.mamba->conv_kernel = 3;
+  EXPECT_EQ(error_of([&] { text_of(run); }), "megatron cannot express model.mamba.conv_kernel = 3");
+}
+
+TEST(LaunchFile, MegatronsHybridsOfOtherReleasesAreRead) {
+  const std::string shape =
+      "--num-layers 4 --hidden-size 1024 --num-attention-heads 8 --ffn-hidden-size 4096 "
+      "--seq-length 2048 --max-position-embeddings 2048 --micro-batch-size 1 ";
+  const RunRecord newer =
+      parse_launch(shape + "--hybrid-layer-pattern 'M-M*' --mamba-head-dim 32", "a.sh").record;
+  EXPECT_EQ(sim::stated<std::string>(newer.model.fields, "layer_pattern"), "M-M*");
+  EXPECT_EQ(sim::stated<int>(newer.model.fields, "mamba.num_heads"), 64);  // 2 * 1024 / 32
+  EXPECT_EQ(sim::stated<int>(newer.model.fields, "mamba.state_size"), 128);
+  EXPECT_EQ(sim::stated<int>(newer.model.fields, "ffn_size"), 4096);
+  // Without a letter for MLPs there are none.
+  const RunRecord bare = parse_launch(shape + "--hybrid-override-pattern MMM*", "a.sh").record;
+  EXPECT_EQ(sim::stated<int>(bare.model.fields, "ffn_size"), 0);
+  EXPECT_EQ(error_of([&] {
+              parse_launch(shape + "--is-hybrid-model --hybrid-attention-ratio 0.08", "a.sh");
+            }),
+            "a.sh: --hybrid-attention-ratio = 0.08: matters and is not modelled");
+}
+
+TEST(LaunchFile, MegatronHasNoOtherMixers) {
+  for (const char* model : {"jamba-mini", "qwen3-next"}) {
+    const std::string error = error_of([&] {
+      launch_files(run_on(model, 16, "megatron-lm", {{"grouped_gemm", true}}), "megatron",
+                   resolver());
+    });
+    EXPECT_EQ(error.substr(0, 45), "megatron cannot express model.layer_pattern =") << model;
+  }
+}
+
 TEST(LaunchFile, MegatronReadsSettingsAndSwitches) {
   const std::map<std::string, std::vector<sim::FieldValue>> lists = {
       {"dropout", {0.0, 0.1}},
