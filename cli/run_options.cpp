@@ -196,7 +196,8 @@ void add_recipe(CLI::App& c, RunOptions& o) {
       "of 4 bits (QLoRA) with --precision nf4 or int4; default none, all weights are trained; "
       "example: --lora 16");
   add(c, "--lora-targets", o.lora_targets, "LIST",
-      "linear layers with adapters: q, k, v, o, gate, up, down, attention, mlp, all; default q,v; "
+      "linear layers with adapters: q, k, v, o, gate, up, down, of mixers of states in, "
+      "out, x, or attention, mlp, mixer, all; default q,v; "
       "example: --lora 16 --lora-targets all");
   c.get_option("--lora-targets")->needs("--lora");
   add_switch(c, "--dp-overlap,!--no-dp-overlap", o.dp_overlap,

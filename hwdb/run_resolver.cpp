@@ -160,7 +160,8 @@ void set_adapters(const RecordedModel& m, const sim::Transformer& model, sim::St
     if (!layers)
       assume.refuse("model.lora.targets = " + target + ": some of " +
                     sim::joined(names_of(all_adapted_layers(model)), ", ") + ", attention" +
-                    (model.moe ? "" : ", mlp") + " and all is expected");
+                    (model.moe ? "" : ", mlp") + (is_hybrid(model) ? ", mixer" : "") +
+                    " and all is expected");
     adapters.layers = adapters.layers | *layers;
   }
   s.adapters = adapters;

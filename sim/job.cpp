@@ -246,7 +246,7 @@ Bytes checkpoint_bytes(const Run& run) {
     return Bytes(static_cast<double>(parameters(run.model).total()) *
                  (storage.weight_bytes + states));
   const RankParameters rank = rank_parameters(run.model, run.strategy);
-  return Bytes(rank.block_adapters * run.model.num_layers * run.strategy.tp *
+  return Bytes(rank.adapters(count_layers(run.model, 0, run.model.num_layers)) * run.strategy.tp *
                (storage.weight_bytes + states));
 }
 

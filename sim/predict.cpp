@@ -18,7 +18,8 @@ Flops model_flops(const Run& run) {
   const Strategy& s = run.strategy;
   const int layers = run.model.num_layers + run.model.mtp_layers;
   const double adapters =
-      s.adapters ? layers * s.tp * rank_parameters(run.model, s).block_adapters : 0.0;
+      s.adapters ? s.tp * rank_parameters(run.model, s).adapters(count_layers(run.model, 0, layers))
+                 : 0.0;
   const double tokens = static_cast<double>(s.global_batch) * run.model.seq_len;
   return tokens * training_flops_per_token(run.model, adapters);
 }

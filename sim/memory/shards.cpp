@@ -13,9 +13,9 @@ namespace {
 
 // Widths (in, out) of the adapted linear layers of a block, summed: each adapter has rank * (in +
 // out) values.
-double adapted_widths(const Transformer& model, const Adapters& adapters) {
+double adapted_widths(const Transformer& model, const Adapters& adapters, LayerKind kind) {
   std::int64_t widths = 0;
-  for (const LayerWeight& weight : layer_weights(model, LayerKind::Dense)) {
+  for (const LayerWeight& weight : layer_weights(model, kind)) {
     for (const std::int64_t columns : adapted_columns(adapters.layers, weight))
       widths += weight.rows + columns;
   }
@@ -40,6 +40,9 @@ KindParameters kind_parameters(const Transformer& model, const Strategy& strateg
   if (kind.has_experts())
     block.experts =
         held(divided_experts, strategy.expert_tensor_ranks(), replicated_experts) / strategy.ep;
+  if (strategy.adapters)
+    block.adapters = strategy.adapters->rank * adapted_widths(model, *strategy.adapters, kind) /
+                     static_cast<double>(strategy.tp);
   return block;
 }
 
@@ -83,9 +86,6 @@ RankParameters rank_parameters(const Transformer& model, const Strategy& strateg
   if (model.embedding_norm && !model.moe)
     for (KindParameters& block : rank.kinds)
       block.own += norm / model.num_layers, block.replicated += norm / model.num_layers;
-  if (strategy.adapters)
-    rank.block_adapters =
-        strategy.adapters->rank * adapted_widths(model, *strategy.adapters) / tensor;
   return rank;
 }
 
@@ -109,6 +109,12 @@ double RankParameters::blocks(const ModelChunk& part) const {
   return sum;
 }
 
+double RankParameters::adapters(const LayerCounts& blocks) const {
+  double sum = 0.0;
+  for_each_kind(blocks, [&](std::size_t slot, int count) { sum += count * kinds[slot].adapters; });
+  return sum;
+}
+
 double RankParameters::largest_block() const {
   double largest = 0.0;
   for (const KindParameters& block : kinds) largest = std::max(largest, block.all());
@@ -125,7 +131,7 @@ double RankParameters::apart(const ModelChunk& part) const {
 }
 
 double RankParameters::trained(const ModelChunk& part) const {
-  return adapted ? part.blocks * block_adapters : held(part);
+  return adapted ? adapters(part.of_kind) : held(part);
 }
 
 StateShards state_shards(const Strategy& strategy) {

@@ -20,7 +20,8 @@ struct KindParameters {
   double replicated = 0.0;  // of which every tensor rank has the same, and the whole gradient of
   // And those of which it has a part of the gradient: router, gate of the shared experts.
   double partial = 0.0;
-  double experts = 0.0;  // routed experts that this rank has
+  double experts = 0.0;   // routed experts that this rank has
+  double adapters = 0.0;  // trained values of its adapters
 
   double all() const { return own + experts; }
 };
@@ -36,10 +37,9 @@ struct RankParameters {
   double head_layers = 0.0;
   // Beside the blocks of multi-token prediction: their projections and norms.
   double prediction = 0.0;
-  bool predicts = false;        // the stage of the head embeds the next tokens too
-  double block_adapters = 0.0;  // trained values of one block under adapters
-  bool tied = false;            // the head on the embedding's own stage is no second copy
-  bool adapted = false;         // only adapters are trained
+  bool predicts = false;  // the stage of the head embeds the next tokens too
+  bool tied = false;      // the head on the embedding's own stage is no second copy
+  bool adapted = false;   // only adapters are trained
   // Routed experts are divided over ranks of their own, and exchanged apart from all else.
   bool experts_divided = false;
 
@@ -47,7 +47,8 @@ struct RankParameters {
   double ends(const ModelChunk& part) const;
   double read_ends(ModelChunk part) const;      // with a table that another part of the stage has
   double blocks(const ModelChunk& part) const;  // those of its blocks
-  double held(const ModelChunk& part) const;    // all its weights
+  double adapters(const LayerCounts& blocks) const;
+  double held(const ModelChunk& part) const;  // all its weights
   // Of which these have gradients and states, or its adapters.
   double trained(const ModelChunk& part) const;
   // Routed experts among the held ones, where they are divided.

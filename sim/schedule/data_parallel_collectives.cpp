@@ -299,7 +299,8 @@ Seconds DataParallelCollectives::norm_time() const {
 }
 
 double DataParallelCollectives::trained_block(const ModelChunk& part) const {
-  return run_.strategy.adapters ? rank_.block_adapters : block_parameters(part);
+  return run_.strategy.adapters ? rank_.adapters(part.of_kind) / std::max(1, part.blocks)
+                                : block_parameters(part);
 }
 
 double DataParallelCollectives::gathered_block(const ModelChunk& part) const {

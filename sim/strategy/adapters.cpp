@@ -15,20 +15,31 @@ struct NamedLayer {
   bool AdaptedLayers::*has;
 };
 
-constexpr std::array<NamedLayer, 7> kNamedLayers{{{"q", "q_proj", &AdaptedLayers::q},
-                                                  {"k", "k_proj", &AdaptedLayers::k},
-                                                  {"v", "v_proj", &AdaptedLayers::v},
-                                                  {"o", "o_proj", &AdaptedLayers::o},
-                                                  {"gate", "gate_proj", &AdaptedLayers::gate},
-                                                  {"up", "up_proj", &AdaptedLayers::up},
-                                                  {"down", "down_proj", &AdaptedLayers::down}}};
+constexpr std::array<NamedLayer, 10> kNamedLayers{{{"q", "q_proj", &AdaptedLayers::q},
+                                                   {"k", "k_proj", &AdaptedLayers::k},
+                                                   {"v", "v_proj", &AdaptedLayers::v},
+                                                   {"o", "o_proj", &AdaptedLayers::o},
+                                                   {"gate", "gate_proj", &AdaptedLayers::gate},
+                                                   {"up", "up_proj", &AdaptedLayers::up},
+                                                   {"down", "down_proj", &AdaptedLayers::down},
+                                                   {"in", "in_proj", &AdaptedLayers::in},
+                                                   {"out", "out_proj", &AdaptedLayers::out},
+                                                   {"x", "x_proj", &AdaptedLayers::x}}};
 
 constexpr AdaptedLayers kAttention{.q = true, .k = true, .v = true, .o = true};
+constexpr AdaptedLayers kMlp{.gate = true, .up = true, .down = true};
+constexpr AdaptedLayers kMixer{.in = true, .out = true, .x = true};
+
+bool in_group(const std::string& name, bool AdaptedLayers::*layer) {
+  return (name == "mlp" && kMlp.*layer) || (name == "mixer" && kMixer.*layer);
+}
 
 }  // namespace
 
 AdaptedLayers all_adapted_layers(const Transformer& model) {
   AdaptedLayers all = kAttention;
+  all.in = all.out = model.mamba || model.gated_delta_net || model.mamba1;
+  all.x = model.mamba1.has_value();
   if (model.moe) return all;
   all.gate = model.gated_mlp;
   all.up = all.down = true;
@@ -42,8 +53,7 @@ std::optional<AdaptedLayers> adapted_layers_from(const std::string& name,
   if (name == "attention") return kAttention;
   AdaptedLayers some;
   for (const NamedLayer& layer : kNamedLayers) {
-    const bool named = name == layer.name || name == layer.long_name ||
-                       (name == "mlp" && !(kAttention.*layer.has));
+    const bool named = name == layer.name || name == layer.long_name || in_group(name, layer.has);
     some.*layer.has = named && all.*layer.has;
   }
   return some.any() ? std::optional(some) : std::nullopt;
@@ -80,6 +90,10 @@ std::vector<std::int64_t> adapted_columns(const AdaptedLayers& layers, const Lay
       add(layers.gate && weight.side_by_side > 1, first), add(layers.up, weight.columns - first);
       break;
     case WeightName::MlpDown: add(layers.down, weight.columns); break;
+    case WeightName::MixerInput:
+    case WeightName::MixerGates: add(layers.in, weight.columns); break;
+    case WeightName::MixerOutput: add(layers.out, weight.columns); break;
+    case WeightName::SelectionProjection: add(layers.x, weight.columns); break;
     default: break;
   }
   return columns;

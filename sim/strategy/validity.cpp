@@ -47,7 +47,6 @@ constexpr const char* kMambaGroups = "tp does not divide mamba.num_groups";
 constexpr const char* kMambaChannels = "tp does not divide mamba1.inner_size";
 constexpr const char* kKeyHeads = "tp does not divide gated_delta_net.num_key_heads";
 constexpr const char* kScanContext = "context parallelism of scans is not modelled";
-constexpr const char* kHybridAdapters = "adapters of hybrids are not modelled";
 constexpr const char* kHybridOverlap = "moe_overlap of hybrids is not offered";
 constexpr const char* kHybridMuon = "muon of hybrids is not modelled";
 constexpr const char* kShard = "shard_size does not divide dp * cp";
@@ -116,7 +115,6 @@ const char* broken_hybrid(const Transformer& model, const Strategy& strategy) {
   if (model.mamba1 && model.mamba1->inner_size % strategy.tp != 0) return kMambaChannels;
   if ((model.mamba || model.gated_delta_net || model.mamba1) && strategy.cp > 1)
     return kScanContext;
-  if (strategy.adapters) return kHybridAdapters;
   if (strategy.moe_overlap) return kHybridOverlap;
   return strategy.optimizer == OptimizerKind::Muon ? kHybridMuon : nullptr;
 }
@@ -273,7 +271,6 @@ std::optional<std::string> hybrid_message(const char* rule, const Transformer& m
     return equals("cp", s.cp) +
            ": context parallelism of layers with states (all-to-alls of heads in Megatron-LM) is "
            "not modelled (nearest: cp = 1)";
-  if (rule == kHybridAdapters) return "adapters on layers without attention are not modelled";
   if (rule == kHybridOverlap)
     return "moe_overlap pairs passes over layers of attention and experts, which a hybrid's are "
            "not "

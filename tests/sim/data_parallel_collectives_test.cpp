@@ -57,7 +57,7 @@ TEST(DataParallelCollectives, FlatUnitsAreOneMessageEachPaddedToTheirRanks) {
 TEST(DataParallelCollectives, FrozenWeightsAreGatheredOnlyWhereTheyAreSharded) {
   ExchangeCase c;
   c.run.strategy.adapters = Adapters{.rank = 8};
-  c.rank.block_adapters = 1e4, c.rank.adapted = true;
+  c.rank.kinds[0].adapters = 1e4, c.rank.adapted = true;
   const auto gathered = [&c](Sharding sharding) {
     c.run.strategy.sharding = sharding;
     return c.exchange().messages({{.blocks = 16, .of_kind = {16}}}).parameters;

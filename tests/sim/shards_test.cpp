@@ -49,7 +49,7 @@ TEST(RankParameters, ATiedHeadOnTheStageOfTheEmbeddingIsNoSecondCopy) {
 
 TEST(RankParameters, AdaptersAreAllThatIsTrained) {
   RankParameters rank{
-      .kinds = {{{.own = 10.0}}}, .embedding = 100.0, .head = 50.0, .block_adapters = 3.0};
+      .kinds = {{{.own = 10.0, .adapters = 3.0}}}, .embedding = 100.0, .head = 50.0};
   const ModelChunk first{.blocks = 2, .embedding = true, .of_kind = {2}};
   EXPECT_EQ(rank.trained(first), 2.0 * 10.0 + 100.0);
   rank.adapted = true;

@@ -164,8 +164,9 @@ std::vector<CatalogueEntry> hybrid_models() {
       {jamba_large(),
        {"ai21-jamba-1.5-large", "jamba-large"},
        {},
-       "Jamba-1.5 (arXiv 2408.12570), section 2: 94 billion active of 398 billion parameters, 9 "
-       "blocks of 8 layers; config.json of ai21labs/AI21-Jamba-1.5-Large"},
+       "Jamba-1.5 (arXiv 2408.12570), section 2: 9 blocks of 8 layers, width 8192, 64 heads, 94 "
+       "billion active of 398 billion parameters, from which the MLPs' width of 24576 follows; the "
+       "rest as JambaConfig of transformers has it"},
   };
 }
 

@@ -206,6 +206,23 @@ struct BlockTensors {
   double inputs(WeightName name) const {
     return layer.tokens * static_cast<double>(weight(name).rows);
   }
+
+  // Of a mixer: what it projects from the residual stream, and back to it from `values`.
+  Tensor mixer_input(Tensor normed) const {
+    const Tensor projected = layer.add(outputs(WeightName::MixerInput) * layer.element);
+    const bool adapted = adapts(WeightName::MixerInput);
+    layer.column_gemm(Module::MixerInput, normed, {projected}, weight(WeightName::MixerInput),
+                      layer.keeps_input(adapted));
+    if (adapted) layer.save_adapter_dropout(layer.residual_elements());
+    return projected;
+  }
+  Tensor mixer_output(Tensor values, bool alone) const {
+    const bool adapted = adapts(WeightName::MixerOutput);
+    if (adapted) layer.save_adapter_dropout(inputs(WeightName::MixerOutput));
+    if (alone) layer.flow.end_of_needed();
+    return layer.row_gemm(Module::MixerOutput, values, weight(WeightName::MixerOutput),
+                          layer.keeps_input(adapted), true);
+  }
 };
 
 // What the GEMM gives is copied by heads.
@@ -366,11 +383,7 @@ Tensor scan(const BlockTensors& b, Tensor projected) {
 
 // The half's output.
 Tensor mamba(const BlockTensors& b, Tensor normed, bool alone) {
-  const double e = b.layer.element;
-  const Tensor projected = b.layer.add(b.outputs(WeightName::MixerInput) * e);
-  b.layer.column_gemm(Module::MixerInput, normed, {projected}, b.weight(WeightName::MixerInput),
-                      true);
-  const Tensor y = scan(b, projected);
+  const Tensor y = scan(b, b.mixer_input(normed));
   const Tensor gated = b.layer.add(b.layer.size(y).value()),
                deviations = b.layer.add(b.layer.tokens * kFp32Bytes, Role::Statistic);
   b.layer.flow.step(Module::MixerNorm)
@@ -379,9 +392,7 @@ Tensor mamba(const BlockTensors& b, Tensor normed, bool alone) {
       .writes(deviations)
       .saves(y)
       .saves(deviations);
-  if (alone) b.layer.flow.end_of_needed();
-  return b.layer.row_gemm(Module::MixerOutput, gated, b.weight(WeightName::MixerOutput), true,
-                          true);
+  return b.mixer_output(gated, alone);
 }
 
 // q, k, v of all heads go into the delta rule, which saves them as it has normalised and repeated
@@ -406,17 +417,12 @@ Tensor delta_rule(const BlockTensors& b, Tensor projected) {
 // The half's output.  The gate z is among what the first GEMM gives; the second one's values are
 // few.
 Tensor delta_net(const BlockTensors& b, Tensor normed, bool alone) {
-  const Tensor projected = b.layer.add(b.outputs(WeightName::MixerInput) * b.layer.element);
-  b.layer.column_gemm(Module::MixerInput, normed, {projected}, b.weight(WeightName::MixerInput),
-                      true);
-  const Tensor output = delta_rule(b, projected);
+  const Tensor output = delta_rule(b, b.mixer_input(normed));
   const Tensor normalised = b.layer.flow.add(b.layer.size(output)),
                product = b.layer.flow.add(b.layer.size(output));
   b.layer.flow.step(Module::MixerNorm).reads(output).writes(normalised).saves(output);
   b.layer.flow.step(Module::MixerNorm).reads(normalised).writes(product).saves(normalised);
-  if (alone) b.layer.flow.end_of_needed();
-  return b.layer.row_gemm(Module::MixerOutput, product, b.weight(WeightName::MixerOutput), true,
-                          true);
+  return b.mixer_output(product, alone);
 }
 
 // The steps of all channels, from a bottleneck that is projected beside B and C and normalised like
@@ -429,10 +435,13 @@ Selection selection(const BlockTensors& b, Tensor channels) {
   const double e = b.layer.element, values = b.outputs(WeightName::SelectionProjection) * e;
   const Tensor projected = b.layer.add(values), normed = b.layer.add(values),
                steps = b.layer.add(b.outputs(WeightName::StepProjection) * e);
+  const bool adapted = b.adapts(WeightName::SelectionProjection);
+  if (adapted) b.layer.save_adapter_dropout(b.inputs(WeightName::SelectionProjection));
   b.layer.gemm(Module::Scan, channels, {projected}, b.weight(WeightName::SelectionProjection),
-               channels);
+               b.layer.keeps_input(adapted) ? channels : Dataflow::kNone);
   b.layer.flow.step(Module::Scan).reads(projected).writes(normed).saves(projected);
-  b.layer.gemm(Module::Scan, normed, {steps}, b.weight(WeightName::StepProjection), normed);
+  b.layer.gemm(Module::Scan, normed, {steps}, b.weight(WeightName::StepProjection),
+               b.layer.keeps_input(false) ? normed : Dataflow::kNone);
   return {.normed = normed, .steps = steps};
 }
 
@@ -443,10 +452,7 @@ Tensor mamba1(const BlockTensors& b, Tensor normed, bool alone) {
   const double e = b.layer.element, values = b.inputs(WeightName::MixerOutput);
   const int tokens = b.model().seq_len;
   const ScanBytes bytes = scan_bytes(mamba, tokens, e);
-  const Tensor projected = b.layer.add(b.outputs(WeightName::MixerInput) * e),
-               channels = b.layer.add(values * e);
-  b.layer.column_gemm(Module::MixerInput, normed, {projected}, b.weight(WeightName::MixerInput),
-                      true);
+  const Tensor projected = b.mixer_input(normed), channels = b.layer.add(values * e);
   b.layer.flow.step(Module::Scan).reads(projected).writes(channels).saves(projected);
   const Selection selected = selection(b, channels);
   const Tensor y = b.layer.add(values * e),
@@ -464,8 +470,7 @@ Tensor mamba1(const BlockTensors& b, Tensor normed, bool alone) {
       .saves(saved)
       .forward_workspace(Bytes(values * bytes.forward_workspace))
       .backward_workspace(Bytes(values * bytes.backward_workspace));
-  if (alone) b.layer.flow.end_of_needed();
-  return b.layer.row_gemm(Module::MixerOutput, y, b.weight(WeightName::MixerOutput), true, true);
+  return b.mixer_output(y, alone);
 }
 
 // Attention, or what mixes in its place.
