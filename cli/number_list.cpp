@@ -24,8 +24,8 @@ struct Item {
   std::int64_t step = 1;
 };
 
-[[noreturn]] void refuse(const std::string& option, const std::string& text, NumberRange range,
-                         const std::string& what) {
+[[noreturn]] void refuse_number(const std::string& option, const std::string& text,
+                                NumberRange range, const std::string& what) {
   throw Error(option + " = " + text + ": " + what + " from " + std::to_string(range.least) +
               " to " + std::to_string(range.most) + " is expected");
 }
@@ -73,10 +73,10 @@ std::vector<int> numbers_in(const std::string& option, const std::string& text, 
     const std::optional<Item> item = item_in(std::string_view(text).substr(begin, comma - begin));
     begin = comma + 1;
     if (!item || !can_step(*item))
-      refuse(option, text, range,
-             "a list such as 1,2,4 or a range such as 1-16*2 of whole numbers");
+      refuse_number(option, text, range,
+                    "a list such as 1,2,4 or a range such as 1-16*2 of whole numbers");
     if (item->first < range.least || item->last > range.most)
-      refuse(option, text, range, "every number");
+      refuse_number(option, text, range, "every number");
     for (std::int64_t value = item->first; value <= item->last;) {
       if (numbers.size() == kMostNumbers) {
         throw Error(option + " = " + text + ": at most " + std::to_string(kMostNumbers) +
@@ -97,7 +97,7 @@ std::vector<int> numbers_in(const std::string& option, const std::string& text, 
 std::int64_t number_in(const std::string& option, const std::string& text, NumberRange range) {
   const std::optional<std::int64_t> value = whole_number(text);
   if (!value || *value < range.least || *value > range.most)
-    refuse(option, text, range, "one whole number");
+    refuse_number(option, text, range, "one whole number");
   return *value;
 }
 

@@ -90,6 +90,7 @@ void add_asked(Command& command, const RunOptions& o) {
   command.add("--system", o.system);
   command.add("--transport", o.transport);
   command.add("--collective-algorithm", o.algorithm);
+  command.add("--inter-node-bandwidth", o.inter_node_bandwidth);
   command.add("--seq-len", o.seq_len);
   command.add("--document-len", o.document_len);
   command.add("--global-batch", o.global_batch);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cli/help_format.h"
+#include "cli/number_list.h"
 #include "hwdb/launch/launch_file.h"
 #include "hwdb/settings.h"
 #include "sim/base/error.h"
@@ -71,6 +72,10 @@ void add_work(CLI::App& c, RunOptions& o) {
   add(c, "--collective-algorithm", o.algorithm, "NAME",
       "auto, ring, tree or hierarchical; default auto, the fastest of ring and tree; example: "
       "--collective-algorithm tree");
+  add(c, "--inter-node-bandwidth", o.inter_node_bandwidth, "GB/s",
+      "network of a node, in one direction and for each of its devices, 0.001 to 100000; default "
+      "that of the system; example: --inter-node-bandwidth 50");
+  c.get_option("--inter-node-bandwidth")->check(finite_range(0.001, 100000.0));
   add(c, "--seq-len", o.seq_len, "TOKENS",
       "tokens of a sequence, 1 to 16777216; default that of the model; example: --seq-len 8192");
   add(c, "--document-len", o.document_len, "TOKENS",
@@ -215,9 +220,10 @@ void add_recipe(CLI::App& c, RunOptions& o) {
       c, "Recipe",
       {"--framework", "--lora", "--lora-targets", "--dp-overlap", "--date", "--framework-version"});
   set_group(c, "Layout", {"--offload", "--recompute"});
-  set_group(c, "Model and hardware",
-            {"--model", "--gpus", "--hardware", "--system", "--transport", "--collective-algorithm",
-             "--seq-len", "--global-batch", "--global-batch-tokens", "--site"});
+  set_group(
+      c, "Model and hardware",
+      {"--model", "--gpus", "--hardware", "--system", "--inter-node-bandwidth", "--transport",
+       "--collective-algorithm", "--seq-len", "--global-batch", "--global-batch-tokens", "--site"});
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ struct RunOptions {
   std::string launch_file{};  // of a training program, read instead; the other options win
   std::string model{};
   std::optional<std::string> gpus{}, hardware{}, system{}, transport{}, algorithm{};
+  std::optional<std::string> inter_node_bandwidth{};  // GB/s of a device, one direction
   std::optional<std::string> seq_len{}, document_len{}, global_batch{}, global_batch_tokens{};
   std::string site{};  // a calibrated cluster; empty: none
   std::optional<std::string> framework{}, offload{}, recompute{}, date{}, framework_version{};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,7 @@ constexpr NumberRange kRank{1, 1 << 16};
 constexpr NumberRange kSequence{1, 1 << 24};
 constexpr NumberRange kBatch{1, 1 << 24};
 constexpr NumberRange kBatchTokens{1, std::int64_t{1} << 36};
+constexpr double kGB = 1e9;
 constexpr std::int64_t kDefaultBatchTokens = std::int64_t{4} << 20;
 constexpr std::int64_t kDefaultTokensPerDevice = 1024;
 
@@ -80,6 +82,8 @@ hwdb::RecordedHardware hardware_of(const RunOptions& options, int num_devices,
   hardware.system = options.system;
   hardware.transport = transport_in(options.transport);
   hardware.collective_algorithm = algorithm_in(options.algorithm);
+  if (options.inter_node_bandwidth)
+    hardware.inter_node_bytes_per_s_per_device = kGB * std::stod(*options.inter_node_bandwidth);
   if (options.hardware) {
     hardware.accelerator = options.hardware;
     hardware.accelerator = resolver.device_of(hardware).id;

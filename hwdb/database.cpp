@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -21,9 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 using sqlite::Connection;
 using sqlite::Statement;
-
-constexpr std::array<std::string_view, 5> kEvidence = {"data_sheet", "measured", "fitted",
-                                                       "assumed", "given"};
 
 std::int64_t pragma(const Connection& connection, const std::string& name) {
   Statement query(connection, "PRAGMA " + name);
@@ -192,17 +188,6 @@ Measurement measurement_row(const Statement& row) {
 }
 
 }  // namespace
-
-std::string_view name_of(sim::Evidence evidence) {
-  return kEvidence.at(static_cast<std::size_t>(evidence));
-}
-
-std::optional<sim::Evidence> evidence_named(std::string_view name) {
-  for (std::size_t i = 0; i < kEvidence.size(); ++i) {
-    if (kEvidence[i] == name) return static_cast<sim::Evidence>(i);
-  }
-  return std::nullopt;
-}
 
 std::string default_database_path() {
   if (const std::optional<fs::path> path = default_path()) return path->string();

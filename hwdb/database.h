@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "hwdb/evidence.h"
 #include "sim/run.h"
 
 namespace llmsim::hwdb {
@@ -59,10 +60,6 @@ struct Measurement {
   std::string columns;  // JSON list of names; empty: no curve
   std::string points;   // JSON list of rows
 };
-
-// "data_sheet", "measured", "fitted", "assumed", "given"; none for other words.
-std::string_view name_of(sim::Evidence evidence);
-std::optional<sim::Evidence> evidence_named(std::string_view name);
 
 // $XDG_DATA_HOME/llmsim/llmsim.db, or .local/share/llmsim/llmsim.db in the home directory.  Throws
 // Error where neither is set.

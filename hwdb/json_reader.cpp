@@ -138,6 +138,18 @@ std::string text(const nlohmann::json& record, const char* key) {
   return found == record.end() || !found->is_string() ? std::string() : found->get<std::string>();
 }
 
+std::string source_of(const nlohmann::json& record) {
+  const auto source = record.find("source");
+  if (source == record.end()) return text(record, "fact").empty() ? "" : "facts";
+  if (source->is_string()) return source->get<std::string>();
+  std::string all;
+  for (const auto& [fields, where] : source->items()) {
+    all += (all.empty() ? "" : "; ") + fields + ": " +
+           (where.is_string() ? where.get<std::string>() : where.dump());
+  }
+  return all;
+}
+
 ObjectReader::ObjectReader(const json& object, std::string place, std::string path)
     : object_(&object), place_(std::move(place)), path_(std::move(path)) {
   if (!object.is_object()) {

@@ -32,6 +32,8 @@ std::optional<sim::FieldValue> field_value_of(const nlohmann::json& value);
 // it is missing or of another type.
 std::optional<double> number(const nlohmann::json& record, const char* key);
 std::string text(const nlohmann::json& record, const char* key);
+// One text for a source that is a text or an object {fields: text}.
+std::string source_of(const nlohmann::json& record);
 
 // One JSON object while it is read.  Each getter marks its key as known and gives none for a
 // missing key or a null; a wrong type or range is an Error that names the place ("runs.json: run

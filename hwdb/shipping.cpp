@@ -210,25 +210,6 @@ void migrate(const Connection& connection) {
 
 std::string_view name_of(Origin origin) { return origin == Origin::Shipped ? "shipped" : "user"; }
 
-std::string folded(std::string_view name) {
-  std::string result(name);
-  for (char& c : result)
-    c = c == '-' || c == ' ' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return result;
-}
-
-std::string source_of(const json& record) {
-  const auto source = record.find("source");
-  if (source == record.end()) return text(record, "fact").empty() ? "" : "facts";
-  if (source->is_string()) return source->get<std::string>();
-  std::string all;
-  for (const auto& [fields, where] : source->items()) {
-    all += (all.empty() ? "" : "; ") + fields + ": " +
-           (where.is_string() ? where.get<std::string>() : where.dump());
-  }
-  return all;
-}
-
 void insert_hardware(const Connection& connection, HardwareKind kind, const json& record,
                      Origin origin) {
   const std::string evidence = origin == Origin::User ? "given" : "data_sheet";

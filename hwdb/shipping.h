@@ -30,10 +30,4 @@ void insert_measurement(const sqlite::Connection& connection, const Measurement&
 
 std::string_view name_of(Origin origin);
 
-// The form in which names are compared: lower case, '_' for '-' and ' '.
-std::string folded(std::string_view name);
-
-// One text for a source that is a text or an object {fields: text}.
-std::string source_of(const nlohmann::json& record);
-
 }  // namespace llmsim::hwdb

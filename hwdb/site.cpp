@@ -37,8 +37,8 @@ std::vector<std::string> parts_of(const std::string& key) {
 std::optional<SiteCell> cell_from(const Coefficient& row) {
   const std::vector<std::string> parts = parts_of(row.key);
   if (parts.size() != 5) return std::nullopt;
-  const auto kind =
-      std::ranges::find_if(kKinds, [&](CellKind k) { return parts[4] == name_of(k); });
+  const auto kind = std::find_if(std::begin(kKinds), std::end(kKinds),
+                                 [&](CellKind k) { return parts[4] == name_of(k); });
   if (kind == std::end(kKinds)) return std::nullopt;
   return SiteCell{.device = parts[1],
                   .framework = parts[2],
@@ -105,7 +105,7 @@ bool knows(const Site& site, const Frameworks& frameworks, const sim::Run& run) 
     const std::vector<std::string> line = frameworks.lineage(id, "");
     return line.empty() ? id : line.front();
   };
-  return std::ranges::any_of(site.cells, [&](const SiteCell& cell) {
+  return std::any_of(site.cells.begin(), site.cells.end(), [&](const SiteCell& cell) {
     return cell.device == run.cluster.device.id &&
            family(cell.framework) == family(run.framework.id);
   });
@@ -116,7 +116,7 @@ std::string measured_on(const Site& site) {
   std::vector<std::string> known;
   for (const SiteCell& cell : site.cells) {
     const std::string text = cell.device + " under " + cell.framework;
-    if (std::ranges::find(known, text) == known.end()) known.push_back(text);
+    if (std::find(known.begin(), known.end(), text) == known.end()) known.push_back(text);
   }
   return sim::joined(known, ", ");
 }
@@ -162,7 +162,7 @@ const char* name_of(CellKind kind) {
 }
 
 const SiteCell* cell_of(const Site& site, const sim::Run& run) {
-  const auto found = std::ranges::find_if(site.cells, [&](const SiteCell& cell) {
+  const auto found = std::find_if(site.cells.begin(), site.cells.end(), [&](const SiteCell& cell) {
     return cell.device == run.cluster.device.id && cell.framework == run.framework.id &&
            cell.precision == name_of(run.strategy.precision) &&
            (cell.kind == CellKind::Moe) == run.model.moe.has_value();

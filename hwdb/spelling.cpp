@@ -1,11 +1,19 @@
 #include "hwdb/spelling.h"
 
 #include <algorithm>
+#include <cctype>
 #include <numeric>
 
 #include "sim/base/error.h"
 
 namespace llmsim::hwdb {
+
+std::string folded(std::string_view name) {
+  std::string result(name);
+  for (char& c : result)
+    c = c == '-' || c == ' ' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return result;
+}
 
 int edit_distance(std::string_view a, std::string_view b) {
   std::vector<int> row(b.size() + 1);

@@ -1,4 +1,4 @@
-// Suggestions for misspelled names: "did you mean".
+// Names as they are compared, and suggestions for misspelled ones: "did you mean".
 #pragma once
 
 #include <optional>
@@ -7,6 +7,9 @@
 #include <vector>
 
 namespace llmsim::hwdb {
+
+// The form in which names are compared: lower case, '_' for '-' and ' '.
+std::string folded(std::string_view name);
 
 // Insertions, deletions and substitutions of one character that turn `a` into `b` (Levenshtein).
 int edit_distance(std::string_view a, std::string_view b);

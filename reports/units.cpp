@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <span>
+
+#include "sim/base/shortest_text.h"
 
 namespace llmsim::reports {
 namespace {
@@ -119,9 +120,7 @@ std::string percent(double ratio) {
 std::string exact(double value) {
   if (!std::isfinite(value)) return "";
   if (value == 0.0) return "0";
-  std::array<char, 64> text{};
-  const auto result = std::to_chars(text.data(), text.data() + text.size(), value);
-  return std::string(text.data(), result.ptr);
+  return sim::shortest_text(value);
 }
 
 }  // namespace llmsim::reports

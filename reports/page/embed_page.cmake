@@ -1,5 +1,5 @@
-# Writes OUTPUT: the C++ source of page_files.h.  FRAME and STYLE are files, SCRIPT a list of files in the order in which they run.  The
-# assembler reads the files; the hashes make the source change whenever a file does.
+# Writes OUTPUT: the C++ source of page_files.h.  FRAME and STYLE are files, SCRIPT a list of files in the order in which they run, PLANNER
+# the module of interactive pages, or empty.  The assembler reads the files; the hashes make the source change whenever a file does.
 set(hashes "")
 set(assembly "")
 function(embed symbol)
@@ -16,10 +16,11 @@ endfunction()
 embed(llmsim_page_frame ${FRAME})
 embed(llmsim_page_style ${STYLE})
 embed(llmsim_page_script ${SCRIPT})
+embed(llmsim_page_planner ${PLANNER})
 
 set(declarations "")
 set(definitions "")
-foreach(name IN ITEMS frame style script)
+foreach(name IN ITEMS frame style script planner)
   string(APPEND declarations "extern const char llmsim_page_${name}[];\nextern const char llmsim_page_${name}_end[];\n")
   string(APPEND definitions "std::string_view page_${name}() { return text(llmsim_page_${name}, llmsim_page_${name}_end); }\n")
 endforeach()

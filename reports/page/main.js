@@ -168,9 +168,7 @@ function start() {
   if (!conventionNames().includes(settings.convention))
     settings.convention = conventionNames().includes("gemm_causal") ? "gemm_causal" : "";
   document.title = `${runName(run)} – llmsim`;
-  document.getElementById("page").innerHTML = safe(
-    markup`${header()}<div id="content"></div><div id="tip" role="tooltip" hidden></div>`,
-  );
+  document.getElementById("head").innerHTML = safe(header());
   const convention = document.getElementById("convention");
   if (convention) convention.value = settings.convention;
   convention?.addEventListener("change", () => {
@@ -185,6 +183,21 @@ function start() {
   draw();
 }
 
-if (data.groups) startValidation(data);
-else start();
+// What is drawn anew, with the panel of an interactive page between.
+function lay() {
+  document.getElementById("page").innerHTML = safe(markup`<div id="head"></div>
+    <section id="replan" hidden></section><div id="content"></div>
+    <div id="tip" role="tooltip" hidden></div>`);
+}
+
+if (data.groups) {
+  startValidation(data);
+} else {
+  lay();
+  start();
+  startReplanning(document.getElementById("replan"), data, (answer) => {
+    page = pageOf(answer);
+    start();
+  });
+}
 listenToPointer();

@@ -1,10 +1,9 @@
 #include "sim/base/field.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 
 #include "sim/base/error.h"
+#include "sim/base/shortest_text.h"
 
 namespace llmsim::sim {
 namespace {
@@ -14,8 +13,7 @@ std::string number_text(double number) {
   constexpr double kExact = 1e15;
   if (number == std::floor(number) && std::abs(number) < kExact)
     return std::to_string(static_cast<std::int64_t>(number));
-  std::array<char, 32> digits{};
-  return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr};
+  return shortest_text(number);
 }
 
 struct TextOf {

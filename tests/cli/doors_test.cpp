@@ -203,6 +203,7 @@ TEST(Doors, ASavedRunIsLoadedAsItWasForEveryOption) {
       {"nothing", [](cli::RunOptions&) {}},
       {"transport", [](cli::RunOptions& o) { o.transport = "sockets"; }},
       {"collective-algorithm", [](cli::RunOptions& o) { o.algorithm = "tree"; }},
+      {"inter-node-bandwidth", [](cli::RunOptions& o) { o.inter_node_bandwidth = "12.5"; }},
       {"system", [](cli::RunOptions& o) { o.system = "frontier"; }},
       {"hardware", [](cli::RunOptions& o) { o.hardware = "mi300x"; }},
       {"seq-len", [](cli::RunOptions& o) { o.seq_len = "2048"; }},
