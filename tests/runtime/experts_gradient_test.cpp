@@ -13,6 +13,7 @@
 #include "runtime/model/experts.h"
 #include "runtime/model/layer_parameters.h"
 #include "sim/model/layer_kinds.h"
+#include "tests/runtime/expect_close.h"
 #include "tests/runtime/experts_setup.h"
 
 namespace llmsim::runtime {
@@ -99,11 +100,6 @@ class Moe {
   std::unique_ptr<ParameterUnit> unit_;
   at::Tensor leaves_;
 };
-
-void expect_close(const at::Tensor& actual, const at::Tensor& expected) {
-  EXPECT_LT((actual - expected).abs().max().item<double>(),
-            2e-5 * (1.0 + expected.abs().max().item<double>()));
-}
 
 class ExpertsGradient : public testing::TestWithParam<MoeForm> {};
 

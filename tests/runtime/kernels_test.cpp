@@ -16,6 +16,7 @@
 #include "runtime/kernels/linear.h"
 #include "runtime/kernels/norm.h"
 #include "runtime/kernels/rotary.h"
+#include "tests/runtime/expect_close.h"
 
 namespace llmsim::runtime {
 namespace {
@@ -37,12 +38,6 @@ Tensors reference_gradients(const std::function<at::Tensor(const Tensors&)>& f,
   Tensors gradients;
   for (const at::Tensor& leaf : leaves) gradients.push_back(leaf.grad());
   return gradients;
-}
-
-void expect_close(const at::Tensor& actual, const at::Tensor& expected, double tolerance = 2e-5) {
-  ASSERT_EQ(actual.sizes(), expected.sizes());
-  EXPECT_LT((actual - expected).abs().max().item<double>(),
-            tolerance * (1.0 + expected.abs().max().item<double>()));
 }
 
 TEST(LinearKernel, GradientsAreThoseOfTheGemm) {

@@ -15,16 +15,11 @@
 #include "runtime/model/mla_inputs.h"
 #include "sim/base/error.h"
 #include "sim/model/layer_kinds.h"
+#include "tests/runtime/expect_close.h"
 #include "tests/runtime/training_setup.h"
 
 namespace llmsim::runtime {
 namespace {
-
-void expect_close(const at::Tensor& actual, const at::Tensor& expected) {
-  ASSERT_EQ(actual.sizes(), expected.sizes());
-  EXPECT_LT((actual - expected).abs().max().item<double>(),
-            2e-5 * (1.0 + expected.abs().max().item<double>()));
-}
 
 // Two sequences of 32 tokens, with random parameters and the same as leaves of a graph.
 class Latents {

@@ -1,10 +1,6 @@
-#include <malloc.h>
-
-#include <limits>
-
-#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include "runtime/library/device.h"
 #include "runtime/library/memory_meter.h"
 #include "runtime/library/operator_call.h"
 
@@ -18,14 +14,13 @@ extern "C" const char* __asan_default_options() {
 #endif
 
 // Counted allocators from the first tensor on, and one thread: a LayerNorm's workspace has a row
-// for each.  Freed tensors stay with the process: a third of the time of counted steps went into
-// mapping their pages again.
+// for each, and GEMMs this small wait longer for a second thread than they take.  Freed tensors stay
+// with the process: a third of the time of counted steps went into mapping their pages again.
 int main(int argc, char** argv) {
-  mallopt(M_MMAP_THRESHOLD, std::numeric_limits<int>::max());
-  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+  llmsim::runtime::keep_freed_memory();
   llmsim::runtime::install_memory_meter();
   llmsim::runtime::install_meta_kernels();
-  at::set_num_threads(1);
+  llmsim::runtime::use_threads(1);
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }
