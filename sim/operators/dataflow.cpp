@@ -115,9 +115,8 @@ Dataflow::KeptOutputs Dataflow::kept_outputs(const Step& step, SavedGemms saved,
   const bool first = outputs == 0;
   for (const Tensor tensor : step.writes_) {
     if (!step.gemm_ || tensors_[index(tensor)].role == Role::Statistic) continue;
-    const bool known = step.saved_ == PolicySaves::EverySecond, odd = known && ++outputs % 2 == 1;
-    const bool keeps =
-        every_second ? odd || step.saved_ == PolicySaves::All : saved == SavedGemms::All || first;
+    const bool odd = step.counted_ && ++outputs % 2 == 1;
+    const bool keeps = every_second ? odd : saved == SavedGemms::All || first;
     if (!keeps)
       kept.all = false;
     else if (every_second || !step.row_parallel_)

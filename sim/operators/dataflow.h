@@ -71,8 +71,8 @@ class Dataflow {
     // That of what it reads replaces that of what it wrote.
     Step& gradient_in_place() { return in_place_ = true, *this; }
     // What a policy of recomputation tells steps apart by.
-    Step& gemm(PolicySaves saves = PolicySaves::EverySecond) {
-      return gemm_ = true, saved_ = saves, *this;
+    Step& gemm(bool counted_by_policy = true) {
+      return gemm_ = true, counted_ = counted_by_policy, *this;
     }
     Step& row_parallel() { return row_parallel_ = true, *this; }
     Step& reduce_scatter() { return reduce_scatter_ = true, *this; }
@@ -110,7 +110,7 @@ class Dataflow {
     bool adds_ = false;
     bool in_place_ = false;
     bool gemm_ = false, row_parallel_ = false, reduce_scatter_ = false, fused_attention_ = false;
-    PolicySaves saved_ = PolicySaves::EverySecond;
+    bool counted_ = true;
     Tensor replaced_ = kNone;
     Tensors reads_{}, writes_{}, saves_{};
     Bytes forward_{}, backward_{};

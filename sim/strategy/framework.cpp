@@ -97,7 +97,7 @@ const std::vector<Field<Framework>>& framework_fields() {
       ranged(FIELD(low_precision.high_precision_last), 0, 4096),
       FIELD(low_precision.head),
       FIELD(low_precision.saves_inputs),
-      FIELD(low_precision.policy_saves),
+      FIELD(low_precision.counted_by_policy),
       FIELD(low_precision.gathers),
       FIELD(low_precision.gathers_inputs),
       FIELD(low_precision.row_cast_rate),

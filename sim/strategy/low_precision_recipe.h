@@ -60,8 +60,8 @@ struct LowPrecisionRecipe {
   bool stores_weights = false;
   bool head = false;          // the output projection multiplies in the low-precision format too
   bool saves_inputs = false;  // inputs of linear layers are kept in the low-precision format
-  // Of their outputs, where recomputation goes operator by operator.
-  PolicySaves policy_saves = PolicySaves::None;
+  // Recomputation by operator counts low-precision GEMMs as any other; else it repeats them all.
+  bool counted_by_policy = false;
   bool gathers = false;          // weights are quantised before they are gathered
   bool gathers_inputs = false;   // so are the inputs and output gradients that tensor ranks gather
   int high_precision_first = 0;  // blocks that multiply in 16 bits: the first ones

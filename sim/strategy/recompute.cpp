@@ -73,9 +73,6 @@ constexpr Named<RecomputeKind> kRecomputeKinds[] = {{RecomputeKind::None, "none"
 
 constexpr Named<SavedGemms> kSavedGemms[] = {
     {SavedGemms::EverySecond, "every-second"}, {SavedGemms::All, "all"}, {SavedGemms::Qkv, "qkv"}};
-constexpr Named<PolicySaves> kPolicySaves[] = {{PolicySaves::None, "none"},
-                                               {PolicySaves::EverySecond, "every-second"},
-                                               {PolicySaves::All, "all"}};
 
 constexpr RecomputedModules kNoModules{.core_attention = false};
 
@@ -188,6 +185,4 @@ std::optional<OffloadedModules> offloaded_modules_from(const std::string& names)
 
 NameTable<RecomputeKind> name_table(RecomputeKind) { return kRecomputeKinds; }
 NameTable<SavedGemms> name_table(SavedGemms) { return kSavedGemms; }
-NameTable<PolicySaves> name_table(PolicySaves) { return kPolicySaves; }
-
 }  // namespace llmsim::sim

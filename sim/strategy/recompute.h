@@ -19,8 +19,8 @@
 //   op          operator by operator.  Cheap ones are recomputed; of the GEMMs are kept
 //                 every second one   torchtitan: GEMMs counted from the block's start as q, k, v,
 //                                    out, gate, up, down; the outputs of attention and of
-//                                    reduce-scatters too; 8-bit GEMMs as the framework's policy
-//                                    knows them: not at all, as 16-bit ones, or all of them
+//                                    reduce-scatters too; 8-bit GEMMs where the framework's policy
+//                                    counts them, else none of these
 //                 all                MaxText's "minimal"; attention is recomputed
 //                 qkv                MaxText's "save_qkv_proj" and, on the host,
 //                                    "qkv_proj_offloaded"
@@ -60,10 +60,6 @@ inline constexpr RecomputedModules kAllRecomputedModules{true, true, true, true,
 
 enum class SavedGemms { EverySecond, All, Qkv };
 
-// What the policy "every second" does with a GEMM: it does not know it, counts it, or keeps its
-// output in any case.
-enum class PolicySaves { None, EverySecond, All };
-
 struct Recompute {
   RecomputeKind kind = RecomputeKind::None;
   int every_n = 1;
@@ -99,7 +95,6 @@ std::optional<RecomputedModules> recomputed_modules_from(const std::string& name
 
 NameTable<RecomputeKind> name_table(RecomputeKind);  // "every_n"
 NameTable<SavedGemms> name_table(SavedGemms);        // "every-second", "all", "qkv"
-NameTable<PolicySaves> name_table(PolicySaves);      // "none", "every-second", "all"
 
 // What lives on the host instead of the device.
 //

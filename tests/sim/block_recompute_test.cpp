@@ -42,14 +42,22 @@ TEST(BlockRecompute, AGatedBlockKeepsItsDownGemmAndMakesItsUpGemmAgain) {
   EXPECT_DOUBLE_EQ(gemm_flops(block_of(run, "op").recompute), (1.0 + 1.0 + 4.0) * kUnit);
 }
 
-TEST(BlockRecompute, EightBitGemmsAreMadeAgainUnlessThePolicyKnowsThem) {
+TEST(BlockRecompute, EightBitGemmsAreMadeAgainUnlessThePolicyCountsThem) {
   TrainingRun run = small_run();
   run.strategy.precision = Precision::Fp8;
   EXPECT_DOUBLE_EQ(gemm_flops(block_of(run, "op").recompute), 12.0 * kUnit);
-  run.framework.low_precision.policy_saves = PolicySaves::EverySecond;
+  run.framework.low_precision.counted_by_policy = true;
   EXPECT_DOUBLE_EQ(gemm_flops(block_of(run, "op").recompute), 6.0 * kUnit);
-  run.framework.low_precision.policy_saves = PolicySaves::All;
-  EXPECT_DOUBLE_EQ(gemm_flops(block_of(run, "op").recompute), 0.0);
+}
+
+// A copy in 8 bits is cast by a kernel that no policy keeps: what stays is what stays in 16 bits.
+TEST(BlockRecompute, InputsCastForCountedGemmsAreCastAgain) {
+  TrainingRun run = small_run();
+  const double in_16_bits = saved_by(run, "op");
+  run.strategy.precision = Precision::Fp8;
+  run.framework.low_precision.counted_by_policy = true;
+  run.framework.low_precision.saves_inputs = true;
+  EXPECT_DOUBLE_EQ(saved_by(run, "op"), in_16_bits);
 }
 
 TEST(BlockRecompute, KeepingAllGemmsRepeatsAttentionAndStreamsOnly) {

@@ -58,33 +58,39 @@ double LayerDataflow::matrices(Module module) const {
   return module == Module::MlpUp && model_.gated_mlp ? 2.0 : 1.0;
 }
 
-void LayerDataflow::save_input(Dataflow::Step& step, Module module, Tensor x) {
+// What a GEMM saves of x.  A copy in the low-precision format is a kernel of its own, which a policy
+// that knows GEMMs does not keep.
+LayerDataflow::Tensor LayerDataflow::saved_input(Module module, Tensor x) {
   const double bytes = linear_input_bytes(linear_);
   const std::optional<Module> writer = flow.writer(x);
-  if (autocasts() && (!writer || *writer == Module::Norm)) {
-    const double values = size(x).value() / stream_element_;
-    const Tensor copies = add(matrices(module) * bytes * values, Role::Statistic);
-    step.writes(copies).saves(copies);
-    return;
-  }
-  if (bytes == element ||
-      (writer && (*writer == Module::CoreAttention || repeated_.has(*writer)))) {
-    step.saves(x);
-    return;
-  }
-  if (copied_ == x) {
-    step.saves(copy_);
-    return;
-  }
+  if (bytes == element || (writer && (*writer == Module::CoreAttention || repeated_.has(*writer))))
+    return x;
+  if (copied_ == x) return copy_;
   copied_ = x, copy_ = flow.add(bytes / element * size(x), Role::Statistic);
-  step.writes(copy_).saves(copy_);
+  flow.step(module).reads(x).writes(copy_);
+  return copy_;
+}
+
+// Under autocast a norm's output, or a block's input, is copied for each matrix that multiplies it.
+bool LayerDataflow::is_copied_by_autocast(Tensor x) const {
+  const std::optional<Module> writer = flow.writer(x);
+  return autocasts() && (!writer || *writer == Module::Norm);
 }
 
 Dataflow::Step& LayerDataflow::gemm(Module module, Tensor x, std::initializer_list<Tensor> y,
                                     const LayerWeight& weight, Tensor saved, Bytes again) {
-  Dataflow::Step& step = flow.step(module).reads(x).gemm(policy_saves());
+  const bool copies = saved != Dataflow::kNone && is_copied_by_autocast(saved);
+  const Tensor kept = saved == Dataflow::kNone || copies ? saved : saved_input(module, saved);
+  Dataflow::Step& step = flow.step(module).reads(x).gemm(counted_by_policy());
   for (const Tensor output : y) step.writes(output);
-  if (saved != Dataflow::kNone) save_input(step, module, saved);
+  if (copies) {
+    const double values = size(saved).value() / stream_element_;
+    const Tensor copy =
+        add(matrices(module) * linear_input_bytes(linear_) * values, Role::Statistic);
+    step.writes(copy).saves(copy);
+  } else if (kept != Dataflow::kNone) {
+    step.saves(kept);
+  }
   return step.backward_workspace(again + weight_gradient_workspace(module, weight));
 }
 

@@ -59,14 +59,14 @@ class LayerDataflow {
   // Under autocast each matrix of the module has a copy of its own of what a norm gives.
   // Source: Megatron-LM core/transformer/attention.py and transformer_layer.py,
   // set_save_original_input.
-  void save_input(Dataflow::Step& step, Module module, Tensor x);
+  Tensor saved_input(Module module, Tensor x);
+  bool is_copied_by_autocast(Tensor x) const;
   // Of an element that a linear layer saves.
   double input_bytes() const { return linear_input_bytes(linear_); }
-  // Of the outputs of linear layers, by a policy that keeps every second GEMM.
-  PolicySaves policy_saves() const {
-    return is_low_precision(matmul_dtype(strategy_.precision))
-               ? framework_.low_precision.policy_saves
-               : PolicySaves::EverySecond;
+  // Whether a policy that keeps every second GEMM counts those of linear layers.
+  bool counted_by_policy() const {
+    return !is_low_precision(matmul_dtype(strategy_.precision)) ||
+           framework_.low_precision.counted_by_policy;
   }
   // Linear layers keep their input for the weight gradient; frozen ones have none.
   bool keeps_input(bool adapted) const {
