@@ -1,18 +1,16 @@
-// RAII over the C interface of SQLite.  Private to hwdb; other folders see Database.
+// SQLiteCpp with the words of this program.  Private to hwdb; other folders see Database.
 //
 // A failed call is an Error that names the database and SQLite's message.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
-#include "sim/base/error.h"
+#include <SQLiteCpp/SQLiteCpp.h>
 
-struct sqlite3;
-struct sqlite3_stmt;
+#include "sim/base/error.h"
 
 namespace llmsim::hwdb::sqlite {
 
@@ -29,25 +27,30 @@ class Connection {
   // Opens a file, or ":memory:"; throws CannotOpen.  Waits up to ten seconds for another process
   // that holds the database.
   Connection(std::string path, Open mode);
-  ~Connection();
-  Connection(const Connection&) = delete;
-  Connection& operator=(const Connection&) = delete;
 
   const std::string& path() const { return path_; }
-  sqlite3* handle() const { return handle_; }
 
   // Whether SQLite could open the file for reading only.
   bool read_only() const;
 
   void execute(const std::string& sql) const;
 
-  // Throws Error with SQLite's last message; says what to do where the file is damaged or no
-  // database at all.
-  [[noreturn]] void fail(int code) const;
+  // What `call` gives of the database.  What SQLite refuses is an Error, which says what to do where
+  // the file is damaged or no database at all.
+  template <typename Call>
+  auto with(Call call) const {
+    try {
+      return call(database_);
+    } catch (const SQLite::Exception& exception) {
+      fail(exception);
+    }
+  }
 
  private:
+  [[noreturn]] void fail(const SQLite::Exception& exception) const;
+
   std::string path_;
-  sqlite3* handle_ = nullptr;
+  mutable SQLite::Database database_;
 };
 
 // A prepared statement.  bind() takes positions in order; step() is true while there are rows;
@@ -55,15 +58,11 @@ class Connection {
 class Statement {
  public:
   Statement(const Connection& connection, std::string_view sql);
-  ~Statement();
-  Statement(const Statement&) = delete;
-  Statement& operator=(const Statement&) = delete;
 
   Statement& bind(std::string_view text);
   Statement& bind(double number);
   Statement& bind(std::int64_t number);
   Statement& bind(std::optional<double> number);
-  Statement& bind_null();
 
   bool step();
   void run();  // steps to the end and makes the statement ready to be bound again
@@ -74,10 +73,8 @@ class Statement {
   std::optional<double> optional_number(int column) const;
 
  private:
-  void check(int code) const;
-
   const Connection* connection_;
-  sqlite3_stmt* statement_ = nullptr;
+  mutable SQLite::Statement statement_;
   int next_ = 1;
 };
 
@@ -85,15 +82,12 @@ class Statement {
 class Transaction {
  public:
   explicit Transaction(const Connection& connection);
-  ~Transaction();
-  Transaction(const Transaction&) = delete;
-  Transaction& operator=(const Transaction&) = delete;
 
   void commit();
 
  private:
   const Connection* connection_;
-  bool open_ = true;
+  SQLite::Transaction transaction_;
 };
 
 }  // namespace llmsim::hwdb::sqlite

@@ -28,10 +28,15 @@ const std::map<std::string, Names> usable_folders{
 
 // Third-party code by the start of its include path, and the folders to which it is private.
 const std::map<std::string, Names> third_party_owners{
-    {"sqlite3", {"hwdb"}},     {"nlohmann/", {"hwdb", "reports", "runtime"}},
-    {"Eigen/", {"calibrate"}}, {"CLI/", {"cli"}},
-    {"torch/", {"runtime"}},   {"c10/", {"runtime"}},
-    {"ATen/", {"runtime"}},    {"toml++/", {"hwdb"}},
+    {"sqlite3", {"hwdb"}},
+    {"SQLiteCpp/", {"hwdb"}},
+    {"nlohmann/", {"hwdb", "reports", "runtime"}},
+    {"Eigen/", {"calibrate"}},
+    {"CLI/", {"cli"}},
+    {"torch/", {"runtime"}},
+    {"c10/", {"runtime"}},
+    {"ATen/", {"runtime"}},
+    {"toml++/", {"hwdb"}},
 };
 
 // The floors of sim, the lowest first: a folder, or a file at the top of sim by its stem.  What is
