@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <map>
 #include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "calibrate/attention_fit.h"
 #include "calibrate/collective_fit.h"
@@ -102,13 +103,10 @@ bool has_copies(const Fitting& f) {
 }
 
 void note_small_copies(Fitting& f, sim::Bytes largest, sim::Bytes cache) {
-  char text[200];
-  std::snprintf(text, sizeof text,
-                "memory bandwidth: of copies that move %.0f MiB, which the last-level cache of "
-                "%.0f MiB holds in part; "
-                "larger ones were not measured",
-                largest / sim::MiB, cache / sim::MiB);
-  f.fit.notes.emplace_back(text);
+  f.fit.notes.push_back(
+      fmt::format("memory bandwidth: of copies that move {:.0f} MiB, which the last-level cache of "
+                  "{:.0f} MiB holds in part; larger ones were not measured",
+                  largest / sim::MiB, cache / sim::MiB));
 }
 
 // Bytes that a copy of memory moves at least.

@@ -1,11 +1,11 @@
 #include "calibrate/group_shifts.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 namespace llmsim::calibrate {
 
@@ -25,9 +25,7 @@ std::string group_shifts_text(std::string_view of, const std::map<std::string, d
   std::string text = std::string(of) + std::to_string(shifts.size()) + " groups";
   const char* separator = ": ";
   for (const auto& [shift, group] : strong) {
-    std::array<char, 32> percent;
-    std::snprintf(percent.data(), percent.size(), " %+.1f %%", 100.0 * shift);
-    text.append(separator).append(group).append(percent.data());
+    text += fmt::format("{}{} {:+.1f} %", separator, group, 100.0 * shift);
     separator = ", ";
   }
   return text;

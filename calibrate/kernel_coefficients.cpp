@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <exception>
 
+#include <fmt/format.h>
+
 #include "calibrate/kernel_fits.h"
 
 namespace {
@@ -33,10 +35,9 @@ void print_summaries(const KernelFits& fits) {
                "| accelerator | fit | samples | RMS error | of it large | values ± standard errors "
                "|\n|---|---|--:|--:|--:|---|\n");
   for (const FitSummary& fit : fits.summaries) {
-    char large[16] = "";
-    if (fit.rms_large) std::snprintf(large, sizeof large, "%.1f %%", 100.0 * *fit.rms_large);
-    std::fprintf(stderr, "| %s | %s | %zu | %.1f %% | %s | %s |\n", fit.accelerator.c_str(),
-                 fit.what.c_str(), fit.samples, 100.0 * fit.rms, large, fit.values.c_str());
+    fmt::print(stderr, "| {} | {} | {} | {:.1f} % | {} | {} |\n", fit.accelerator, fit.what,
+               fit.samples, 100.0 * fit.rms,
+               fit.rms_large ? fmt::format("{:.1f} %", 100.0 * *fit.rms_large) : "", fit.values);
   }
 }
 

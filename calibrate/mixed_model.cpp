@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/base/uncertainty.h"
+
 namespace llmsim::calibrate {
 namespace {
 
@@ -16,7 +18,7 @@ constexpr int kMostIterations = 300;
 constexpr double kSettled = 1e-4;  // of a spread, in a share of it
 
 double student_weight(double square, double spread) {
-  return (kStudentFreedom + 1.0) / (kStudentFreedom + square / (spread * spread));
+  return (sim::kStudentFreedom + 1.0) / (sim::kStudentFreedom + square / (spread * spread));
 }
 
 // A class's spread from the weighted squares of `count` members.

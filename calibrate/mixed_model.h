@@ -25,8 +25,6 @@
 
 namespace llmsim::calibrate {
 
-inline constexpr double kStudentFreedom = 4.0;
-
 struct EffectClass {
   double spread = 0.1;        // tau0
   double prior_weight = 2.0;  // n0; infinite: the spread is given

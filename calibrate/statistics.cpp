@@ -1,10 +1,10 @@
 #include "calibrate/statistics.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
 #include <numeric>
+
+#include <fmt/format.h>
 
 namespace llmsim::calibrate {
 namespace {
@@ -60,10 +60,6 @@ std::optional<double> rank_correlation(const std::vector<double>& x, const std::
   return summed_deviations(a, b) / std::sqrt(squares);
 }
 
-std::string three_digits(double value) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.3g", value);
-  return text.data();
-}
+std::string three_digits(double value) { return fmt::format("{:.3g}", value); }
 
 }  // namespace llmsim::calibrate

@@ -10,7 +10,6 @@ namespace {
 
 using sim::student_quantile;
 
-constexpr double kFreedom = 4.0;
 constexpr double kMostLogScale = 3.0;  // ln 20
 constexpr int kRefinements = 8;        // of the grid, each to a third
 constexpr int kGrid = 9;               // points on either side of its middle
@@ -21,7 +20,8 @@ double log_likelihood(const std::vector<std::pair<double, double>>& weighted,
   double sum = 0.0;
   for (const auto& [z, weight] : weighted) {
     const double x = z / (z < 0.0 ? student.below : student.above);
-    sum -= weight * (norm + 0.5 * (kFreedom + 1.0) * std::log1p(x * x / kFreedom));
+    sum -= weight *
+           (norm + 0.5 * (sim::kStudentFreedom + 1.0) * std::log1p(x * x / sim::kStudentFreedom));
   }
   return sum;
 }

@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "calibrate/device_fit.h"
 #include "calibrate/statistics.h"
 #include "calibrate/training_log.h"
@@ -186,11 +188,9 @@ std::vector<Comparison> comparisons(const hwdb::RuntimeResults& results,
 std::string summary(const std::vector<Comparison>& rows, const std::string& of) {
   std::vector<double> errors;
   for (const Comparison& row : rows) errors.push_back(std::abs(row.error()));
-  char text[96];
-  std::snprintf(text, sizeof text, "%zu step(s)%s: median error %.1f %%, largest %.1f %%",
-                errors.size(), of.c_str(), 100.0 * calibrate::median(errors),
-                100.0 * *std::max_element(errors.begin(), errors.end()));
-  return text;
+  return fmt::format("{} step(s){}: median error {:.1f} %, largest {:.1f} %", errors.size(), of,
+                     100.0 * calibrate::median(errors),
+                     100.0 * *std::max_element(errors.begin(), errors.end()));
 }
 
 // Of all rows, and of those of each number of ranks where these differ.

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "calibrate/log_summary.h"
 #include "calibrate/training_log.h"
 #include "cli/commands.h"
@@ -93,12 +95,6 @@ hwdb::RunResult result_of(const LogOptions& options, const hwdb::RunRecord& reco
 
 // --- what was found ---
 
-std::string text(const char* format, double value) {
-  char line[64];
-  std::snprintf(line, sizeof line, format, value);
-  return line;
-}
-
 std::string count(std::size_t number, const char* one, const char* several) {
   return std::to_string(number) + " " + (number == 1 ? one : several);
 }
@@ -117,15 +113,15 @@ std::string time_note(const LogSummary& s, const hwdb::Measured& measured) {
   std::string note = "step time: median of " + count(s.phase.steps.size(), "line", "lines");
   if (measured.step_time_derived_from) note += ", from " + *measured.step_time_derived_from;
   if (s.rounding > 0.0005)
-    note += ", rounded to" + text(" %.2g %%", 100.0 * s.rounding) + " in the log";
+    note += fmt::format(", rounded to {:.2g} % in the log", 100.0 * s.rounding);
   return note;
 }
 
 std::string level_note(const calibrate::TwoLevels& levels) {
   return "two levels: " + reports::human(sim::Seconds(levels.low)) + " and " +
          reports::human(sim::Seconds(levels.high)) +
-         text(" (+%.1f %%), ", 100.0 * (levels.high / levels.low - 1.0)) +
-         text("%.0f %% of the steps at the upper, ", 100.0 * levels.share_high) +
+         fmt::format(" (+{:.1f} %), {:.0f} % of the steps at the upper, ",
+                     100.0 * (levels.high / levels.low - 1.0), 100.0 * levels.share_high) +
          count(levels.switches, "switch", "switches");
 }
 
@@ -134,7 +130,7 @@ std::string straggler_note(const std::vector<calibrate::Straggler>& stragglers) 
   std::string note = "stragglers: ";
   for (std::size_t i = 0; i < std::min(kShown, stragglers.size()); ++i)
     note += (i > 0 ? ", " : "") + stragglers[i].rank +
-            text(" (+%.0f %%)", 100.0 * (stragglers[i].slowdown - 1.0));
+            fmt::format(" (+{:.0f} %)", 100.0 * (stragglers[i].slowdown - 1.0));
   if (stragglers.size() > kShown)
     note += " and " + std::to_string(stragglers.size() - kShown) + " more";
   return note;
@@ -151,8 +147,8 @@ void add_notes(const LogSummary& s, const hwdb::Measured& measured, reports::Tab
     table.add_note(count(s.other_batch, "line", "lines") +
                    " of another global batch than the run's left out");
   if (s.phase.slow > 0)
-    table.add_note("slow: up to" + text(" %.2gx the median, ", s.phase.slowest) +
-                   text("%.2g %% of the time lost", 100.0 * s.phase.slow_share));
+    table.add_note(fmt::format("slow: up to {:.2g}x the median, {:.2g} % of the time lost",
+                               s.phase.slowest, 100.0 * s.phase.slow_share));
   if (s.phase.levels) table.add_note(level_note(*s.phase.levels));
   if (!s.stragglers.empty()) table.add_note(straggler_note(s.stragglers));
 }

@@ -8,6 +8,8 @@
 #include <system_error>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "calibrate/site_fit.h"
 #include "cli/commands.h"
 #include "hwdb/site.h"
@@ -48,16 +50,10 @@ void check_name(const std::string& name) {
 
 // "+1.2 % +- 3.4 %"
 std::string percent(double mean, double deviation) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%+.1f %% +- %.1f %%", 100.0 * mean, 100.0 * deviation);
-  return text;
+  return fmt::format("{:+.1f} % +- {:.1f} %", 100.0 * mean, 100.0 * deviation);
 }
 
-std::string percent(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f %%", 100.0 * value);
-  return text;
-}
+std::string percent(double value) { return fmt::format("{:.1f} %", 100.0 * value); }
 
 reports::Table fit_table(const calibrate::SiteFit& fit, const std::string& database) {
   reports::Table table("Site " + fit.site.name, {{"run", "run"},

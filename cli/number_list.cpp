@@ -6,8 +6,9 @@
 #include <cstddef>
 #include <cstdlib>
 #include <optional>
-#include <sstream>
 #include <string_view>
+
+#include <fmt/format.h>
 
 #include "sim/base/error.h"
 
@@ -102,14 +103,13 @@ std::int64_t number_in(const std::string& option, const std::string& text, Numbe
 }
 
 CLI::Validator finite_range(double least, double most) {
-  std::ostringstream range;
-  range << least << " to " << most;
-  const auto check = [least, most, range = range.str()](const std::string& text) -> std::string {
+  const auto check = [least, most](const std::string& text) -> std::string {
     char* end = nullptr;
     const double value = std::strtod(text.c_str(), &end);
     const bool right =
         !text.empty() && *end == '\0' && std::isfinite(value) && value >= least && value <= most;
-    return right ? "" : text + ": a number from " + range + " is expected";
+    return right ? ""
+                 : fmt::format("{}: a number from {:g} to {:g} is expected", text, least, most);
   };
   return {check, ""};  // the help says it in its text
 }

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdio>
 #include <optional>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "hwdb/shipping.h"
 #include "sim/base/uncertainty.h"
@@ -181,9 +182,7 @@ std::string source_for(const json& record, const std::vector<std::string>& hints
 }
 
 std::string printed(double value, const char* unit) {
-  char text[64];
-  std::snprintf(text, sizeof text, *unit ? "%.4g %s" : "%.4g", value, unit);
-  return text;
+  return fmt::format("{:.4g}{}{}", value, *unit ? " " : "", unit);
 }
 
 std::string printed(sim::Bytes size) { return printed(size / sim::GiB, "GiB"); }

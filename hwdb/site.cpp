@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <iterator>
+
+#include <fmt/format.h>
 
 #include "hwdb/spelling.h"
 #include "sim/base/error.h"
@@ -91,12 +92,7 @@ std::vector<Coefficient> rows_of(const Site& site) {
 }
 
 std::string text_of(double value, std::optional<double> error = std::nullopt) {
-  char text[64];
-  if (error)
-    std::snprintf(text, sizeof text, "%.4f +- %.4f", value, *error);
-  else
-    std::snprintf(text, sizeof text, "%.4f", value);
-  return text;
+  return error ? fmt::format("{:.4f} +- {:.4f}", value, *error) : fmt::format("{:.4f}", value);
 }
 
 // Whether the site has runs on that device under a framework of that family.

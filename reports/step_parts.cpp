@@ -5,6 +5,8 @@
 #include <cmath>
 #include <string_view>
 
+#include <fmt/format.h>
+
 namespace llmsim::reports {
 namespace {
 
@@ -61,17 +63,12 @@ std::vector<StepPart> step_parts(const sim::Prediction& prediction) {
 }
 
 std::vector<std::string> step_bars(const sim::Prediction& prediction, int width) {
-  constexpr std::size_t kNameWidth = 20, kPercentWidth = 3;
   std::vector<std::string> lines;
   for (const StepPart& part : step_parts(prediction)) {
     const double share = part.time / prediction.step_time;
     if (share < 0.01) continue;
-    const std::string percent = std::to_string(std::lround(share * 100.0));
-    std::string line = part.name;
-    line.resize(std::max(line.size(), kNameWidth), ' ');
-    line += "  " + std::string(kPercentWidth - std::min(kPercentWidth, percent.size()), ' ') +
-            percent + " %  ";
-    lines.push_back(line + std::string(static_cast<std::size_t>(std::lround(share * width)), '#'));
+    lines.push_back(fmt::format("{:<20}  {:3} %  {}", part.name, std::lround(share * 100.0),
+                                std::string(std::lround(share * width), '#')));
   }
   return lines;
 }

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <span>
+
+#include <fmt/format.h>
 
 #include "sim/base/shortest_text.h"
 
@@ -81,17 +82,12 @@ std::string significant(double value, int digits) {
   if (!std::isfinite(value)) return "-";
   if (value == 0.0) return "0";
   const double magnitude = std::abs(value);
-  std::array<char, 400> text{};
-  if (magnitude < 1e-4 || magnitude >= 1e15) {
-    std::snprintf(text.data(), text.size(), "%.*e", digits - 1, value);
-    return text.data();
-  }
+  if (magnitude < 1e-4 || magnitude >= 1e15) return fmt::format("{:.{}e}", value, digits - 1);
   int exponent = static_cast<int>(std::floor(std::log10(magnitude)));
   // 9.9996 -> 10.00.
   if (std::round(magnitude * std::pow(10.0, digits - 1 - exponent)) >= std::pow(10.0, digits))
     ++exponent;
-  std::snprintf(text.data(), text.size(), "%.*f", std::max(0, digits - 1 - exponent), value);
-  return text.data();
+  return fmt::format("{:.{}f}", value, std::max(0, digits - 1 - exponent));
 }
 
 std::string grouped(std::int64_t value) {

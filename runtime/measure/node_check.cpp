@@ -7,6 +7,7 @@
 #include <memory>
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 
 #include "runtime/library/device.h"
 #include "runtime/measure/statistics.h"
@@ -28,11 +29,7 @@ double upper_median(std::vector<double> values) {
   return *middle;
 }
 
-std::string ratio_text(double ratio) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.2fx", ratio);
-  return text.data();
-}
+std::string ratio_text(double ratio) { return fmt::format("{:.2f}x", ratio); }
 
 // Times of the same work by different ranks or links.
 struct Compared {

@@ -13,6 +13,7 @@
 #include <sstream>
 #include <utility>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "sim/base/error.h"
@@ -138,13 +139,10 @@ std::string progress_text(double share, double seconds) {
   const double done = std::clamp(share, 0.0, 1.0);
   const int filled = static_cast<int>(std::lround(done * kWidth));
   std::string text = "[" + std::string(filled, '#') + std::string(kWidth - filled, '.') + "]";
-  char rest[64];
-  std::snprintf(rest, sizeof rest, " %3.0f %%", 100.0 * done);
-  text += rest;
+  text += fmt::format(" {:3.0f} %", 100.0 * done);
   if (done < kLeastShare) return text;
   const int left = static_cast<int>(std::lround(seconds * (1.0 - done) / done));
-  std::snprintf(rest, sizeof rest, ", %d:%02d left", left / 60, left % 60);
-  return text + rest;
+  return text + fmt::format(", {}:{:02} left", left / 60, left % 60);
 }
 
 Progress::Progress(double work)

@@ -76,6 +76,8 @@ Uncertain<double> pooled(std::span<const double> values);
 // and a deviation of |ln(a / b)| / (2 * 1.645).
 Uncertain<double> between(double a, double b);
 
+inline constexpr double kStudentFreedom = 4.0;
+
 // P(T <= t) of Student's t.
 double student_probability(double t);
 

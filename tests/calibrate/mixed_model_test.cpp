@@ -6,6 +6,8 @@
 #include <random>
 #include <vector>
 
+#include "sim/base/uncertainty.h"
+
 namespace llmsim::calibrate {
 namespace {
 
@@ -102,7 +104,7 @@ TEST(MixedModel, PlantedSpreadsAndEffectsAreRecovered) {
 // Scale of t_4: Fisher information per draw (nu / (nu + 3)) 2 = 8 / 7, so 400 tell it to 1 / sqrt(
 // 457) of it.
 TEST(MixedModel, APlantedSpreadOfStudentsTIsRecovered) {
-  std::student_t_distribution<double> student(kStudentFreedom);
+  std::student_t_distribution<double> student(sim::kStudentFreedom);
   const Planted truth = planted({.spread = 0.1, .prior_weight = 4.0, .student = true}, 0.05, 400,
                                 [&](auto& generator) { return 0.2 * student(generator); });
   EXPECT_NEAR(fit(truth.model).spreads[0], 0.2, 3.0 * 0.2 / std::sqrt(457.0));
