@@ -145,12 +145,25 @@ const BlockPrice* same_block(std::span<const KnownBlocks> known, const Recompute
   return nullptr;
 }
 
+// What blocks of a run are known by: those of runs that differ in what they recompute, and of one
+// that differs in its experts.
+struct KnownPrices {
+  std::vector<KnownBlocks> ways{};
+  const BlockPrices* without_experts = nullptr;
+};
+
 // Of all kinds that the model has.
 void price_blocks(BlockPrices& prices, const Run& run, const Strategy& strategy,
                   const Framework& framework, const PassPricer& pricer,
-                  std::span<const KnownBlocks> known) {
+                  const KnownPrices& known_prices) {
   const LayerKinds kinds = layer_kinds(run.model);
+  const std::span<const KnownBlocks> known = known_prices.ways;
   for (std::size_t slot = 0; slot < kinds.size(); ++slot) {
+    if (known_prices.without_experts && !kinds[slot].has_experts()) {
+      prices.blocks.push_back(known_prices.without_experts->blocks[slot]);
+      prices.whole_blocks.push_back(known_prices.without_experts->whole_blocks[slot]);
+      continue;
+    }
     const auto priced = [&](RecomputeKind recompute) {
       if (const BlockPrice* same = same_block(known, strategy.recompute, recompute, slot))
         return *same;
@@ -208,14 +221,16 @@ EndPrice priced_as(const EndPrice& known, const Dataflow& flow) {
 
 // Of blocks, also of those that multiply in 16 bits.
 void price_all_blocks(LayerPrices& prices, const Run& run, const Framework& framework,
-                      const PassPricer& pricer, std::span<const PricedWay> known) {
-  std::vector<KnownBlocks> blocks;
-  for (const PricedWay& way : known) blocks.push_back({way.recompute, way.prices});
+                      const PassPricer& pricer, std::span<const PricedWay> known,
+                      const LayerPrices* shared) {
+  KnownPrices blocks{.without_experts = shared};
+  for (const PricedWay& way : known) blocks.ways.push_back({way.recompute, way.prices});
   price_blocks(prices, run, run.strategy, framework, pricer, blocks);
   if (!keeps_blocks_in_high_precision(run.framework.low_precision, run.strategy.precision)) return;
   Strategy wide = run.strategy;
   wide.precision = Precision::Bf16;
-  for (std::size_t i = 0; i < known.size(); ++i) blocks[i].blocks = &*known[i].prices->wide;
+  for (std::size_t i = 0; i < known.size(); ++i) blocks.ways[i].blocks = &*known[i].prices->wide;
+  if (shared) blocks.without_experts = &*shared->wide;
   price_blocks(prices.wide.emplace(), run, wide, framework, pricer, blocks);
 }
 
@@ -224,7 +239,7 @@ LayerPrices layers_of(const Run& run, const OperatorPricer* pricer,
                       std::span<const PricedWay> known) {
   const Framework framework = effective_framework(run.framework, run.strategy);
   LayerPrices prices;
-  price_all_blocks(prices, run, framework, {.pricer = pricer}, known);
+  price_all_blocks(prices, run, framework, {.pricer = pricer}, known, nullptr);
   const Dataflow embedding = embedding_dataflow(run.model, run.strategy, framework),
                  head = head_dataflow(run.model, run.strategy, framework);
   if (!known.empty()) {
@@ -249,11 +264,15 @@ LayerPrices layer_prices(const Run& run, std::span<const PricedWay> known) {
   return layers_of(run, &pricer, known);
 }
 
-LayerPrices layer_times(const Run& run) {
+LayerPrices layer_times(const Run& run, const LayerPrices* shared) {
   const OperatorPricer pricer(run);
   const Framework framework = effective_framework(run.framework, run.strategy);
   LayerPrices prices;
-  price_all_blocks(prices, run, framework, {.pricer = &pricer, .counts_bytes = false}, {});
+  price_all_blocks(prices, run, framework, {.pricer = &pricer, .counts_bytes = false}, {}, shared);
+  if (shared) {
+    prices.embedding = shared->embedding, prices.head = shared->head;
+    return prices;
+  }
   prices.embedding =
       price_end(lower_embedding(run.model, run.strategy, framework), nullptr, &pricer);
   prices.head = price_end(lower_head(run.model, run.strategy, framework), nullptr, &pricer);

@@ -88,8 +88,10 @@ struct PricedWay {
 // every fourth, all: a block as it is kept, and one that is recomputed).
 LayerPrices layer_prices(const Run& run, std::span<const PricedWay> known);
 
-// The same without bytes, and without times, whatever the device.
-LayerPrices layer_times(const Run& run);
+// The same without bytes, and without times, whatever the device.  `shared`: of a run that differs
+// from it in where its experts are and how tokens reach them alone (ep, etp, moe_dispatch,
+// moe_overlap, and what no price depends on): layers without experts and the ends are as there.
+LayerPrices layer_times(const Run& run, const LayerPrices* shared = nullptr);
 LayerPrices layer_bytes(const Run& run);
 // Throws Error that says what the device does multiply in where it cannot in this recipe.
 void require_recipe(const Device& device, const LowPrecisionRecipe& recipe, Precision precision);

@@ -201,6 +201,17 @@ std::size_t Searcher::leaves(const SearchLayout& layout) const {
          ways_of(layout).size();
 }
 
+// Those without experts are the same for all ways to place them.
+LayerPrices Searcher::times_of(const Run& run, const SearchLayout& layout, std::size_t prices) {
+  if (!run.model.moe) return layer_times(run);
+  const LayersWithoutExperts key{layout.tp,          layout.cp,
+                                 layout.micro_batch, layout.sequence_parallel,
+                                 layout.tp_overlap,  prices};
+  const auto known = without_experts_.find(key);
+  if (known != without_experts_.end()) return layer_times(run, &known->second);
+  return without_experts_.emplace(key, layer_times(run)).first->second;
+}
+
 Searcher::StepBounds Searcher::bounds(const LayoutRange& layouts) {
   const Transformer& model = problem_.base.model;
   std::vector<bool> done(2 * bases_.size());  // without and with pipelines
@@ -224,7 +235,7 @@ Searcher::StepBounds Searcher::bounds(const LayoutRange& layouts) {
       done[prices] = true;
       const Run& run =
           run_of(problem_.space.strategy(layout, {}, sharding, {.kind = RecomputeKind::None}));
-      const LayerBounds layers = layer_bounds(run, layer_times(run));
+      const LayerBounds layers = layer_bounds(run, times_of(run, layout, prices));
       LayerSums once{.embedding = 1.0, .head = 1.0};
       for_each_kind(count_layers(model, 0, model.num_layers),
                     [&](std::size_t slot, int count) { once.blocks[slot] = count; });
