@@ -25,6 +25,12 @@ class Quantity {
   constexpr double value() const { return value_; }
 
   constexpr auto operator<=>(const Quantity&) const = default;
+  // As the comparisons of doubles, of which a compiler makes a maximum without a branch, not by way
+  // of a partial order.
+  friend constexpr bool operator<(Quantity a, Quantity b) { return a.value_ < b.value_; }
+  friend constexpr bool operator>(Quantity a, Quantity b) { return a.value_ > b.value_; }
+  friend constexpr bool operator<=(Quantity a, Quantity b) { return a.value_ <= b.value_; }
+  friend constexpr bool operator>=(Quantity a, Quantity b) { return a.value_ >= b.value_; }
   constexpr Quantity operator-() const { return Quantity(-value_); }
   constexpr Quantity& operator+=(Quantity other) {
     value_ += other.value_;

@@ -55,6 +55,7 @@ struct PassPricer {
   const OperatorPricer* pricer = nullptr;
   bool knows_passes = false;
   bool counts_bytes = true;
+  const LayerOperators* attention = nullptr;  // half of layers with experts, where it is known
 };
 
 // What a block allocates and saves.
@@ -78,7 +79,8 @@ BlockPrice block_bytes(const Transformer& model, const Strategy& strategy,
 BlockPrice price_kind(const Transformer& model, const Strategy& strategy,
                       const Framework& framework, const PassPricer& passes, RecomputeKind recompute,
                       LayerKind kind) {
-  const LayerOperators block = lower_block(model, strategy, framework, recompute, kind);
+  const LayerOperators block = lower_block(model, strategy, framework, recompute, kind,
+                                           kind.has_experts() ? passes.attention : nullptr);
   BlockPrice price;
   if (passes.counts_bytes) price = block_bytes(model, strategy, framework, recompute, kind);
   price.weight_inputs = weight_gradient_factors(block.backward);
@@ -103,6 +105,7 @@ BlockPrice price_block(const Run& run, const Strategy& strategy, const Framework
   if (share == 0.0 || !run.model.sliding_window) return block;
   Transformer model = run.model;
   model.sliding_window.reset();
+  passes.attention = nullptr;
   const BlockPrice whole = price_kind(model, strategy, framework, passes, recompute, kind);
   block.recompute = mean(block.recompute, whole.recompute, share);
   if (known) return block;
@@ -145,12 +148,25 @@ const BlockPrice* same_block(std::span<const KnownBlocks> known, const Recompute
   return nullptr;
 }
 
+// What blocks of a run are known by: those of runs that differ in what they recompute, and of one
+// that differs in its experts.
+struct KnownPrices {
+  std::vector<KnownBlocks> ways{};
+  const BlockPrices* without_experts = nullptr;
+};
+
 // Of all kinds that the model has.
 void price_blocks(BlockPrices& prices, const Run& run, const Strategy& strategy,
                   const Framework& framework, const PassPricer& pricer,
-                  std::span<const KnownBlocks> known) {
+                  const KnownPrices& known_prices) {
   const LayerKinds kinds = layer_kinds(run.model);
+  const std::span<const KnownBlocks> known = known_prices.ways;
   for (std::size_t slot = 0; slot < kinds.size(); ++slot) {
+    if (known_prices.without_experts && !kinds[slot].has_experts()) {
+      prices.blocks.push_back(known_prices.without_experts->blocks[slot]);
+      prices.whole_blocks.push_back(known_prices.without_experts->whole_blocks[slot]);
+      continue;
+    }
     const auto priced = [&](RecomputeKind recompute) {
       if (const BlockPrice* same = same_block(known, strategy.recompute, recompute, slot))
         return *same;
@@ -208,23 +224,30 @@ EndPrice priced_as(const EndPrice& known, const Dataflow& flow) {
 
 // Of blocks, also of those that multiply in 16 bits.
 void price_all_blocks(LayerPrices& prices, const Run& run, const Framework& framework,
-                      const PassPricer& pricer, std::span<const PricedWay> known) {
-  std::vector<KnownBlocks> blocks;
-  for (const PricedWay& way : known) blocks.push_back({way.recompute, way.prices});
+                      PassPricer pricer, std::span<const PricedWay> known,
+                      const LayerPrices* shared) {
+  KnownPrices blocks{.without_experts = shared};
+  for (const PricedWay& way : known) blocks.ways.push_back({way.recompute, way.prices});
   price_blocks(prices, run, run.strategy, framework, pricer, blocks);
   if (!keeps_blocks_in_high_precision(run.framework.low_precision, run.strategy.precision)) return;
   Strategy wide = run.strategy;
   wide.precision = Precision::Bf16;
-  for (std::size_t i = 0; i < known.size(); ++i) blocks[i].blocks = &*known[i].prices->wide;
+  for (std::size_t i = 0; i < known.size(); ++i) blocks.ways[i].blocks = &*known[i].prices->wide;
+  if (shared) blocks.without_experts = &*shared->wide;
+  pricer.attention = nullptr;
   price_blocks(prices.wide.emplace(), run, wide, framework, pricer, blocks);
 }
 
 // `pricer`: none where bytes alone are asked for; `known`: of other ways to recompute.
 LayerPrices layers_of(const Run& run, const OperatorPricer* pricer,
-                      std::span<const PricedWay> known) {
+                      std::span<const PricedWay> known, const LayerPrices* without_experts) {
   const Framework framework = effective_framework(run.framework, run.strategy);
   LayerPrices prices;
-  price_all_blocks(prices, run, framework, {.pricer = pricer}, known);
+  price_all_blocks(prices, run, framework, {.pricer = pricer}, known, without_experts);
+  if (without_experts) {
+    prices.embedding = without_experts->embedding, prices.head = without_experts->head;
+    return prices;
+  }
   const Dataflow embedding = embedding_dataflow(run.model, run.strategy, framework),
                  head = head_dataflow(run.model, run.strategy, framework);
   if (!known.empty()) {
@@ -242,25 +265,43 @@ LayerPrices layers_of(const Run& run, const OperatorPricer* pricer,
 
 LayerPrices layer_prices(const Run& run) { return layer_prices(run, {}); }
 
-LayerPrices layer_prices(const Run& run, std::span<const PricedWay> known) {
+LayerPrices layer_prices(const Run& run, std::span<const PricedWay> known,
+                         const LayerPrices* without_experts) {
   if (known.empty())
     require_recipe(run.cluster.device, run.framework.low_precision, run.strategy.precision);
   const OperatorPricer pricer(run);
-  return layers_of(run, &pricer, known);
+  return layers_of(run, &pricer, known, without_experts);
 }
 
 LayerPrices layer_times(const Run& run) {
   const OperatorPricer pricer(run);
   const Framework framework = effective_framework(run.framework, run.strategy);
   LayerPrices prices;
-  price_all_blocks(prices, run, framework, {.pricer = &pricer, .counts_bytes = false}, {});
+  price_all_blocks(prices, run, framework, {.pricer = &pricer, .counts_bytes = false}, {}, nullptr);
   prices.embedding =
       price_end(lower_embedding(run.model, run.strategy, framework), nullptr, &pricer);
   prices.head = price_end(lower_head(run.model, run.strategy, framework), nullptr, &pricer);
   return prices;
 }
 
-LayerPrices layer_bytes(const Run& run) { return layers_of(run, nullptr, {}); }
+LayerPrices layer_times(const Run& run, const SharedLayers& shared) {
+  const OperatorPricer pricer(run);
+  LayerPrices prices;
+  price_all_blocks(prices, run, effective_framework(run.framework, run.strategy),
+                   {.pricer = &pricer, .counts_bytes = false, .attention = &shared.attention}, {},
+                   &shared.times);
+  prices.embedding = shared.times.embedding, prices.head = shared.times.head;
+  return prices;
+}
+
+SharedLayers shared_layers(const Run& run) {
+  return {.times = layer_times(run),
+          .attention = lower_attention_half(run.model, run.strategy,
+                                            effective_framework(run.framework, run.strategy),
+                                            LayerKind::Moe)};
+}
+
+LayerPrices layer_bytes(const Run& run) { return layers_of(run, nullptr, {}, nullptr); }
 
 void require_recipe(const Device& device, const LowPrecisionRecipe& recipe, Precision precision) {
   if (!is_low_precision(matmul_dtype(precision)) || device.block_scales) return;

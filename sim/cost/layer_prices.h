@@ -22,6 +22,7 @@
 #include "sim/hardware/device.h"
 #include "sim/model/layer_kinds.h"
 #include "sim/operators/dataflow.h"
+#include "sim/operators/operator.h"
 #include "sim/run.h"
 #include "sim/strategy/low_precision_recipe.h"
 #include "sim/strategy/stages.h"
@@ -85,11 +86,22 @@ struct PricedWay {
 
 // The same from those of runs that differ in what they recompute alone, if there are any: passes
 // are priced once, and so is a block that several of them have (every second block recomputed,
-// every fourth, all: a block as it is kept, and one that is recomputed).
-LayerPrices layer_prices(const Run& run, std::span<const PricedWay> known);
+// every fourth, all: a block as it is kept, and one that is recomputed).  `without_experts`: of a
+// run that differs in its experts alone (SharedLayers), where there is one.
+LayerPrices layer_prices(const Run& run, std::span<const PricedWay> known,
+                         const LayerPrices* without_experts = nullptr);
+
+// What runs have in common that differ in where their experts are and how tokens reach them alone
+// (ep, etp, moe_dispatch, moe_overlap, and what no price depends on).
+struct SharedLayers {
+  LayerPrices times;         // those of layers without experts and of the ends are the same
+  LayerOperators attention;  // half of a layer with experts
+};
 
 // The same without bytes, and without times, whatever the device.
 LayerPrices layer_times(const Run& run);
+LayerPrices layer_times(const Run& run, const SharedLayers& shared);
+SharedLayers shared_layers(const Run& run);
 LayerPrices layer_bytes(const Run& run);
 // Throws Error that says what the device does multiply in where it cannot in this recipe.
 void require_recipe(const Device& device, const LowPrecisionRecipe& recipe, Precision precision);

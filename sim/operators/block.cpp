@@ -348,10 +348,11 @@ LayerOperators moe_half(const Block& b) {
 }  // namespace
 
 LayerOperators lower_block(const Transformer& model, const Strategy& strategy,
-                           const Framework& framework, RecomputeKind recompute, LayerKind kind) {
+                           const Framework& framework, RecomputeKind recompute, LayerKind kind,
+                           const LayerOperators* attention) {
   const Block b = block_of(model, strategy, framework, kind);
   LayerBuilder halves;
-  if (kind.has_attention()) halves.add(attention_half(b));
+  if (kind.has_attention()) halves.add(attention ? *attention : attention_half(b));
   if (kind.mixer == Mixer::Mamba2) halves.add(mamba_half(b));
   if (kind.mixer == Mixer::GatedDeltaNet) halves.add(delta_net_half(b));
   if (kind.mixer == Mixer::Mamba1) halves.add(mamba1_half(b));
@@ -360,6 +361,11 @@ LayerOperators lower_block(const Transformer& model, const Strategy& strategy,
   block.recompute =
       recomputed_operators(block.forward, model, strategy, framework, recompute, kind);
   return block;
+}
+
+LayerOperators lower_attention_half(const Transformer& model, const Strategy& strategy,
+                                    const Framework& framework, LayerKind kind) {
+  return attention_half(block_of(model, strategy, framework, kind));
 }
 
 }  // namespace llmsim::sim

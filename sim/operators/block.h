@@ -61,10 +61,16 @@ namespace llmsim::sim {
 
 // A block as it runs under `recompute` (EveryN counts as Full: the caller mixes the two kinds of
 // block).
-// `kind`: which of the model's layers; one with experts needs model.moe.  Requires a valid
-// strategy.
+// `kind`: which of the model's layers; one with experts needs model.moe.  `attention`: its half of
+// a block with attention, where it is known.  Requires a valid strategy.
 LayerOperators lower_block(const Transformer& model, const Strategy& strategy,
                            const Framework& framework, RecomputeKind recompute,
-                           LayerKind kind = LayerKind::Dense);
+                           LayerKind kind = LayerKind::Dense,
+                           const LayerOperators* attention = nullptr);
+
+// Forward and backward pass of that half of a layer, which do not depend on where experts are and
+// how tokens reach them.
+LayerOperators lower_attention_half(const Transformer& model, const Strategy& strategy,
+                                    const Framework& framework, LayerKind kind);
 
 }  // namespace llmsim::sim

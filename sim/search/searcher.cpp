@@ -173,7 +173,7 @@ const Searcher::Prices& Searcher::prices_of(const SearchNode& node,
     if (other.layers) priced_ways_.push_back({problem_.space.recomputes()[way], &*other.layers});
   }
   const Run& run = run_of(strategy(node, sharding.choice));
-  prices.layers = layer_prices(run, priced_ways_);
+  prices.layers = layers_of(run, node.layout, begin + node.recompute);
   prices.bounds = layer_bounds(run, *prices.layers);
   return prices;
 }
@@ -201,6 +201,30 @@ std::size_t Searcher::leaves(const SearchLayout& layout) const {
          ways_of(layout).size();
 }
 
+Searcher::LayersWithoutExperts Searcher::without_experts(const SearchLayout& layout,
+                                                         std::size_t prices) {
+  return {layout.tp,         layout.cp, layout.micro_batch, layout.sequence_parallel,
+          layout.tp_overlap, prices};
+}
+
+// Those without experts are the same for all ways to place them.
+LayerPrices Searcher::layers_of(const Run& run, const SearchLayout& layout, std::size_t prices) {
+  if (!run.model.moe) return layer_prices(run, priced_ways_);
+  const LayersWithoutExperts key = without_experts(layout, prices);
+  const auto known = priced_without_experts_.find(key);
+  if (known != priced_without_experts_.end())
+    return layer_prices(run, priced_ways_, &known->second);
+  return priced_without_experts_.emplace(key, layer_prices(run, priced_ways_)).first->second;
+}
+
+LayerPrices Searcher::times_of(const Run& run, const SearchLayout& layout, std::size_t prices) {
+  if (!run.model.moe) return layer_times(run);
+  const LayersWithoutExperts key = without_experts(layout, prices);
+  const auto known = without_experts_.find(key);
+  if (known != without_experts_.end()) return layer_times(run, known->second);
+  return without_experts_.emplace(key, shared_layers(run)).first->second.times;
+}
+
 Searcher::StepBounds Searcher::bounds(const LayoutRange& layouts) {
   const Transformer& model = problem_.base.model;
   std::vector<bool> done(2 * bases_.size());  // without and with pipelines
@@ -224,7 +248,7 @@ Searcher::StepBounds Searcher::bounds(const LayoutRange& layouts) {
       done[prices] = true;
       const Run& run =
           run_of(problem_.space.strategy(layout, {}, sharding, {.kind = RecomputeKind::None}));
-      const LayerBounds layers = layer_bounds(run, layer_times(run));
+      const LayerBounds layers = layer_bounds(run, times_of(run, layout, prices));
       LayerSums once{.embedding = 1.0, .head = 1.0};
       for_each_kind(count_layers(model, 0, model.num_layers),
                     [&](std::size_t slot, int count) { once.blocks[slot] = count; });

@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "sim/cost/layer_prices.h"
@@ -135,7 +136,14 @@ class Searcher {
     const Prices* prices = nullptr;
   };
 
+  // What prices of layers without experts depend on: tp, cp, micro_batch, sequence_parallel,
+  // tp_overlap, and whose prices they are.
+  using LayersWithoutExperts = std::tuple<int, int, int, bool, bool, std::size_t>;
+
   Run& run_of(const Strategy& strategy);
+  static LayersWithoutExperts without_experts(const SearchLayout& layout, std::size_t prices);
+  LayerPrices layers_of(const Run& run, const SearchLayout& layout, std::size_t prices);
+  LayerPrices times_of(const Run& run, const SearchLayout& layout, std::size_t prices);
   StepBounds bounds(const LayoutRange& layouts);
   double expected_slowdown(const SearchLayout& layout) const;
   void search_variant(const LayoutRange& layouts, Seconds least);
@@ -164,7 +172,9 @@ class Searcher {
   Plan plan_{};
   std::size_t too_large_ = 0;  // whose bounds are out of memory
   RankParameters rank_{};
-  std::vector<Prices> prices_;               // of the variant
+  std::map<LayersWithoutExperts, LayerPrices> priced_without_experts_;
+  std::map<LayersWithoutExperts, SharedLayers> without_experts_;  // of bounds
+  std::vector<Prices> prices_;                                    // of the variant
   std::vector<PricedWay> priced_ways_;       // of them, those with the prices at hand
   std::vector<StageParameters> parameters_;  // of the pipeline
   std::vector<PassesInFlight> passes_;
