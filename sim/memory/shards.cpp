@@ -279,7 +279,12 @@ int StageContents::chunks_in_flight(int stage) const {
 
 double partial_gradients(const Transformer& model, const Strategy& strategy,
                          const std::vector<ModelChunk>& parts, int shard) {
-  const RankParameters rank = rank_parameters(model, strategy);
+  return partial_gradients(model, strategy, rank_parameters(model, strategy), parts, shard);
+}
+
+double partial_gradients(const Transformer& model, const Strategy& strategy,
+                         const RankParameters& rank, const std::vector<ModelChunk>& parts,
+                         int shard) {
   const auto in_shard = [&](const UnitLayout& layout) {
     return layout.in_shard(strategy.shard_ranks(), shard);
   };

@@ -141,5 +141,9 @@ class StageContents {
 // of them all.
 double partial_gradients(const Transformer& model, const Strategy& strategy,
                          const std::vector<ModelChunk>& parts, int shard);
+// The same from its rank_parameters.
+double partial_gradients(const Transformer& model, const Strategy& strategy,
+                         const RankParameters& rank, const std::vector<ModelChunk>& parts,
+                         int shard);
 
 }  // namespace llmsim::sim

@@ -229,6 +229,7 @@ void add_closing(std::vector<CommunicationTerm>& list, const Run& run,
 }  // namespace
 
 Seconds repeated_time(const Run& run, const RepeatedCollective& collective) {
+  if (collective.message <= Bytes(0.0)) return Seconds(0.0);
   const GroupLinks links = group_links(run, collective.group);
   return collective.calls * collective_time(collective.kind, collective.message, links);
 }

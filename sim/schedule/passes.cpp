@@ -240,8 +240,9 @@ OverlapUnits overlap_units(const Part& part, Seconds compute, double gathers, bo
                gathered = collectives.gathered_ends(chunk);
   const double early =
       collectives.shards_weights() || !reduces ? 0.0 : collectives.head_parameters(chunk);
-  const DataParallelTimes root = collectives.times(ends - early, gathered),
-                          head = collectives.times(early, 0.0);
+  DataParallelTimes root, head;  // of parts that have them
+  if (ends > early || gathered > 0.0) root = collectives.times(ends - early, gathered);
+  if (early > 0.0) head = collectives.times(early, 0.0);
   const Seconds first =
       early > 0.0 ? std::min(compute, part.prices.head.backward.total()) : Seconds(0.0);
   const bool gathers_root =

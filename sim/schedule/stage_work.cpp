@@ -58,10 +58,12 @@ class StageSum {
 };
 
 // Other frameworks sum them before they divide them.
-double partial_gradients_of(const Run& run, const std::vector<ModelChunk>& parts, int shard) {
+double partial_gradients_of(const Run& run, const RankParameters& rank,
+                            const std::vector<ModelChunk>& parts, int shard) {
   Strategy strategy = run.strategy;
   if (!run.framework.sharded.flat_units) strategy.sharding = Sharding::None;
-  return partial_gradients(run.model, strategy, parts, strategy.shard_ranks() > 1 ? shard : 0);
+  return partial_gradients(run.model, strategy, rank, parts,
+                           strategy.shard_ranks() > 1 ? shard : 0);
 }
 
 double recomputed_of_kind(const Run& run, const ModelChunk& part, LayerKind kind) {
@@ -84,8 +86,8 @@ bool turns(const Strategy& strategy, const std::vector<ModelChunk>& parts) {
 
 // Gradients of one copy of the parts of a DualPipe stage, of its shard where data ranks have
 // divided them.
-Bytes copied_gradients(const Run& run, const std::vector<ModelChunk>& parts) {
-  const RankParameters rank = rank_parameters(run.model, run.strategy);
+Bytes copied_gradients(const Run& run, const RankParameters& rank,
+                       const std::vector<ModelChunk>& parts) {
   double shared = 0.0, apart = 0.0;
   for (const ModelChunk& part : parts) {
     shared += rank.trained(part) - rank.trained_apart(part);
@@ -161,6 +163,12 @@ std::vector<RepeatedCollective> stage_messages(const Run& run,
 std::vector<RepeatedCollective> closing_collectives(const Run& run,
                                                     const std::vector<ModelChunk>& parts,
                                                     int shard) {
+  return closing_collectives(run, rank_parameters(run.model, run.strategy), parts, shard);
+}
+
+std::vector<RepeatedCollective> closing_collectives(const Run& run, const RankParameters& rank,
+                                                    const std::vector<ModelChunk>& parts,
+                                                    int shard) {
   const Strategy& strategy = run.strategy;
   std::vector<RepeatedCollective> list;
   const auto all_reduce = [&](GroupKind group, Bytes message) {
@@ -168,10 +176,10 @@ std::vector<RepeatedCollective> closing_collectives(const Run& run,
   };
   if (!run.optimizer_step || strategy.adapters) return list;
   const bool tensor = strategy.tp > 1, stages = strategy.pp > 1;
-  const double partial = tensor ? partial_gradients_of(run, parts, shard) : 0.0;
+  const double partial = tensor ? partial_gradients_of(run, rank, parts, shard) : 0.0;
   if (partial > 0.0) all_reduce(GroupKind::Tensor, Bytes(partial * gradient_wire_bytes(run)));
   if (strategy.pipeline_schedule == PipelineSchedule::DualPipe)
-    all_reduce(GroupKind::Mirror, copied_gradients(run, parts));
+    all_reduce(GroupKind::Mirror, copied_gradients(run, rank, parts));
   if (!stage_layout(strategy).ends_meet() && run.model.tied_embeddings &&
       std::any_of(parts.begin(), parts.end(), is_end)) {
     const double table =

@@ -40,6 +40,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/memory/shards.h"
 #include "sim/operators/operator.h"
 #include "sim/run.h"
 #include "sim/strategy/stages.h"
@@ -83,6 +84,10 @@ StageMessage stage_message(const Run& run, bool backward);
 std::vector<RepeatedCollective> stage_messages(const Run& run,
                                                const std::vector<ModelChunk>& parts);
 std::vector<RepeatedCollective> closing_collectives(const Run& run,
+                                                    const std::vector<ModelChunk>& parts,
+                                                    int shard = 0);
+// The same from its rank_parameters.
+std::vector<RepeatedCollective> closing_collectives(const Run& run, const RankParameters& rank,
                                                     const std::vector<ModelChunk>& parts,
                                                     int shard = 0);
 

@@ -236,7 +236,8 @@ Terms StepSimulation::stage_terms(int stage) const {
 
 std::vector<StepSimulation::Closing> StepSimulation::closing_times() const {
   std::vector<Closing> times;
-  for (const RepeatedCollective& closing : closing_collectives(run_, parts_of(busiest_)))
+  for (const RepeatedCollective& closing :
+       closing_collectives(run_, contents_.rank(), parts_of(busiest_)))
     times.push_back({closing_term(closing), repeated_time(run_, closing)});
   return times;
 }
