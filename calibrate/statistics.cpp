@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <functional>
 
 #include <fmt/format.h>
+#include <boost/math/statistics/bivariate_statistics.hpp>
+#include <boost/math/statistics/univariate_statistics.hpp>
 
 namespace llmsim::calibrate {
 namespace {
+
+namespace statistics = boost::math::statistics;
 
 // From 1; equal values have the mean of their ranks.
 std::vector<double> mean_ranks(const std::vector<double>& values) {
@@ -21,22 +25,16 @@ std::vector<double> mean_ranks(const std::vector<double>& values) {
   return ranks;
 }
 
-double summed_deviations(const std::vector<double>& x, const std::vector<double>& y) {
-  return std::inner_product(x.begin(), x.end(), y.begin(), 0.0) -
-         static_cast<double>(x.size()) * mean(x) * mean(y);
+// Also of nothing.
+bool all_equal(const std::vector<double>& values) {
+  return std::ranges::adjacent_find(values, std::not_equal_to{}) == values.end();
 }
 
 }  // namespace
 
-double mean(const std::vector<double>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
+double mean(const std::vector<double>& values) { return statistics::mean(values); }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2.0;
-}
+double median(std::vector<double> values) { return statistics::median(values); }
 
 std::optional<double> mean_if_any(const std::vector<double>& values) {
   return values.empty() ? std::nullopt : std::optional(mean(values));
@@ -47,17 +45,12 @@ std::optional<double> median_if_any(const std::vector<double>& values) {
 }
 
 double scatter(const std::vector<double>& values) {
-  double squares = 0.0;
-  for (const double value : values) squares += (value - mean(values)) * (value - mean(values));
-  return std::sqrt(squares / std::max(1.0, static_cast<double>(values.size()) - 1.0));
+  return values.size() < 2 ? 0.0 : std::sqrt(statistics::sample_variance(values));
 }
 
 std::optional<double> rank_correlation(const std::vector<double>& x, const std::vector<double>& y) {
-  if (x.empty()) return std::nullopt;
-  const std::vector<double> a = mean_ranks(x), b = mean_ranks(y);
-  const double squares = summed_deviations(a, a) * summed_deviations(b, b);
-  if (squares <= 0.0) return std::nullopt;
-  return summed_deviations(a, b) / std::sqrt(squares);
+  if (all_equal(x) || all_equal(y)) return std::nullopt;
+  return statistics::correlation_coefficient(mean_ranks(x), mean_ranks(y));
 }
 
 std::string three_digits(double value) { return fmt::format("{:.3g}", value); }

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <sstream>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "hwdb/coefficients.h"
@@ -68,11 +68,7 @@ std::string did_you_mean_power(const std::string& digits, double value, const Fa
 }
 
 // Digits as people type them: 160 for 160.0, 1e+08 for 100000000.
-std::string short_number(double value) {
-  std::ostringstream text;
-  text << value;
-  return text.str();
-}
+std::string short_number(double value) { return fmt::format("{:g}", value); }
 
 void check_number(ObjectReader& reader, const char* key, const FactRange& range) {
   const auto value = reader.number(key, 0.0);

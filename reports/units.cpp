@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <span>
 
 #include <fmt/format.h>
@@ -91,13 +92,8 @@ std::string significant(double value, int digits) {
 }
 
 std::string grouped(std::int64_t value) {
-  std::string text = std::to_string(value);
-  const std::size_t first = value < 0 ? 1 : 0;
-  for (std::size_t i = text.size(); i > first + 3;) {
-    i -= 3;
-    text.insert(i, ",");
-  }
-  return text;
+  // fmt 9 groups numbers without a sign.
+  return fmt::format("{}{}", value < 0 ? "-" : "", fmt::group_digits(std::abs(value)));
 }
 
 std::string human(sim::Bytes value) { return with_unit(Kind::Bytes, value.value()); }

@@ -1,10 +1,12 @@
 #include "sim/base/uncertainty.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <boost/math/distributions/students_t.hpp>
 
 namespace llmsim::sim {
 namespace {
@@ -69,6 +71,23 @@ TEST(Student, AProbabilityWorkedOutByHand) {
   EXPECT_NEAR(student_probability(2.0), 0.94194, 1e-5);
   EXPECT_NEAR(student_probability(-2.0), 1.0 - 0.94194, 1e-5);
   EXPECT_EQ(student_probability(0.0), 0.5);
+}
+
+// The closed forms hold for four degrees of freedom alone, Boost.Math's distribution for any number.
+TEST(Student, ProbabilitiesAreThoseOfBoost) {
+  const boost::math::students_t boost_student(kStudentFreedom);
+  for (double t = -60.0; t <= 60.0; t += 0.125)
+    EXPECT_NEAR(student_probability(t), cdf(boost_student, t), 1e-12) << t;
+}
+
+TEST(Student, QuantilesAreThoseOfBoost) {
+  const boost::math::students_t boost_student(kStudentFreedom);
+  std::vector<double> probabilities{1e-12, 1e-9, 1e-6, 1.0 - 1e-6, 1.0 - 1e-9};
+  for (int i = 1; i < 1000; ++i) probabilities.push_back(i / 1000.0);
+  for (const double p : probabilities) {
+    const double expected = quantile(boost_student, p);
+    EXPECT_NEAR(student_quantile(p), expected, 1e-12 * std::max(1.0, std::abs(expected))) << p;
+  }
 }
 
 TEST(Student, TheEndsAreCertain) {
