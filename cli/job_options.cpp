@@ -8,6 +8,7 @@
 #include "cli/number_list.h"
 #include "hwdb/job_defaults.h"
 #include "sim/base/error.h"
+#include "sim/base/number_text.h"
 #include "sim/job.h"
 
 namespace llmsim::cli {
@@ -25,11 +26,9 @@ constexpr double kMostTokens = 1e18;
 }
 
 double amount_in(const std::string& option, const std::string& text, const std::string& right) {
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  if (text.empty() || *end != '\0' || !std::isfinite(value) || value <= 0.0)
-    refuse_job(option, text, right + " above 0 are expected");
-  return value;
+  const std::optional<double> value = sim::number_from(text);
+  if (!value || *value <= 0.0) refuse_job(option, text, right + " above 0 are expected");
+  return *value;
 }
 
 double price_in(const std::string& text) {

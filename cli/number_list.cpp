@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <cstddef>
-#include <cstdlib>
 #include <optional>
 #include <string_view>
 
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
+#include "sim/base/number_text.h"
 
 namespace llmsim::cli {
 namespace {
@@ -104,10 +103,8 @@ std::int64_t number_in(const std::string& option, const std::string& text, Numbe
 
 CLI::Validator finite_range(double least, double most) {
   const auto check = [least, most](const std::string& text) -> std::string {
-    char* end = nullptr;
-    const double value = std::strtod(text.c_str(), &end);
-    const bool right =
-        !text.empty() && *end == '\0' && std::isfinite(value) && value >= least && value <= most;
+    const std::optional<double> value = sim::number_from(text);
+    const bool right = value && *value >= least && *value <= most;
     return right ? ""
                  : fmt::format("{}: a number from {:g} to {:g} is expected", text, least, most);
   };

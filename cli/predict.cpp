@@ -1,7 +1,5 @@
 #include "cli/commands.h"
 
-#include <cmath>
-#include <cstdlib>
 #include <memory>
 
 #include "cli/job_options.h"
@@ -12,6 +10,7 @@
 #include "reports/explain.h"
 #include "reports/prediction.h"
 #include "sim/base/error.h"
+#include "sim/base/number_text.h"
 #include "sim/memory/footprint.h"
 #include "sim/predict.h"
 
@@ -91,9 +90,8 @@ std::optional<sim::MemoryCurve> curve_of(const PredictOptions& options,
 
 std::optional<double> positive(const char* option, const std::optional<std::string>& text) {
   if (!text) return std::nullopt;
-  char* end = nullptr;
-  const double value = std::strtod(text->c_str(), &end);
-  if (text->empty() || *end != '\0' || !std::isfinite(value) || value <= 0.0)
+  const std::optional<double> value = sim::number_from(*text);
+  if (!value || *value <= 0.0)
     throw Error(std::string(option) + " = " + *text + ": a positive number is expected");
   return value;
 }

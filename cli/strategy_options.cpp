@@ -1,13 +1,13 @@
 #include "cli/strategy_options.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <limits>
 #include <sstream>
 #include <string_view>
 
 #include "cli/number_list.h"
 #include "sim/base/error.h"
+#include "sim/base/number_text.h"
 
 namespace llmsim::cli {
 
@@ -29,10 +29,9 @@ const sim::StrategyField& field_of(const std::string& key) {
 }
 
 double decimal_in(const sim::StrategyField& field, const std::string& text) {
-  char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);
-  if (text.empty() || *end != '\0') refuse(option_name(field), text, expected_values(field));
-  return number;
+  const std::optional<double> number = sim::number_from(text);
+  if (!number) refuse(option_name(field), text, expected_values(field));
+  return *number;
 }
 
 // A value of a field of the strategy as people type it.

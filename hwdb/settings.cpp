@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 #include <map>
 #include <string_view>
@@ -10,6 +9,7 @@
 
 #include "hwdb/framework_fields.h"
 #include "sim/base/error.h"
+#include "sim/base/number_text.h"
 
 namespace llmsim::hwdb {
 namespace {
@@ -170,9 +170,7 @@ sim::FieldValue setting_from(const Setting& setting, const std::string& name,
   sim::FieldValue value = text;
   if (setting.kind == Switch && (text == "true" || text == "false")) value = text == "true";
   if (setting.kind == Number || setting.kind == Count) {
-    char* end = nullptr;
-    const double number = std::strtod(text.c_str(), &end);
-    if (!text.empty() && *end == '\0') value = number;
+    if (const std::optional<double> number = sim::number_from(text)) value = *number;
   }
   if (!can_have(setting, value))
     throw Error(name + " = " + text + ": " + values_of(setting) + " is expected");

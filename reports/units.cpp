@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "sim/base/shortest_text.h"
+#include "sim/base/number_text.h"
 
 namespace llmsim::reports {
 namespace {

@@ -2,7 +2,6 @@
 
 #include <yaml-cpp/yaml.h>
 #include <algorithm>
-#include <cstdlib>
 #include <sstream>
 #include <utility>
 
@@ -10,6 +9,7 @@
 #include "hwdb/toml.h"
 #include "sim/base/error.h"
 #include "sim/base/field.h"
+#include "sim/base/number_text.h"
 
 namespace llmsim::hwdb {
 namespace {
@@ -39,10 +39,8 @@ void flatten(const toml::table& table, const std::string& prefix, LaunchValues& 
 // As TOML writes it: numbers and switches bare, lists as they are.
 std::string toml_spelled(const LaunchEntry& entry) {
   const std::string& value = entry.value;
-  char* end = nullptr;
-  std::strtod(value.c_str(), &end);
-  const bool bare = !value.empty() &&
-                    (*end == '\0' || value == "true" || value == "false" || value.front() == '[');
+  const bool bare =
+      sim::number_from(value) || value == "true" || value == "false" || value.starts_with('[');
   return bare && !entry.is_text ? value : "\"" + value + "\"";
 }
 

@@ -9,6 +9,7 @@
 #include "hwdb/launch/layer_pattern.h"
 #include "hwdb/settings.h"
 #include "sim/base/error.h"
+#include "sim/base/number_text.h"
 #include "sim/model/catalogue.h"
 
 namespace llmsim::hwdb {
@@ -45,23 +46,19 @@ std::optional<std::string> taken(LaunchValues& fields, const std::string& key) {
 std::optional<int> taken_count(LaunchValues& fields, const std::string& key) {
   const auto text = taken(fields, key);
   if (!text) return std::nullopt;
-  char* end = nullptr;
-  const double number = std::strtod(text->c_str(), &end);
-  if (text->empty() || *end != '\0' || number < 1 || number > (1 << 30) ||
-      number != static_cast<int>(number))
+  const std::optional<double> number = sim::number_from(*text);
+  if (!number || *number < 1 || *number > (1 << 30) || *number != static_cast<int>(*number))
     throw Error(key + " = " + *text + ": a whole number from 1 on is expected");
-  return static_cast<int>(number);
+  return static_cast<int>(*number);
 }
 
 template <class AnyField>
 sim::FieldValue value_of(const AnyField& field, const std::string& key, const std::string& text) {
   sim::FieldValue value = text;
-  char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);
+  const std::optional<double> number = sim::number_from(text);
   if (field.kind == sim::FieldKind::Switch) value = text == "true";
-  if ((field.kind == sim::FieldKind::Count || field.kind == sim::FieldKind::Number) &&
-      !text.empty() && *end == '\0')
-    value = number;
+  if ((field.kind == sim::FieldKind::Count || field.kind == sim::FieldKind::Number) && number)
+    value = *number;
   if (field.kind == sim::FieldKind::Counts) value = counts_in(text);
   const auto right = checked(field, value);
   if (!right) throw Error(key + " = " + text + ": " + expected_values(field) + " is expected");

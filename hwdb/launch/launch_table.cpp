@@ -1,22 +1,15 @@
 #include "hwdb/launch/launch_table.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 #include "sim/base/error.h"
+#include "sim/base/number_text.h"
 
 namespace llmsim::hwdb {
 namespace {
 
 bool is_variable(const std::string& value) { return !value.empty() && value.front() == '$'; }
-
-std::optional<double> number_in_text(const std::string& text) {
-  char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);
-  if (text.empty() || *end != '\0') return std::nullopt;
-  return number;
-}
 
 std::optional<std::string> value_in(const LaunchValues& values, const std::string& key) {
   const auto found = values.find(key);
@@ -118,7 +111,7 @@ void add_unnamed(const Row& row, const Case& one, std::vector<LaunchEntry>& entr
 
 bool same_value(const std::string& a, const std::string& b) {
   if (a == b) return true;
-  const auto first = number_in_text(a), second = number_in_text(b);
+  const auto first = sim::number_from(a), second = sim::number_from(b);
   return first && second && *first == *second;
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "sim/base/error.h"
-#include "sim/base/shortest_text.h"
+#include "sim/base/number_text.h"
 
 namespace llmsim::sim {
 namespace {

@@ -1,6 +1,7 @@
-// Numbers as texts that lose nothing.
+// Numbers as texts that lose nothing, and back.
 #pragma once
 
+#include <optional>
 #include <string>
 
 namespace llmsim::sim {
@@ -10,5 +11,8 @@ namespace llmsim::sim {
 // WebAssembly still bring.  Of powers of two the text may have one digit more.  Assumes a finite
 // number.
 std::string shortest_text(double number);
+
+// The finite number that the whole of a text writes: "0.1", "1e+20"; none of "", "1 GB", "nan".
+std::optional<double> number_from(const std::string& text);
 
 }  // namespace llmsim::sim

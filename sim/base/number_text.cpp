@@ -1,6 +1,7 @@
-#include "sim/base/shortest_text.h"
+#include "sim/base/number_text.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <ios>
 #include <locale>
@@ -29,6 +30,14 @@ std::string shortest_text(double number) {
   const int exponent = std::atoi(scientific.c_str() + scientific.find('e') + 1);
   const std::string fixed = printed(number, std::max(0, decimals - exponent), std::fixed);
   return fixed.size() <= scientific.size() ? fixed : scientific;
+}
+
+std::optional<double> number_from(const std::string& text) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  if (text.empty() || end != text.c_str() + text.size() || !std::isfinite(number))
+    return std::nullopt;
+  return number;
 }
 
 }  // namespace llmsim::sim

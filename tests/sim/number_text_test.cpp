@@ -1,11 +1,13 @@
-#include "sim/base/shortest_text.h"
+#include "sim/base/number_text.h"
 
 #include <array>
 #include <bit>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <random>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -29,6 +31,24 @@ TEST(ShortestText, IsThatOfTheStandardLibraryForAnyBits) {
     const double number = std::bit_cast<double>(std::uint64_t{random()});
     if (!std::isfinite(number)) continue;
     EXPECT_EQ(shortest_text(number), of_the_library(number));
+  }
+}
+
+TEST(NumberFrom, TakesTheWholeOfAText) {
+  EXPECT_EQ(number_from("0.1"), 0.1);
+  EXPECT_EQ(number_from("-1e+20"), -1e20);
+  for (const char* text : {"", "1 GB", "1e", "one", "nan", "inf", "1e999"})
+    EXPECT_EQ(number_from(text), std::nullopt) << text;
+  EXPECT_EQ(number_from(std::string("1\0", 2)), std::nullopt);
+}
+
+TEST(NumberFrom, UndoesTheShortestText) {
+  std::mt19937_64 random(2);
+  for (int i = 0; i < 20000; ++i) {
+    const double number = std::bit_cast<double>(std::uint64_t{random()});
+    if (std::isfinite(number)) {
+      EXPECT_EQ(number_from(shortest_text(number)), number);
+    }
   }
 }
 
