@@ -194,6 +194,8 @@ std::string default_database_path() {
   throw Error("neither XDG_DATA_HOME nor HOME is set: name the database with --db PATH");
 }
 
+std::string_view name_of(Origin origin) { return origin == Origin::Shipped ? "shipped" : "user"; }
+
 struct Database::Impl {
   std::unique_ptr<Connection> connection;
   std::unique_ptr<sqlite::Transaction> transaction;

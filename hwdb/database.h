@@ -20,6 +20,7 @@
 namespace llmsim::hwdb {
 
 enum class Origin { Shipped, User };
+std::string_view name_of(Origin origin);  // "shipped", "user"
 
 // What a reader of the database wants.  Read takes a file that cannot be written as it is, where it
 // holds this program's facts; Write is an Error.

@@ -2,8 +2,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "hwdb/shipping.h"
-
 namespace llmsim::hwdb {
 namespace {
 

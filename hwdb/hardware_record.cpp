@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "hwdb/shipping.h"
 #include "sim/base/uncertainty.h"
 
 namespace llmsim::hwdb {

@@ -208,8 +208,6 @@ void migrate(const Connection& connection) {
 
 }  // namespace
 
-std::string_view name_of(Origin origin) { return origin == Origin::Shipped ? "shipped" : "user"; }
-
 void insert_hardware(const Connection& connection, HardwareKind kind, const json& record,
                      Origin origin) {
   const std::string evidence = origin == Origin::User ? "given" : "data_sheet";

@@ -28,6 +28,4 @@ void insert_hardware(const sqlite::Connection& connection, HardwareKind kind,
 void insert_coefficient(const sqlite::Connection& connection, const Coefficient& coefficient);
 void insert_measurement(const sqlite::Connection& connection, const Measurement& measurement);
 
-std::string_view name_of(Origin origin);
-
 }  // namespace llmsim::hwdb

@@ -9,7 +9,6 @@
 #include "hwdb/coefficients.h"
 #include "hwdb/frameworks.h"
 #include "hwdb/json_reader.h"
-#include "hwdb/shipping.h"
 #include "hwdb/spelling.h"
 #include "sim/base/error.h"
 
