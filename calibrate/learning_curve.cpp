@@ -48,7 +48,7 @@ Study study_of(const MeasuredRuns& runs, const RunFit& fit,
     const double known = (runs.runs[i].moe ? moe : dense) + cell + noise;
     knobs += std::max(0.0, squared(fit.deviations[i]) - known);
   }
-  study.priors.step = std::sqrt(dense + knobs / static_cast<double>(members.size()));
+  study.priors.spreads.step = std::sqrt(dense + knobs / static_cast<double>(members.size()));
   study.priors.noise = std::sqrt(noise);
   for (const hwdb::SiteCell& of : cells.cells) {
     const double ranks = of.kind == hwdb::CellKind::Dense ? 0.0 : std::max(0.0, moe - dense);
@@ -65,7 +65,7 @@ double median_size(const std::vector<SiteRow>& rest, auto predicted) {
 }
 
 MixedFit without_rates(std::vector<SiteRow> rows, const SitePriors& priors) {
-  for (SiteRow& row : rows) row.memory = row.network = 0.0;
+  for (SiteRow& row : rows) row.slopes = {.step = row.slopes.step};
   return site_posterior(rows, priors);
 }
 
@@ -81,7 +81,7 @@ Learned learned(const Study& study, const std::vector<SiteRow>& drawn,
   result.none = median_size(rest, [](const SiteRow&) { return 0.0; });
   result.scalar = median_size(rest, [&](const SiteRow&) { return scalar; });
   result.step = median_size(rest, [&](SiteRow row) {
-    row.memory = row.network = 0.0;
+    row.slopes = {.step = row.slopes.step};
     return step.mean_of(site_slopes(row));
   });
   result.site =

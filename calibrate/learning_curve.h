@@ -19,7 +19,7 @@ struct Learned {
   double none = 0.0;      // predicted as without them
   double scalar = 0.0;    // all times multiplied by the median of the k ratios of times
   double step = 0.0;      // by the site's step and cells alone
-  double site = 0.0;      // by memory and network as well
+  double site = 0.0;      // by memory, network and host as well
   double coverage = 0.0;  // of 90 % intervals, by the site
   double width = 0.0;     // ln(highest / lowest) of these intervals
 };

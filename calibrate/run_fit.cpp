@@ -43,8 +43,8 @@ constexpr std::array<EffectClass, kLevels> kClasses = {{
     {0.10, 4.0, true},      // a study
     {0.20, 4.0, true},      // with experts
     {0.05, 4.0, true},      // a cell
-    {0.30, kGiven, false},  // hosts of a study
-    {0.20, kGiven, false},  // its network
+    {kStudyHostSpread, kGiven, false},
+    {kStudyNetworkSpread, kGiven, false},
     {0.50, kGiven, false},  // low-precision GEMMs
     {0.35, kGiven, false},  // between steps
     {0.70, kGiven, false},  // those of a study

@@ -56,6 +56,10 @@ enum class Knob {
 };
 inline constexpr std::size_t kKnobs = 9;
 
+// Standard deviations of ln, priors: hosts and collectives of a study beside the usual ones.
+inline constexpr double kStudyHostSpread = 0.30;
+inline constexpr double kStudyNetworkSpread = 0.20;
+
 using Knobs = std::array<double, kKnobs>;  // ln(value / prior), by Knob
 
 // The kinds of effects: `MixedModel::classes` in this order.

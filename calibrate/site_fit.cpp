@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "hwdb/run_resolver.h"
@@ -15,7 +16,7 @@ namespace {
 
 using Slopes = std::vector<std::pair<std::size_t, double>>;
 
-constexpr std::size_t kStepEffect = 0, kMemoryEffect = 1, kNetworkEffect = 2, kFirstCell = 3;
+constexpr std::size_t kFirstCell = std::size(hwdb::kSiteEffects);
 constexpr double kDifference = 0.02;    // of a numerical derivative
 constexpr int kSiteLinearisations = 2;  // the second moves nothing by more than a thousandth
 constexpr double kNoiseRuns = 4.0;      // as many stand behind the noise of all clusters
@@ -57,7 +58,7 @@ double mean_ranks_variance(const std::vector<SiteRun>& runs) {
 SitePriors priors_of(const std::vector<SiteRun>& runs, const std::vector<hwdb::SiteCell>& cells) {
   const double shared = mean_of(runs, cell_variance), ranks = mean_ranks_variance(runs);
   SitePriors priors;
-  priors.step = std::sqrt(mean_of(runs, step_variance));
+  priors.spreads.step = std::sqrt(mean_of(runs, step_variance));
   priors.noise = std::sqrt(mean_of(runs, run_variance));
   for (const hwdb::SiteCell& cell : cells)
     priors.cells.push_back(std::sqrt(shared + (cell.kind == hwdb::CellKind::Dense ? 0.0 : ranks)));
@@ -70,10 +71,12 @@ struct Linear {
   MixedFit fit;
 
   hwdb::SiteEffects effects(std::size_t cell) const {
-    if (fit.means.empty()) return {};
-    return {.step = fit.means[kStepEffect] + fit.means[kFirstCell + cell],
-            .memory = fit.means[kMemoryEffect],
-            .network = fit.means[kNetworkEffect]};
+    hwdb::SiteEffects effects;
+    if (fit.means.empty()) return effects;
+    for (std::size_t k = 0; k < kFirstCell; ++k)
+      effects.*hwdb::kSiteEffects[k].value = fit.means[k];
+    effects.step += fit.means[kFirstCell + cell];
+    return effects;
   }
 };
 
@@ -85,7 +88,8 @@ void linearise(const std::vector<SiteRun>& runs, const std::vector<std::size_t>&
     const hwdb::SiteEffects at = linear.effects(cells[i]);
     SiteRow row = site_row(runs[i], at);
     row.cell = cells[i];
-    row.residual += row.step * at.step + row.memory * at.memory + row.network * at.network;
+    for (const auto& [key, words, value] : hwdb::kSiteEffects)
+      row.residual += row.slopes.*value * at.*value;
     rows.push_back(row);
   }
   linear.rows = std::move(rows);
@@ -109,9 +113,10 @@ hwdb::Site site_of(const std::vector<SiteRun>& runs, std::vector<hwdb::SiteCell>
                    const Linear& linear) {
   const MixedFit& fit = linear.fit;
   hwdb::Site site;
-  site.effects = {fit.means[kStepEffect], fit.means[kMemoryEffect], fit.means[kNetworkEffect]};
-  site.deviations = {fit.deviation(kStepEffect), fit.deviation(kMemoryEffect),
-                     fit.deviation(kNetworkEffect)};
+  for (std::size_t k = 0; k < kFirstCell; ++k) {
+    site.effects.*hwdb::kSiteEffects[k].value = fit.means[k];
+    site.deviations.*hwdb::kSiteEffects[k].value = fit.deviation(k);
+  }
   const double shared = mean_variance(linear, false, [](const SiteRow&) { return true; });
   site.error = std::sqrt(shared + mean_of(runs, cell_variance));
   site.moe_error = std::hypot(site.error, std::sqrt(mean_ranks_variance(runs)));
@@ -162,9 +167,8 @@ MixedFit site_posterior(const std::vector<SiteRow>& rows, const SitePriors& prio
     model.effects.push_back(model.classes.size());
     model.classes.push_back({.spread = spread, .prior_weight = kGiven, .student = heavy});
   };
-  add(priors.step, student);
-  add(priors.memory, false);
-  add(priors.network, false);
+  for (const auto& [key, words, value] : hwdb::kSiteEffects)
+    add(priors.spreads.*value, student && value == &hwdb::SiteEffects::step);
   for (const double cell : priors.cells) add(cell, false);
   model.noise = {
       .spread = priors.noise, .prior_weight = student ? kNoiseRuns : kGiven, .student = student};
@@ -177,23 +181,22 @@ MixedFit site_posterior(const std::vector<SiteRow>& rows, const SitePriors& prio
 }
 
 std::vector<std::pair<std::size_t, double>> site_slopes(const SiteRow& row) {
-  return {{kStepEffect, row.step},
-          {kMemoryEffect, row.memory},
-          {kNetworkEffect, row.network},
-          {kFirstCell + row.cell, row.step}};
+  Slopes slopes;
+  for (const auto& [key, words, value] : hwdb::kSiteEffects)
+    slopes.emplace_back(slopes.size(), row.slopes.*value);
+  slopes.emplace_back(kFirstCell + row.cell, row.slopes.step);
+  return slopes;
 }
 
 SiteRow site_row(const SiteRun& run, const hwdb::SiteEffects& at) {
   const double time = log_time(run.run, at);
-  const auto slope = [&](double hwdb::SiteEffects::*effect) {
+  SiteRow row{.residual = std::log(run.measured) - time};
+  for (const auto& [key, words, value] : hwdb::kSiteEffects) {
     hwdb::SiteEffects moved = at;
-    moved.*effect += kDifference;
-    return (log_time(run.run, moved) - time) / kDifference;
-  };
-  return {.residual = std::log(run.measured) - time,
-          .step = slope(&hwdb::SiteEffects::step),
-          .memory = slope(&hwdb::SiteEffects::memory),
-          .network = slope(&hwdb::SiteEffects::network)};
+    moved.*value += kDifference;
+    row.slopes.*value = (log_time(run.run, moved) - time) / kDifference;
+  }
+  return row;
 }
 
 std::vector<SiteRun> site_runs(std::span<const hwdb::RunFile> files,

@@ -2,9 +2,9 @@
 //
 // With p predicted and t measured step times,
 //
-//   ln t = ln p + s (step + cell) + m memory + n network + noise
+//   ln t = ln p + s (step + cell) + m memory + n network + h host + noise
 //
-// where s, m, n are the derivatives of ln p by the site's effects (hwdb/site.h), so that p with the
+// where s, m, n, h are the derivatives of ln p by the site's effects (hwdb/site.h), so that p with the
 // effects applied is what the fit says; s is nearly 1.  A cell is the site's runs on one device, in
 // one framework and number format, of dense models or of MoE ones.  The effects are normal around
 // 0; their spreads are what the fit to all clusters (run_fit.h) leaves unknown:
@@ -14,7 +14,8 @@
 //             above errors.site^2
 //   noise     errors.run; estimated from three runs on, four runs' worth of that behind it
 //   memory    0.10: measured bandwidths and cache behaviour of one kind of device
-//   network   0.15: collective bandwidth of one library over networks
+//   network   kStudyNetworkSpread of run_fit.h: one library over the networks of studies
+//   host      kStudyHostSpread: processors of studies
 //
 // From three runs on noise has Student's t and so has the step (mixed_model.h): a broken run does
 // not drag the others, and a site that is far off is no crowd of broken runs.  Of fewer runs none
@@ -28,6 +29,7 @@
 #include <vector>
 
 #include "calibrate/mixed_model.h"
+#include "calibrate/run_fit.h"
 #include "hwdb/database.h"
 #include "hwdb/run_record.h"
 #include "hwdb/site.h"
@@ -48,22 +50,19 @@ std::vector<SiteRun> site_runs(std::span<const hwdb::RunFile> files,
 
 // One run, linear in the effects.
 struct SiteRow {
-  double residual = 0.0;  // ln t - ln p
-  double step = 1.0;      // s
-  double memory = 0.0;    // m
-  double network = 0.0;   // n
+  double residual = 0.0;                     // ln t - ln p
+  hwdb::SiteEffects slopes = {.step = 1.0};  // s, m, n, h
   std::size_t cell = 0;
 };
 
 struct SitePriors {
-  double step = 0.15;
-  double memory = 0.10;
-  double network = 0.15;
+  hwdb::SiteEffects spreads = {
+      .step = 0.15, .memory = 0.10, .network = kStudyNetworkSpread, .host = kStudyHostSpread};
   double noise = 0.07;
   std::vector<double> cells;  // by cell
 };
 
-// Effects 0, 1 and 2 are step, memory and network; 3 + c is that of cell c.
+// Effects come in the order of hwdb::kSiteEffects; that of cell c is c places behind them.
 MixedFit site_posterior(const std::vector<SiteRow>& rows, const SitePriors& priors);
 
 // Slopes of a row in those effects.

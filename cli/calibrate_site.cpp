@@ -68,9 +68,9 @@ reports::Table fit_table(const calibrate::SiteFit& fit, const std::string& datab
                    row.after / row.measured - 1.0});
   }
   const hwdb::Site& site = fit.site;
-  table.add_note("logarithms: step " + percent(site.effects.step, site.deviations.step) +
-                 ", memory rate " + percent(site.effects.memory, site.deviations.memory) +
-                 ", network rate " + percent(site.effects.network, site.deviations.network));
+  for (const auto& [key, words, value] : hwdb::kSiteEffects)
+    table.add_note(
+        fmt::format("ln of {}: {}", words, percent(site.effects.*value, site.deviations.*value)));
   for (const hwdb::SiteCell& cell : site.cells)
     table.add_note(cell.device + ", " + cell.framework + ", " + cell.precision + ", " +
                    name_of(cell.kind) + ": step " + percent(cell.step, cell.error));
@@ -113,13 +113,14 @@ reports::Table list_table(const hwdb::Database& database) {
                                             {"step_deviation", "+-", Kind::Percent},
                                             {"memory_rate", "memory rate", Kind::Percent},
                                             {"network_rate", "network rate", Kind::Percent},
+                                            {"host_time", "host times", Kind::Percent},
                                             {"source", "source"},
                                             {"fitted_from", "from"}});
   table.hide("fitted_from");
   for (const std::string& name : hwdb::site_names(database)) {
     const hwdb::Site site = hwdb::site(database, name);
     table.add_row({name, site.effects.step, site.deviations.step, site.effects.memory,
-                   site.effects.network, site.source, site.fitted_from});
+                   site.effects.network, site.effects.host, site.source, site.fitted_from});
   }
   if (table.rows().empty())
     table.add_note("none in " + name_of(database) +

@@ -56,17 +56,14 @@ void read(const Coefficient& row, Site& site) {
     if (const auto cell = cell_from(row)) site.cells.push_back(*cell);
     return;
   }
-  const auto take = [&](const char* key, double& value, double* deviation) {
-    if (row.key != key) return;
-    value = row.value;
-    if (deviation) *deviation = row.standard_error.value_or(0.0);
-  };
-  take("step", site.effects.step, &site.deviations.step);
-  take("memory_rate", site.effects.memory, &site.deviations.memory);
-  take("network_rate", site.effects.network, &site.deviations.network);
-  take("errors.site", site.error, nullptr);
-  take("errors.moe_site", site.moe_error, nullptr);
-  take("errors.run", site.run_error, nullptr);
+  for (const SiteEffectName& effect : kSiteEffects) {
+    if (row.key != effect.key) continue;
+    site.effects.*effect.value = row.value;
+    site.deviations.*effect.value = row.standard_error.value_or(0.0);
+  }
+  if (row.key == "errors.site") site.error = row.value;
+  if (row.key == "errors.moe_site") site.moe_error = row.value;
+  if (row.key == "errors.run") site.run_error = row.value;
 }
 
 std::vector<Coefficient> rows_of(const Site& site) {
@@ -81,9 +78,8 @@ std::vector<Coefficient> rows_of(const Site& site) {
                     .source = site.source,
                     .fitted_from = site.fitted_from});
   };
-  add("step", site.effects.step, site.deviations.step);
-  add("memory_rate", site.effects.memory, site.deviations.memory);
-  add("network_rate", site.effects.network, site.deviations.network);
+  for (const SiteEffectName& effect : kSiteEffects)
+    add(effect.key, site.effects.*effect.value, site.deviations.*effect.value);
   add("errors.site", site.error, std::nullopt);
   add("errors.moe_site", site.moe_error, std::nullopt);
   add("errors.run", site.run_error, std::nullopt);
@@ -135,12 +131,12 @@ void replace_errors(const Site& site, const SiteCell* cell, sim::Run& run) {
 }  // namespace
 
 void turn(sim::Run& run, const SiteEffects& effects) {
-  const double slower = std::exp(effects.step);
+  const double slower = std::exp(effects.step), host = std::exp(effects.step + effects.host);
   sim::Framework& framework = run.framework;
   framework.efficiency /= slower;
   framework.collective_efficiency *= std::exp(effects.network) / slower;
-  framework.host.factor *= slower;
-  framework.host.per_step = slower * framework.host.per_step;
+  framework.host.factor *= host;
+  framework.host.per_step = host * framework.host.per_step;
   run.cluster.device.achieved.memory_fraction *= std::exp(effects.memory);
 }
 
@@ -209,10 +205,11 @@ void apply(const Site& site, const Frameworks& frameworks, sim::Run& run) {
     run.facts.push_back(
         {"site." + site.name + "." + key, value, sim::Evidence::Fitted, site.source});
   };
-  note(cell ? key_of(*cell) : "step",
-       text_of(effects.step, cell ? cell->error : site.deviations.step));
-  note("memory_rate", text_of(effects.memory, site.deviations.memory));
-  note("network_rate", text_of(effects.network, site.deviations.network));
+  for (const SiteEffectName& effect : kSiteEffects) {
+    const bool of_cell = cell && effect.value == &SiteEffects::step;
+    note(of_cell ? key_of(*cell) : effect.key,
+         text_of(effects.*effect.value, of_cell ? cell->error : site.deviations.*effect.value));
+  }
   if (cell || knows(site, frameworks, run)) {
     replace_errors(site, cell, run);
     const sim::PredictionErrors& errors = run.framework.errors;

@@ -4,6 +4,7 @@
 //   step              ln of measured over predicted step time that all its runs share
 //   memory_rate       ln of the rate of memory-bound kernels over the predicted one
 //   network_rate      ln of the rate of collectives over the predicted one, beyond the step's
+//   host_time         ln of the host's times over the predicted ones, beyond the step's
 //   cell/D/F/P/K      the step of runs on device D under framework F in number format P, its
 //                     standard error that of their logarithm; K in dense, ranks (dense models, some
 //                     with expert or context ranks), moe
@@ -28,12 +29,25 @@ struct SiteEffects {
   double step = 0.0;
   double memory = 0.0;
   double network = 0.0;
+  double host = 0.0;
 };
 
-// Lets a run be slower by e^step, and its kernels and collectives faster:
+struct SiteEffectName {
+  const char* key;    // of its row
+  const char* words;  // for people
+  double SiteEffects::*value;
+};
+inline constexpr SiteEffectName kSiteEffects[] = {
+    {"step", "step", &SiteEffects::step},
+    {"memory_rate", "memory rate", &SiteEffects::memory},
+    {"network_rate", "network rate", &SiteEffects::network},
+    {"host_time", "host times", &SiteEffects::host},
+};
+
+// Lets a run be slower by e^step, its memory-bound kernels and collectives faster, its host slower:
 //
-//   efficiency *= e^-step, collective_efficiency *= e^(network - step), host times *= e^step,
-//   memory_fraction *= e^memory
+//   efficiency *= e^-step, collective_efficiency *= e^(network - step),
+//   host times *= e^(step + host), memory_fraction *= e^memory
 //
 // What depends on none of these stays: start-up of kernels and messages, the host link.
 void turn(sim::Run& run, const SiteEffects& effects);

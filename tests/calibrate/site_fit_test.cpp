@@ -16,7 +16,9 @@ namespace {
 
 // Of a step alone: prior 0.3, cell 0, noise 0.1.
 SitePriors plain_priors() {
-  return {.step = 0.3, .memory = 0.1, .network = 0.15, .noise = 0.1, .cells = {1e-9}};
+  return {.spreads = {.step = 0.3, .memory = 0.1, .network = 0.15, .host = 0.2},
+          .noise = 0.1,
+          .cells = {1e-9}};
 }
 
 // Shrinkage 0.3^2 / (0.3^2 + 0.1^2) = 0.9, variance 0.3^2 (1 - 0.9) = 0.009.
@@ -37,14 +39,15 @@ TEST(SitePosterior, TwoRowsCountTwice) {
 // A row that only memory moves, by -0.5: variance 0.25 * 0.1^2 of 0.0025 + 0.09 + 0.01 = 0.1025;
 // memory takes -0.5 * 0.01 / 0.1025 of the residual, the step 0.09 / 0.1025.
 TEST(SitePosterior, EffectsShareAResidualByTheirVariances) {
-  const MixedFit fit = site_posterior({{.residual = 0.2, .memory = -0.5}}, plain_priors());
+  const MixedFit fit =
+      site_posterior({{.residual = 0.2, .slopes = {.step = 1.0, .memory = -0.5}}}, plain_priors());
   EXPECT_NEAR(fit.means[0], 0.2 * 0.09 / 0.1025, 1e-9);
   EXPECT_NEAR(fit.means[1], -0.2 * 0.005 / 0.1025, 1e-9);
 }
 
 TEST(SitePosterior, WithoutRowsThePriorsStay) {
   const MixedFit fit = site_posterior({}, plain_priors());
-  EXPECT_EQ(fit.means, std::vector<double>(4, 0.0));
+  EXPECT_EQ(fit.means, std::vector<double>(5, 0.0));  // four effects and a cell
   EXPECT_NEAR(fit.deviation(0), 0.3, 1e-9);
   EXPECT_NEAR(fit.deviation(2), 0.15, 1e-9);
 }
@@ -55,13 +58,14 @@ TEST(SitePosterior, PlantedEffectsAreRecoveredFromManyRows) {
   std::uniform_real_distribution<double> slope(-0.6, 0.0);
   std::vector<SiteRow> rows;
   for (int i = 0; i < 200; ++i) {
-    SiteRow row{.memory = slope(random), .network = slope(random)};
-    row.residual = 0.25 + row.memory * 0.12 + row.network * -0.2 + noise(random);
+    const double memory = slope(random), network = slope(random), host = -slope(random);
+    SiteRow row{.slopes = {.step = 1.0, .memory = memory, .network = network, .host = host}};
+    row.residual = 0.25 + memory * 0.12 + network * -0.2 + host * 0.3 + noise(random);
     rows.push_back(row);
   }
   const MixedFit fit = site_posterior(rows, plain_priors());
-  const double truth[] = {0.25, 0.12, -0.2};
-  for (std::size_t k = 0; k < 3; ++k) {
+  const double truth[] = {0.25, 0.12, -0.2, 0.3};
+  for (std::size_t k = 0; k < 4; ++k) {
     EXPECT_NEAR(fit.means[k], truth[k], 3.0 * fit.deviation(k)) << k;
     EXPECT_LT(fit.deviation(k), 0.03) << k;
   }
@@ -108,13 +112,14 @@ double predicted(const SiteRun& of, const hwdb::Site& site) {
 TEST(SiteRowOf, SlopesHaveTheSignOfTheirEffects) {
   const SiteRow row = site_row(measured(32, {.step = 0.1}));
   EXPECT_NEAR(row.residual, 0.1, 0.02);
-  EXPECT_GT(row.step, 0.8);  // start-up of kernels and messages stays
-  EXPECT_LE(row.step, 1.0 + 1e-6);
-  EXPECT_LT(row.memory, -0.02);
-  EXPECT_LT(row.network, 0.0);
+  EXPECT_GT(row.slopes.step, 0.8);  // start-up of kernels and messages stays
+  EXPECT_LE(row.slopes.step, 1.0 + 1e-6);
+  EXPECT_LT(row.slopes.memory, -0.02);
+  EXPECT_LT(row.slopes.network, 0.0);
+  EXPECT_GT(row.slopes.host, 0.0);
 }
 
-// With a = variance of step, memory and network in the row, b of the noise: a / (a + b).
+// With a = variance of all effects in the row, b of the noise: a / (a + b).
 TEST(SiteFit, ALoneRunMovesByTheShrinkageWorkedOutByHand) {
   const SiteRun run = measured(32, {.step = 0.12});
   const SiteRow row = site_row(run);
@@ -122,8 +127,9 @@ TEST(SiteFit, ALoneRunMovesByTheShrinkageWorkedOutByHand) {
   const double step = errors.site * errors.site + errors.efficiency * errors.efficiency +
                       std::pow(run.run.cluster.device.achieved.training_rate_error, 2);
   const double cell = errors.cell * errors.cell;
-  const double a = row.step * row.step * (step + cell) + std::pow(0.10 * row.memory, 2) +
-                   std::pow(0.15 * row.network, 2);
+  const double a = std::pow(row.slopes.step, 2) * (step + cell) +
+                   std::pow(0.10 * row.slopes.memory, 2) + std::pow(0.20 * row.slopes.network, 2) +
+                   std::pow(0.30 * row.slopes.host, 2);
   const double b = errors.run * errors.run;
   const SiteFit fit = fit_site("ours", {run}, "");
   const double before = predicted(run, {}), after = predicted(run, fit.site);
@@ -138,7 +144,7 @@ TEST(SiteFit, ALoneRunMovesByTheShrinkageWorkedOutByHand) {
 }
 
 TEST(SiteFit, PlantedEffectsPredictRunsThatWereNotAmongThem) {
-  const hwdb::SiteEffects truth{.step = 0.2, .memory = -0.15, .network = -0.25};
+  const hwdb::SiteEffects truth{.step = 0.2, .memory = -0.15, .network = -0.25, .host = 0.2};
   std::vector<SiteRun> runs;
   for (const int batch : {8, 16, 32, 64})
     for (const int seq_len : {512, 2048, 8192})

@@ -105,7 +105,7 @@ TEST_F(CalibrateSite, ShowListsAndDescribes) {
     EXPECT_NE(list.find(text), std::string::npos) << text << list;
   const Outcome one = run("calibrate show ours --format csv");
   for (const char* text : {"\ncell/h100_sxm/fsdp2/bf16/dense,0.1", "\nstep,", "\nmemory_rate,",
-                           "\nnetwork_rate,", "\nerrors.site,"})
+                           "\nnetwork_rate,", "\nhost_time,", "\nerrors.site,"})
     EXPECT_NE(one.out.find(text), std::string::npos) << text << one.out;
 }
 

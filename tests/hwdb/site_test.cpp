@@ -29,8 +29,8 @@ RunRecord record(const std::string& framework, const std::string& precision = "b
 Site sample_site() {
   Site site;
   site.name = "ours";
-  site.effects = {.step = 0.1, .memory = 0.05, .network = -0.2};
-  site.deviations = {.step = 0.03, .memory = 0.08, .network = 0.12};
+  site.effects = {.step = 0.1, .memory = 0.05, .network = -0.2, .host = 0.15};
+  site.deviations = {.step = 0.03, .memory = 0.08, .network = 0.12, .host = 0.25};
   site.error = 0.06;
   site.moe_error = 0.10;
   site.run_error = 0.02;
@@ -53,14 +53,14 @@ sim::Run resolved_at(const RunRecord& record, std::optional<Site> site = std::nu
 TEST(Site, TurnsEachKnobByItsFactor) {
   const sim::Run before = resolved_at(record("fsdp2"));
   sim::Run run = before;
-  turn(run, {.step = 0.1, .memory = 0.05, .network = -0.2});
+  turn(run, {.step = 0.1, .memory = 0.05, .network = -0.2, .host = 0.3});
   const auto ratio = [](double after, double from) { return std::log(after / from); };
   EXPECT_NEAR(ratio(run.framework.efficiency, before.framework.efficiency), -0.1, 1e-12);
   EXPECT_NEAR(ratio(run.framework.collective_efficiency, before.framework.collective_efficiency),
               -0.3, 1e-12);
-  EXPECT_NEAR(ratio(run.framework.host.factor, before.framework.host.factor), 0.1, 1e-12);
+  EXPECT_NEAR(ratio(run.framework.host.factor, before.framework.host.factor), 0.4, 1e-12);
   EXPECT_NEAR(ratio(run.framework.host.per_step.value(), before.framework.host.per_step.value()),
-              0.1, 1e-12);
+              0.4, 1e-12);
   EXPECT_NEAR(ratio(run.cluster.device.achieved.memory_fraction,
                     before.cluster.device.achieved.memory_fraction),
               0.05, 1e-12);
@@ -75,6 +75,7 @@ TEST(Site, EffectsMoveTheStepTimeAsTheirNamesSay) {
   EXPECT_GT(time({.step = 0.1}), 1.05 * time({}));
   EXPECT_LT(time({.memory = 0.1}), time({}));
   EXPECT_LE(time({.network = 0.1}), time({}));
+  EXPECT_GT(time({.host = 0.1}), time({}));
 }
 
 TEST(Site, IsReadAsItWasPut) {
@@ -93,6 +94,8 @@ TEST(Site, IsReadAsItWasPut) {
   EXPECT_EQ(read.effects.memory, 0.05);
   EXPECT_EQ(read.effects.network, -0.2);
   EXPECT_EQ(read.deviations.network, 0.12);
+  EXPECT_EQ(read.effects.host, 0.15);
+  EXPECT_EQ(read.deviations.host, 0.25);
   EXPECT_EQ(read.error, 0.06);
   EXPECT_EQ(read.moe_error, 0.10);
   EXPECT_EQ(read.run_error, 0.02);
@@ -168,9 +171,9 @@ TEST(Site, AnotherFamilyOrDeviceKeepsItsErrorsAndWarns) {
 
 TEST(Site, EveryValueIsAFact) {
   const sim::Run run = resolved_at(record("fsdp2"), sample_site());
-  for (const char* key :
-       {"site.ours.cell/h100_sxm/fsdp2/bf16/dense", "site.ours.memory_rate",
-        "site.ours.network_rate", "site.ours.errors.site", "site.ours.errors.run"})
+  for (const char* key : {"site.ours.cell/h100_sxm/fsdp2/bf16/dense", "site.ours.memory_rate",
+                          "site.ours.network_rate", "site.ours.host_time", "site.ours.errors.site",
+                          "site.ours.errors.run"})
     EXPECT_TRUE(std::ranges::any_of(run.facts, [&](const sim::Fact& fact) {
       return fact.key == key && fact.evidence == sim::Evidence::Fitted && fact.source == "a test";
     })) << key;
