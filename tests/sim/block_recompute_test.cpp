@@ -100,6 +100,21 @@ TEST(BlockRecompute, ModulesDropWhatTheyKeepInside) {
 
 // A copy into another layout ends the core of an eager framework: what it gives is the projection's
 // input, which stays.
+// What PyTorch's partitioner keeps once it makes again what fuses, as a share of what it keeps
+// without a budget, both without the input: budgets of 0.7 or more leave it at that
+// (hwdb/launch/targets/torchtitan.cpp).
+TEST(BlockRecompute, OutputsOfGemmsAndAttentionAreLessThanSevenTenths) {
+  for (const bool gated : {false, true}) {
+    TrainingRun run = small_run();
+    run.model.gated_mlp = gated;
+    run.framework.fusion = ElementwiseFusion::Compiled;
+    const double share =
+        (saved_by(run, "selective=layernorm+activation") - kRow) / (saved_by(run, "none") - kRow);
+    EXPECT_GT(share, 0.55) << gated;
+    EXPECT_LT(share, 0.7) << gated;
+  }
+}
+
 TEST(BlockRecompute, ACoreThatIsMadeAgainDropsItsScoresUnderEveryFusion) {
   for (const auto fusion :
        {ElementwiseFusion::Eager, ElementwiseFusion::Compiled, ElementwiseFusion::Fused}) {

@@ -235,6 +235,11 @@ def share(record, match):
     record.recompute(every_n=int(match[2]), share=int(match[1]))
 
 
+def fusible_operators(record, match):
+    """The compiler's partitioner at 0.7 of what it would keep: GEMMs and attention are kept, what fuses is made again."""
+    record.recompute(modules=["layernorm", "activation"])
+
+
 def graph_policy(record, match):
     """A compiler's own choice of what to keep: the simulator has no model of it."""
 
@@ -366,7 +371,8 @@ RECOMPUTE = [
     (r"qkv projections", saved("qkv")),
     (r"(\d+) of every (\d+)", share),
     (r"per-op policy", saved("every-second")),
-    (r"memory_budget|graph memory policy", graph_policy),
+    (r"memory_budget (0\.[789]\d*)", fusible_operators),
+    (r"graph memory policy", graph_policy),
     (r"one of every n blocks|checkpoint is stored every|uniform|non-reentrant|checkpoint-activations|layer inputs are offloaded", known),
 ]
 

@@ -7,6 +7,7 @@
 
 #include "hwdb/launch/config_text.h"
 #include "hwdb/launch/targets.h"
+#include "sim/base/number_text.h"
 
 namespace llmsim::hwdb {
 namespace {
@@ -222,35 +223,56 @@ std::vector<Row> titan_number_formats() {
   return rows;
 }
 
+// With a budget of 0.7 or more the compiler keeps the outputs of GEMMs and of attention, which are
+// 0.60 to 0.69 of what it keeps without one in dense models, and makes those of norms and of the
+// activation function again.  With less it recomputes GEMMs too, which has no model here.
+// Source: PyTorch torch/_functorch/partitioners.py, choose_saved_values_set.
+Row titan_recompute() {
+  const std::string scope = "activation_checkpoint.";
+  const std::string mode = scope + "mode", option = scope + "selective_ac_option",
+                    budget = scope + "memory_budget";
+  Row row{.cases = {{.file = {{mode, "none"}, {option, kAnything}, {budget, kAnything}},
+                     .run = {{"recompute.kind", "none"}}},
+                    {.file = {{mode, "full"}, {option, kAnything}, {budget, kAnything}},
+                     .run = {{"recompute.kind", "full"},
+                             {"recompute.every_n", kAbsent},
+                             {"recompute.blocks", kAbsent}}},
+                    {.file = {{mode, "selective"}, {option, "op"}, {budget, kAnything}},
+                     .run = {{"recompute.kind", "op"}}},
+                    {.file = {{mode, "selective"}, {option, "$"}, {budget, kAnything}},
+                     .run = {{"recompute.kind", "every_n"},
+                             {"recompute.every_n", "$"},
+                             {"recompute.share", kAbsent}}}},
+          .defaults = {{mode, "selective"}, {option, "2"}, {budget, "0.5"}},
+          .is_text = true};
+  const auto add = [&](int hundredths, std::vector<Term> when, Direction direction) {
+    row.cases.push_back(
+        {.file = {{mode, "memory_budget"},
+                  {budget, sim::shortest_text(hundredths / 100.0)},
+                  {option, kAnything}},
+         .run = {{"recompute.kind", "selective"}, {"recompute.modules", "layernorm+activation"}},
+         .when = when,
+         .direction = direction});
+  };
+  add(80, {{"compile", "true"}}, Direction::Write);
+  for (int hundredths = 70; hundredths < 100; ++hundredths) add(hundredths, {}, Direction::Read);
+  return row;
+}
+
 std::vector<Row> titan_memory() {
-  const std::string mode = "activation_checkpoint.mode";
-  const std::string option = "activation_checkpoint.selective_ac_option";
-  return {
-      {.cases = {{.file = {{mode, "none"}, {option, kAnything}},
-                  .run = {{"recompute.kind", "none"}}},
-                 {.file = {{mode, "full"}, {option, kAnything}},
-                  .run = {{"recompute.kind", "full"},
-                          {"recompute.every_n", kAbsent},
-                          {"recompute.blocks", kAbsent}}},
-                 {.file = {{mode, "selective"}, {option, "op"}}, .run = {{"recompute.kind", "op"}}},
-                 {.file = {{mode, "selective"}, {option, "$"}},
-                  .run = {{"recompute.kind", "every_n"},
-                          {"recompute.every_n", "$"},
-                          {"recompute.share", kAbsent}}}},
-       .defaults = {{mode, "selective"}, {option, "2"}},
-       .is_text = true},
-      {.cases = {{.file = {{"training.enable_cpu_offload", "true"}},
-                  .run = {{"offload.parameters", "true"}, {"offload.optimizer", "true"}}},
-                 {.file = {},
-                  .run = {{"offload.parameters", "false"}, {"offload.optimizer", "false"}}}},
-       .defaults = {{"training.enable_cpu_offload", "false"}}},
-      {.cases = {{.file = {{kParallel + "fsdp_reshard_after_forward", "default"}},
-                  .run = {{"reshard_after_forward", kAbsent}}},
-                 {.file = {{kParallel + "fsdp_reshard_after_forward", "always"}},
-                  .run = {{"reshard_after_forward", "true"}}},
-                 {.file = {{kParallel + "fsdp_reshard_after_forward", "never"}},
-                  .run = {{"reshard_after_forward", "false"}}}},
-       .defaults = {{kParallel + "fsdp_reshard_after_forward", "default"}}}};
+  return {titan_recompute(),
+          {.cases = {{.file = {{"training.enable_cpu_offload", "true"}},
+                      .run = {{"offload.parameters", "true"}, {"offload.optimizer", "true"}}},
+                     {.file = {},
+                      .run = {{"offload.parameters", "false"}, {"offload.optimizer", "false"}}}},
+           .defaults = {{"training.enable_cpu_offload", "false"}}},
+          {.cases = {{.file = {{kParallel + "fsdp_reshard_after_forward", "default"}},
+                      .run = {{"reshard_after_forward", kAbsent}}},
+                     {.file = {{kParallel + "fsdp_reshard_after_forward", "always"}},
+                      .run = {{"reshard_after_forward", "true"}}},
+                     {.file = {{kParallel + "fsdp_reshard_after_forward", "never"}},
+                      .run = {{"reshard_after_forward", "false"}}}},
+           .defaults = {{kParallel + "fsdp_reshard_after_forward", "default"}}}};
 }
 
 std::vector<Row> titan_program() {

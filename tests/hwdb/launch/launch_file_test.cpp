@@ -250,11 +250,32 @@ TEST(LaunchFile, TorchtitanReadsWhatItWrote) {
                                {"precision", {"fp8"}},
                                {"fp8_recipe", {"current", "rowwise"}}}),
             3);
+  EXPECT_EQ(check_round_trips("llama-3-8b", 16, "torchtitan",
+                              {{"sharding", {"zero3"}},
+                               {"compile", {true}},
+                               {"recompute.kind", {"selective"}},
+                               {"recompute.modules", {"layernorm+activation"}}}),
+            1);
   for (const char* sharding : {"none", "hsdp"}) {
     EXPECT_EQ(check_round_trips("llama-3-8b", 16, "torchtitan",
                                 {{"sharding", {sharding}}, {"shard_size", {4}}, {"tp", {1, 2}}}),
               2);
   }
+}
+
+// Half is its default, at which the compiler makes GEMMs again too.
+TEST(LaunchFile, TorchtitansMemoryBudgetIsWhatTheCompilerMakesOfIt) {
+  const auto read = [](const std::string& budget) {
+    return parse_launch("[model]\nname = \"llama3\"\nflavor = \"8B\"\n[compile]\nenable = true\n" +
+                            ("[activation_checkpoint]\nmode = \"memory_budget\"\n" + budget),
+                        "a.toml");
+  };
+  const auto& strategy = read("memory_budget = 0.9\n").record.training.strategy;
+  EXPECT_EQ(sim::text_of(strategy.at("recompute.kind")), "selective");
+  EXPECT_EQ(sim::text_of(strategy.at("recompute.modules")), "layernorm+activation");
+  EXPECT_EQ(error_of([&] { read(""); }),
+            "a.toml: activation_checkpoint.mode = memory_budget: no such combination of torchtitan "
+            "is modelled");
 }
 
 TEST(LaunchFile, DeepSpeedReadsWhatItWrote) {
