@@ -228,6 +228,14 @@ TEST(Doors, ASavedRunIsLoadedAsItWasForEveryOption) {
          o.lora = "64", o.lora_targets = "all", o.strategy["precision"] = "nf4";
        }},
       {"schedule", [](cli::RunOptions& o) { o.strategy["pipeline_schedule"] = "zb-h1"; }},
+      {"schedule of one stage",
+       [](cli::RunOptions& o) {
+         o.strategy["pp"] = "1", o.strategy["pipeline_schedule"] = "gpipe";
+       }},
+      {"schedule that one stage cannot have",
+       [](cli::RunOptions& o) {
+         o.strategy["pp"] = "1", o.strategy["pipeline_schedule"] = "interleaved";
+       }},
       {"virtual-stages", [](cli::RunOptions& o) { o.strategy["virtual_stages"] = "4"; }},
       {"stage-layers", [](cli::RunOptions& o) { o.strategy["stage_layers"] = "15,17"; }},
       {"embeddings-as-layers",
