@@ -144,6 +144,15 @@ TEST(Doors, TheUsualPrecisionOfV100IsTheSameGiven) {
   EXPECT_EQ(answer_of(sim::predict(cli::run_of(options, database()))), assumed);
 }
 
+// V100 multiplies in no bf16: adapters are of the run's format.
+TEST(Doors, AdaptersTrainInTheUsualPrecisionOfV100) {
+  cli::RunOptions options{.model = "llama3-8b"};
+  options.gpus = "64", options.hardware = "v100", options.lora = "8";
+  const Answer assumed = answer_of(sim::predict(cli::run_of(options, database())));
+  options.strategy["precision"] = "fp16";
+  EXPECT_EQ(answer_of(sim::predict(cli::run_of(options, database()))), assumed);
+}
+
 // Gives an option the assumed value of a key; false where no option states it alone.
 bool give(cli::RunOptions& o, const std::string& key, const std::string& value) {
   const std::map<std::string, std::optional<std::string>*> others = {
