@@ -66,6 +66,25 @@ TEST(PlanQuestions, AreAskedWithAndWithoutWhatIsAllowed) {
   EXPECT_NE(error_of([&] { questions_of(options); }).find("--allow = nothing"), std::string::npos);
 }
 
+TEST(PlanQuestions, WhatIsAllowedStandsBesideWhatIsAsked) {
+  RunOptions options = asked("8");
+  options.strategy["precision"] = "bf16,fp8";
+  options.strategy["pipeline_schedule"] = "gpipe";
+  options.offload = "activations";
+  options.allowed = "zb-h1";
+  EXPECT_EQ(questions_of(options).keys, (std::vector<std::string>{"precision", "gpus"}));
+  options.allowed = "zb-h1,fp8,optimizer";
+  std::vector<std::string> texts;
+  for (const PlanQuestion& one : questions_of(options).list) {
+    EXPECT_EQ(one.run.strategy.at("pipeline_schedule"), "gpipe,zb-h1");
+    EXPECT_EQ(one.values,
+              (std::vector<std::string>{one.run.strategy.at("precision"), *one.run.offload, "8"}));
+    texts.push_back(one.run.strategy.at("precision") + " " + *one.run.offload);
+  }
+  EXPECT_EQ(texts, (std::vector<std::string>{"bf16 activations", "bf16 activations,optimizer",
+                                             "fp8 activations", "fp8 activations,optimizer"}));
+}
+
 TEST(PlanQuestions, NameTheOptionOfABadList) {
   EXPECT_NE(error_of([] { questions_of(asked("8,x")); }).find("--gpus"), std::string::npos);
   RunOptions options = asked("8");
