@@ -12,6 +12,7 @@
 #include "cli/predict_command.h"
 #include "cli/run_request.h"
 #include "sim/base/error.h"
+#include "sim/memory/shards.h"
 #include "sim/model/parameters.h"
 #include "sim/predict.h"
 
@@ -113,10 +114,12 @@ PlanComparison largest_number(const PlanOptions& options, const std::string& key
 // The largest that fits, and so many that do not.
 constexpr std::size_t kShownModels = 4;
 
-// Weights in 16 bits alone are more than all devices have.
-bool is_hopeless(const sim::Transformer& model, const sim::Cluster& cluster) {
-  return 2.0 * static_cast<double>(sim::parameters(model).total()) >
-         cluster.num_devices * cluster.device.usable_memory.value();
+// Weights alone, of 16 bits or fewer where they are packed, are more than all devices have.
+bool is_hopeless(const sim::Transformer& model, const sim::Run& run) {
+  if (run.strategy.offload.parameters) return false;
+  const double each = std::min(2.0, sim::storage_of(run.strategy, run.framework).weight_bytes);
+  return each * static_cast<double>(sim::parameters(model).total()) >
+         run.cluster.num_devices * run.cluster.device.usable_memory.value();
 }
 
 PlanComparison largest_model(const PlanOptions& options, const hwdb::Database& database) {
@@ -128,9 +131,9 @@ PlanComparison largest_model(const PlanOptions& options, const hwdb::Database& d
   Trial trial(options, "model", database);
   RunOptions run = options.run;
   run.model = entries.back()->model.name;
-  const sim::Cluster cluster = query_of(run, database).base.cluster;
+  const sim::Run base = query_of(run, database).base;
   for (const sim::CatalogueEntry* entry : entries) {
-    if (is_hopeless(entry->model, cluster)) continue;
+    if (is_hopeless(entry->model, base)) continue;
     run.model = entry->model.name;
     if (trial.fits(run, run.model)) break;
   }

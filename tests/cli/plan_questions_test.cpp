@@ -10,6 +10,8 @@
 #include "cli/plan_goals.h"
 #include "cli/predict_command.h"
 #include "cli/run_request.h"
+#include "sim/model/catalogue.h"
+#include "sim/model/parameters.h"
 #include "sim/predict.h"
 #include "tests/cli/program.h"
 #include "tests/error_of.h"
@@ -182,6 +184,18 @@ TEST_F(ManyPlans, FindTheLargestThatFits) {
   EXPECT_EQ(run("plan --model gpt2 --gpus 1 --largest nothing").status, 1);
   const Outcome model = run("plan --gpus 1 --largest model --hardware v100_sxm_16");
   EXPECT_NE(model.out.find(says), std::string::npos) << model.messages;
+}
+
+// 70.6e9 parameters are 141 GB in 16 bits, and 40 GB in packed ones.
+TEST_F(ManyPlans, TheLargestModelOfFourBitsIsLarger) {
+  const std::string one = "plan --gpus 1 --lora 16 --precision nf4 ", says = "that fits: ";
+  ASSERT_EQ(run(one + "--model llama-70b").status, 0);
+  const std::string found = run(one + "--largest model").out;
+  ASSERT_NE(found.find(says), std::string::npos) << found;
+  const std::string name = found.substr(found.find(says) + says.size());
+  EXPECT_GE(sim::parameters(sim::find_model(name.substr(0, name.find('\n')))->model).total(),
+            sim::parameters(sim::find_model("llama-70b")->model).total())
+      << found;
 }
 
 // A file of options is the command line that it stands for.
