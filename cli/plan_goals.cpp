@@ -204,7 +204,12 @@ PlanComparison largest(const PlanOptions& options, const hwdb::Database& databas
 }
 
 std::optional<PlanComparison> several_answers(PlanOptions options, const hwdb::Database& database) {
-  if (options.largest) return largest(options, database);
+  if (options.largest) {
+    if (questions_of(options.run).list.size() != 1)
+      throw Error("--largest = " + *options.largest +
+                  ": one question, with one value for each option, is expected");
+    return largest(one_question(options), database);
+  }
   if (options.smallest && !options.run.gpus) options.run.gpus = kEveryPowerOfTwo;
   const PlanQuestions questions = questions_of(options.run);
   const bool one = !options.smallest && !options.deadline && questions.list.size() == 1;

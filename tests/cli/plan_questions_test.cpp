@@ -198,6 +198,13 @@ TEST_F(ManyPlans, TheLargestModelOfFourBitsIsLarger) {
       << found;
 }
 
+TEST_F(ManyPlans, TheLargestIsOfOneQuestion) {
+  const std::string largest = "plan --model gpt2 --gpus 1 --largest micro-batch ";
+  EXPECT_EQ(run(largest + "--hardware v100,h100").status, 1);
+  EXPECT_NE(run(largest + "--hardware v100,h100").messages.find("one question"), std::string::npos);
+  EXPECT_EQ(run(largest + "--allow banana").status, 1);
+}
+
 // A file of options is the command line that it stands for.
 TEST_F(ManyPlans, AreAskedInFiles) {
   write("question.toml", "[plan]\nmodel = \"gpt2\"\ngpus = 8\ntp = \"1,2\"\nformat = \"csv\"\n");
