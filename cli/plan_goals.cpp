@@ -77,15 +77,17 @@ class Trial {
 
   // Whether something fits with the value, which `run` has.
   bool fits(const RunOptions& run, const std::string& value) {
-    if (!add_answer(comparison_, options_, run, {value}, database_)) return false;
-    return reports::answers(comparison_, comparison_.plans.back().answer);
+    interrupted_ = !add_answer(comparison_, options_, run, {value}, database_);
+    return !interrupted_ && reports::answers(comparison_, comparison_.plans.back().answer);
   }
+  bool interrupted() const { return interrupted_; }
   PlanComparison& comparison() { return comparison_; }
 
  private:
   const PlanOptions& options_;
   const hwdb::Database& database_;
   PlanComparison comparison_;
+  bool interrupted_ = false;
 };
 
 PlanComparison largest_number(const PlanOptions& options, const std::string& key, int least,
@@ -100,7 +102,8 @@ PlanComparison largest_number(const PlanOptions& options, const std::string& key
   int fitting = 0;
   for (int value = least; value <= most && fits(value); value *= 2) fitting = value;
   const int step = fitting / parts;
-  for (int low = fitting, high = 2 * fitting; step > 0 && high - low > step && high <= most;) {
+  for (int low = fitting, high = 2 * fitting;
+       step > 0 && high - low > step && high <= most && !trial.interrupted();) {
     const int middle = low + (high - low) / (2 * step) * step;
     (fits(middle) ? low : high) = middle;
   }
@@ -135,7 +138,7 @@ PlanComparison largest_model(const PlanOptions& options, const hwdb::Database& d
   for (const sim::CatalogueEntry* entry : entries) {
     if (is_hopeless(entry->model, base)) continue;
     run.model = entry->model.name;
-    if (trial.fits(run, run.model)) break;
+    if (trial.fits(run, run.model) || trial.interrupted()) break;
   }
   std::vector<reports::ComparedPlan>& plans = trial.comparison().plans;
   std::reverse(plans.begin(), plans.end());
@@ -223,9 +226,11 @@ PlanOptions one_question(PlanOptions options) {
 
 std::string what_would_fit(const PlanOptions& options, const hwdb::Database& database) {
   constexpr int kMostDevices = 1 << 20;
+  bool interrupted = false;
   const auto fits = [&](const RunOptions& run) {
     const reports::PlanAnswer answer = planned(options, run, database);
-    return answer.plan.complete && !answer.plan.plans.empty();
+    interrupted = !answer.plan.complete;
+    return !interrupted && !answer.plan.plans.empty();
   };
   std::vector<std::string> ways;
   if (!options.run.offload) {
@@ -234,7 +239,7 @@ std::string what_would_fit(const PlanOptions& options, const hwdb::Database& dat
     if (fits(offloaded)) ways.push_back("with --offload optimizer");
   }
   const int devices = query_of(options.run, database).base.cluster.num_devices;
-  for (int times = 2; times <= 64 && devices <= kMostDevices / times; times *= 2) {
+  for (int times = 2; !interrupted && times <= 64 && devices <= kMostDevices / times; times *= 2) {
     RunOptions larger = options.run;
     larger.gpus = std::to_string(times * devices);
     if (!fits(larger)) continue;

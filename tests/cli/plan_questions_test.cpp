@@ -205,6 +205,14 @@ TEST_F(ManyPlans, TheLargestIsOfOneQuestion) {
   EXPECT_EQ(run(largest + "--allow banana").status, 1);
 }
 
+// timeout ends with 124, and with 137 where it had to kill what goes on all the same.
+TEST_F(ManyPlans, CtrlCEndsAllSearchesForTheLargest) {
+  EXPECT_EQ(shell("timeout -s INT -k 60 1 '" LLMSIM_PROGRAM
+                  "' plan --gpus 8 --largest model --offload parameters,optimizer")
+                .status,
+            124);
+}
+
 // A file of options is the command line that it stands for.
 TEST_F(ManyPlans, AreAskedInFiles) {
   write("question.toml", "[plan]\nmodel = \"gpt2\"\ngpus = 8\ntp = \"1,2\"\nformat = \"csv\"\n");
