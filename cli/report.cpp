@@ -214,6 +214,16 @@ std::vector<std::string> asked_options(const CLI::App& command) {
   return words;
 }
 
+// A run record says all that a question asks; its job and the site where it runs stand beside it.
+void exclude_question(const std::vector<CLI::Option*>& options, CLI::Option& run,
+                      CLI::Option& validation) {
+  for (CLI::Option* option : options) {
+    if (option->check_name("--help")) continue;
+    validation.excludes(option);
+    if (option->get_group() != "Job" && !option->check_name("--site")) run.excludes(option);
+  }
+}
+
 void add_interactive(CLI::App& command, ReportOptions& options) {
   CLI::Option* const interactive = command.add_flag(
       "--interactive", options.interactive,
@@ -236,19 +246,19 @@ void add_report(CLI::App& program, int& status) {
   add_ranking_options(*command, plan);
   add_goals(*command, plan);
   add_job_options(*command, plan.job);
+  const std::vector<CLI::Option*> of_question = command->get_options();
   CLI::Option* const run =
       command
           ->add_option("--run", plan.run.run_file,
                        "a run record: the page of this one run, nothing is searched; default none; "
                        "example: --run run.json")
           ->type_name("FILE");
-  for (const char* other : {"--model", "--gpus"}) run->excludes(command->get_option(other));
   CLI::Option* const validation = command->add_flag(
       "--validation", options->validation,
       "predicted against measured, for every published run that ships with the program, instead "
       "of a question; example: --validation");
-  for (const char* other : {"--model", "--gpus", "--run"})
-    validation->excludes(command->get_option(other));
+  validation->excludes(run);
+  exclude_question(of_question, *run, *validation);
   add_interactive(*command, *options);
   command->add_flag("--scaling,!--no-scaling", options->scaling,
                     "also the best plans on 1/4 to 4 times the devices with the same batch, a "

@@ -220,10 +220,10 @@ void add_recipe(CLI::App& c, RunOptions& o) {
       c, "Recipe",
       {"--framework", "--lora", "--lora-targets", "--dp-overlap", "--date", "--framework-version"});
   set_group(c, "Layout", {"--offload", "--recompute"});
-  set_group(
-      c, "Model and hardware",
-      {"--model", "--gpus", "--hardware", "--system", "--inter-node-bandwidth", "--transport",
-       "--collective-algorithm", "--seq-len", "--global-batch", "--global-batch-tokens", "--site"});
+  set_group(c, "Model and hardware",
+            {"--model", "--gpus", "--hardware", "--system", "--inter-node-bandwidth", "--transport",
+             "--collective-algorithm", "--seq-len", "--document-len", "--global-batch",
+             "--global-batch-tokens", "--site"});
 }
 
 }  // namespace
