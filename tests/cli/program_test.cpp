@@ -309,6 +309,21 @@ TEST_F(Program, NumbersThatAreNoneAreRefused) {
   EXPECT_EQ(run("calibrate run x --budget nan", "LLMSIM_RUNTIME=/bin/true").status, 2);
 }
 
+TEST_F(Program, SwitchesAreTrueOrFalse) {
+  const std::string predict = "predict --model gpt2 --gpus 8 --format csv ";
+  EXPECT_EQ(run(predict + "--flash=false").out, run(predict + "--no-flash").out);
+  EXPECT_EQ(run(predict + "--flash=on").out, run(predict + "--flash").out);
+  for (const char* option : {"--flash", "--deterministic", "--dp-overlap"}) {
+    for (const char* value : {"maybe", "x", "2"}) {
+      const Outcome outcome = run(predict + option + "=" + value);
+      EXPECT_EQ(outcome.status, 2) << option;
+      EXPECT_TRUE(outcome.messages.starts_with(std::string(option) + ": " + value +
+                                               ": true or false is expected\n"))
+          << outcome.messages;
+    }
+  }
+}
+
 TEST_F(Program, RatesAreExplainedWhereThereAreSome) {
   const Outcome unknown = run("predict --model gpt2 --explain gemms");
   EXPECT_EQ(unknown.status, 1);
