@@ -214,14 +214,14 @@ void add_compare(CLI::App& program, int& status) {
   add_database_option(*command, options->database);
   command->footer(
       "Exit status: 0 done, 1 error, 2 usage, 3 no cell has a run that fits.\n"
-      "Of two lists the first one typed is the rows, the second one the columns.  Without a layout "
-      "(--tp, --pp, ...)\n"
-      "each cell is the best plan; lists and ranges are written as for llmsim sweep.\n"
+      "Of two lists the first one typed is the rows, the second one the columns.  Without a "
+      "layout\n"
+      "(--tp, --pp, ...) each cell is the best plan; lists and ranges are written as for llmsim "
+      "sweep.\n"
       "Examples:\n"
       "  llmsim compare gpt2-h100\n"
       "  llmsim compare --model llama3-8b,llama-70b --hardware h100,mi250x,mi300x --gpus 64\n"
-      "  llmsim compare --precision bf16,fp8 --model gpt2-xl,llama3-8b --gpus 8 --sharding zero3 "
-      "--cell tokens,mfu");
+      "  llmsim compare --precision bf16,fp8 --model gpt2-xl,llama3-8b --gpus 8 --sharding zero3");
   command->callback([options, command, &status] {
     require_table(*options);
     for (const CLI::Option* typed : command->parse_order())

@@ -100,9 +100,10 @@ void order_by_risk(reports::PlanAnswer& answer) {
 }
 
 // How to predict it, and what the switches are worth that nobody has asked for.
-void describe_winner(const RunOptions& asked, reports::PlanAnswer& answer) {
+void describe_winner(const RunOptions& asked, const std::string& database,
+                     reports::PlanAnswer& answer) {
   const sim::Run& winner = answer.plan.plans.front().run;
-  answer.command = predict_command(asked, winner.strategy);
+  answer.command = predict_command(asked, winner.strategy, database);
   answer.assumed_switches = sim::switch_worths(winner, reports::assumed_strategy_fields(winner));
 }
 
@@ -166,7 +167,7 @@ reports::PlanAnswer planned(const PlanOptions& options, const RunOptions& run,
   answer.plan = timed_plan(answer.query, answer.duration);
   if (answer.plan.plans.empty()) return answer;
   if (options.risk) order_by_risk(answer);
-  describe_winner(run, answer);
+  describe_winner(run, options.database, answer);
   if (options.sensitivity) add_changes(run, database, answer);
   answer.job = job_of(options.job, answer.plan.plans.front(), database);
   return answer;

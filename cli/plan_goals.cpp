@@ -12,6 +12,7 @@
 #include "cli/predict_command.h"
 #include "cli/run_request.h"
 #include "sim/base/error.h"
+#include "sim/memory/shards.h"
 #include "sim/model/parameters.h"
 #include "sim/predict.h"
 
@@ -76,15 +77,17 @@ class Trial {
 
   // Whether something fits with the value, which `run` has.
   bool fits(const RunOptions& run, const std::string& value) {
-    if (!add_answer(comparison_, options_, run, {value}, database_)) return false;
-    return reports::answers(comparison_, comparison_.plans.back().answer);
+    interrupted_ = !add_answer(comparison_, options_, run, {value}, database_);
+    return !interrupted_ && reports::answers(comparison_, comparison_.plans.back().answer);
   }
+  bool interrupted() const { return interrupted_; }
   PlanComparison& comparison() { return comparison_; }
 
  private:
   const PlanOptions& options_;
   const hwdb::Database& database_;
   PlanComparison comparison_;
+  bool interrupted_ = false;
 };
 
 PlanComparison largest_number(const PlanOptions& options, const std::string& key, int least,
@@ -99,7 +102,8 @@ PlanComparison largest_number(const PlanOptions& options, const std::string& key
   int fitting = 0;
   for (int value = least; value <= most && fits(value); value *= 2) fitting = value;
   const int step = fitting / parts;
-  for (int low = fitting, high = 2 * fitting; step > 0 && high - low > step && high <= most;) {
+  for (int low = fitting, high = 2 * fitting;
+       step > 0 && high - low > step && high <= most && !trial.interrupted();) {
     const int middle = low + (high - low) / (2 * step) * step;
     (fits(middle) ? low : high) = middle;
   }
@@ -113,10 +117,12 @@ PlanComparison largest_number(const PlanOptions& options, const std::string& key
 // The largest that fits, and so many that do not.
 constexpr std::size_t kShownModels = 4;
 
-// Weights in 16 bits alone are more than all devices have.
-bool is_hopeless(const sim::Transformer& model, const sim::Cluster& cluster) {
-  return 2.0 * static_cast<double>(sim::parameters(model).total()) >
-         cluster.num_devices * cluster.device.usable_memory.value();
+// Weights alone, of 16 bits or fewer where they are packed, are more than all devices have.
+bool is_hopeless(const sim::Transformer& model, const sim::Run& run) {
+  if (run.strategy.offload.parameters) return false;
+  const double each = std::min(2.0, sim::storage_of(run.strategy, run.framework).weight_bytes);
+  return each * static_cast<double>(sim::parameters(model).total()) >
+         run.cluster.num_devices * run.cluster.device.usable_memory.value();
 }
 
 PlanComparison largest_model(const PlanOptions& options, const hwdb::Database& database) {
@@ -128,11 +134,11 @@ PlanComparison largest_model(const PlanOptions& options, const hwdb::Database& d
   Trial trial(options, "model", database);
   RunOptions run = options.run;
   run.model = entries.back()->model.name;
-  const sim::Cluster cluster = query_of(run, database).base.cluster;
+  const sim::Run base = query_of(run, database).base;
   for (const sim::CatalogueEntry* entry : entries) {
-    if (is_hopeless(entry->model, cluster)) continue;
+    if (is_hopeless(entry->model, base)) continue;
     run.model = entry->model.name;
-    if (trial.fits(run, run.model)) break;
+    if (trial.fits(run, run.model) || trial.interrupted()) break;
   }
   std::vector<reports::ComparedPlan>& plans = trial.comparison().plans;
   std::reverse(plans.begin(), plans.end());
@@ -201,7 +207,12 @@ PlanComparison largest(const PlanOptions& options, const hwdb::Database& databas
 }
 
 std::optional<PlanComparison> several_answers(PlanOptions options, const hwdb::Database& database) {
-  if (options.largest) return largest(options, database);
+  if (options.largest) {
+    if (questions_of(options.run).list.size() != 1)
+      throw Error("--largest = " + *options.largest +
+                  ": one question, with one value for each option, is expected");
+    return largest(one_question(options), database);
+  }
   if (options.smallest && !options.run.gpus) options.run.gpus = kEveryPowerOfTwo;
   const PlanQuestions questions = questions_of(options.run);
   const bool one = !options.smallest && !options.deadline && questions.list.size() == 1;
@@ -215,9 +226,11 @@ PlanOptions one_question(PlanOptions options) {
 
 std::string what_would_fit(const PlanOptions& options, const hwdb::Database& database) {
   constexpr int kMostDevices = 1 << 20;
+  bool interrupted = false;
   const auto fits = [&](const RunOptions& run) {
     const reports::PlanAnswer answer = planned(options, run, database);
-    return answer.plan.complete && !answer.plan.plans.empty();
+    interrupted = !answer.plan.complete;
+    return !interrupted && !answer.plan.plans.empty();
   };
   std::vector<std::string> ways;
   if (!options.run.offload) {
@@ -226,7 +239,7 @@ std::string what_would_fit(const PlanOptions& options, const hwdb::Database& dat
     if (fits(offloaded)) ways.push_back("with --offload optimizer");
   }
   const int devices = query_of(options.run, database).base.cluster.num_devices;
-  for (int times = 2; times <= 64 && devices <= kMostDevices / times; times *= 2) {
+  for (int times = 2; !interrupted && times <= 64 && devices <= kMostDevices / times; times *= 2) {
     RunOptions larger = options.run;
     larger.gpus = std::to_string(times * devices);
     if (!fits(larger)) continue;

@@ -1,9 +1,11 @@
 #include "cli/plan_questions.h"
 
+#include <algorithm>
 #include <sstream>
 #include <utility>
 
 #include "cli/listed_options.h"
+#include "cli/strategy_options.h"
 #include "sim/base/error.h"
 #include "sim/base/field.h"
 #include "sim/strategy/strategy.h"
@@ -15,15 +17,15 @@ using Values = std::vector<std::string>;
 
 constexpr std::size_t kMostQuestions = 1000;
 
-// Each question with each of the values.
+// Each question with each of the values, which `set` puts into its options.
+template <class Set>
 std::vector<PlanQuestion> multiplied(const std::vector<PlanQuestion>& questions,
-                                     const ListedOption& listed, const Values& values,
-                                     bool is_key) {
+                                     const Values& values, bool is_key, const Set& set) {
   std::vector<PlanQuestion> all;
   for (const PlanQuestion& question : questions) {
     for (const std::string& value : values) {
       PlanQuestion& one = all.emplace_back(question);
-      *listed.text(one.run) = value;
+      set(one.run, value);
       if (is_key) one.values.push_back(value);
     }
   }
@@ -32,8 +34,7 @@ std::vector<PlanQuestion> multiplied(const std::vector<PlanQuestion>& questions,
 
 // What --allow names, by kind.
 struct Allowed {
-  std::string schedules;  // "1f1b,interleaved,zb-h1"; empty: none
-  Values precisions{"usual"}, offloads{"nothing"};
+  Values schedules, precisions, offloads;
 };
 
 Allowed allowed_in(const std::string& text) {
@@ -41,7 +42,7 @@ Allowed allowed_in(const std::string& text) {
   std::stringstream stream(text);
   for (std::string name; std::getline(stream, name, ',');) {
     if (sim::named<sim::PipelineSchedule>(name))
-      allowed.schedules += (allowed.schedules.empty() ? "1f1b,interleaved," : ",") + name;
+      allowed.schedules.push_back(name);
     else if (sim::named<sim::Precision>(name))
       allowed.precisions.push_back(name);
     else if (name == "optimizer" || name == "parameters" || name == "activations")
@@ -53,23 +54,46 @@ Allowed allowed_in(const std::string& text) {
   return allowed;
 }
 
+std::string strategy_text(const RunOptions& options, const char* key) {
+  const auto found = options.strategy.find(key);
+  return found == options.strategy.end() ? "" : found->second;
+}
+
+// `asked` and then what is allowed beside it; `usual` where nothing is asked for.
+Values with_allowed(const std::string& asked, const char* usual, const Values& allowed) {
+  Values values = asked.empty() ? Values{usual} : split(asked);
+  for (const std::string& value : allowed) {
+    if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
+  }
+  return values;
+}
+
 // The question with and without what is allowed.
 PlanQuestions allowed_questions(const RunOptions& options) {
   const Allowed allowed = allowed_in(options.allowed);
-  PlanQuestions questions;
-  if (allowed.precisions.size() > 1) questions.keys.emplace_back("precision");
-  if (allowed.offloads.size() > 1) questions.keys.emplace_back("offload");
-  for (const std::string& precision : allowed.precisions) {
-    for (const std::string& offload : allowed.offloads) {
-      PlanQuestion& question = questions.list.emplace_back(PlanQuestion{options, {}});
-      question.run.allowed.clear();
-      if (!allowed.schedules.empty())
-        question.run.strategy["pipeline_schedule"] = allowed.schedules;
-      if (precision != "usual") question.run.strategy["precision"] = precision;
-      if (offload != "nothing") question.run.offload = offload;
-      if (allowed.precisions.size() > 1) question.values.push_back(precision);
-      if (allowed.offloads.size() > 1) question.values.push_back(offload);
-    }
+  PlanQuestions questions{.keys = {}, .list = {PlanQuestion{options, {}}}};
+  RunOptions& run = questions.list.front().run;
+  run.allowed.clear();
+  const std::string schedules = strategy_text(options, "pipeline_schedule");
+  if (!allowed.schedules.empty())
+    run.strategy["pipeline_schedule"] = (schedules.empty() ? "1f1b,interleaved" : schedules) + "," +
+                                        sim::joined(allowed.schedules, ",");
+  const auto add = [&](const char* key, const Values& values, const auto& set) {
+    questions.keys.emplace_back(key);
+    questions.list = multiplied(questions.list, values, true, set);
+  };
+  if (!allowed.precisions.empty())
+    add("precision", with_allowed(strategy_text(options, "precision"), "usual", allowed.precisions),
+        [](RunOptions& one, const std::string& precision) {
+          if (precision != "usual") one.strategy["precision"] = precision;
+        });
+  if (!allowed.offloads.empty()) {
+    Values offloads{options.offload.value_or("nothing")};
+    for (const std::string& part : allowed.offloads)
+      offloads.push_back(options.offload ? *options.offload + "," + part : part);
+    add("offload", offloads, [](RunOptions& one, const std::string& offload) {
+      if (offload != "nothing") one.offload = offload;
+    });
   }
   return questions;
 }
@@ -79,7 +103,8 @@ PlanQuestions allowed_questions(const RunOptions& options) {
 PlanQuestions questions_of(const RunOptions& options) {
   PlanQuestions questions = allowed_questions(options);
   for (const ListedOption& listed : listed_options()) {
-    if (!options.allowed.empty() && std::string(listed.key) == "precision") continue;
+    const auto& keys = questions.keys;
+    if (std::find(keys.begin(), keys.end(), listed.key) != keys.end()) continue;  // allowed ones
     RunOptions asked = options;
     const std::string* const text = listed.text(asked);
     if (!text) continue;
@@ -89,7 +114,9 @@ PlanQuestions questions_of(const RunOptions& options) {
     if (values.size() * questions.list.size() > kMostQuestions)
       throw Error(option_of(listed) + " = " + *text + ": at most " +
                   std::to_string(kMostQuestions) + " questions in all are expected");
-    questions.list = multiplied(questions.list, listed, values, is_key);
+    questions.list =
+        multiplied(questions.list, values, is_key,
+                   [&](RunOptions& one, const std::string& value) { *listed.text(one) = value; });
   }
   return questions;
 }

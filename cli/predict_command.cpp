@@ -148,17 +148,19 @@ RunOptions predict_options(const RunOptions& asked, const sim::Strategy& strateg
   return options;
 }
 
-std::string options_text(const RunOptions& options) {
+std::string options_text(const RunOptions& options, const std::string& database) {
   Command command;
   std::string switches;
   add_asked(command, options);
   add_fields(command, options, switches);
   add_settings(command, options.settings);
+  if (!database.empty()) command.add("--db", database);
   return command.text() + switches;
 }
 
-std::string predict_command(const RunOptions& asked, const sim::Strategy& strategy) {
-  return "llmsim predict" + options_text(predict_options(asked, strategy));
+std::string predict_command(const RunOptions& asked, const sim::Strategy& strategy,
+                            const std::string& database) {
+  return "llmsim predict" + options_text(predict_options(asked, strategy), database);
 }
 
 }  // namespace llmsim::cli

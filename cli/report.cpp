@@ -51,33 +51,38 @@ void write_page(const std::string& text, const ReportOptions& options) {
 }
 
 // The same question on another number of devices: the same sequences a step, nothing beside it.
-std::optional<sim::Prediction> best_on(PlanOptions options, int num_devices, int global_batch,
-                                       const hwdb::Database& database) {
+sim::Plan plan_on(PlanOptions options, int num_devices, int global_batch,
+                  const hwdb::Database& database) {
   options.run.gpus = std::to_string(num_devices);
   options.run.global_batch = std::to_string(global_batch);
   options.run.global_batch_tokens.reset();
   options.top = "1";
   options.pareto = options.sensitivity = options.risk = false;
   options.job = {.price = options.job.price};
-  reports::PlanAnswer answer = planned(options, options.run, database);
-  if (!answer.plan.complete || answer.plan.plans.empty()) return std::nullopt;
-  return std::move(answer.plan.plans.front());
+  return planned(options, options.run, database).plan;
 }
 
-// On a quarter of the devices to four times as many.
+// On a quarter of the devices to four times as many, until Ctrl-C.
 std::vector<reports::ScaledPlan> scaling_of(const PlanOptions& options,
                                             const sim::Prediction& winner,
                                             const hwdb::Database& database) {
   const int devices = winner.run.cluster.num_devices;
   const int batch = winner.run.strategy.global_batch;
+  bool complete = true;
   std::vector<reports::ScaledPlan> scaling;
+  const auto add = [&](int number) {
+    if (!complete) return;
+    sim::Plan plan = plan_on(options, number, batch, database);
+    complete = plan.complete;
+    if (!complete) return;
+    scaling.push_back({number, {}});
+    if (!plan.plans.empty()) scaling.back().plan = std::move(plan.plans.front());
+  };
   for (const int part : {4, 2})
-    if (devices % part == 0)
-      scaling.push_back({devices / part, best_on(options, devices / part, batch, database)});
+    if (devices % part == 0) add(devices / part);
   scaling.push_back({devices, winner});
   for (const int times : {2, 4})
-    if (devices <= (1 << 20) / times)
-      scaling.push_back({devices * times, best_on(options, devices * times, batch, database)});
+    if (devices <= (1 << 20) / times) add(devices * times);
   return scaling;
 }
 
@@ -209,6 +214,16 @@ std::vector<std::string> asked_options(const CLI::App& command) {
   return words;
 }
 
+// A run record says all that a question asks; its job and the site where it runs stand beside it.
+void exclude_question(const std::vector<CLI::Option*>& options, CLI::Option& run,
+                      CLI::Option& validation) {
+  for (CLI::Option* option : options) {
+    if (option->check_name("--help")) continue;
+    validation.excludes(option);
+    if (option->get_group() != "Job" && !option->check_name("--site")) run.excludes(option);
+  }
+}
+
 void add_interactive(CLI::App& command, ReportOptions& options) {
   CLI::Option* const interactive = command.add_flag(
       "--interactive", options.interactive,
@@ -231,19 +246,19 @@ void add_report(CLI::App& program, int& status) {
   add_ranking_options(*command, plan);
   add_goals(*command, plan);
   add_job_options(*command, plan.job);
+  const std::vector<CLI::Option*> of_question = command->get_options();
   CLI::Option* const run =
       command
           ->add_option("--run", plan.run.run_file,
                        "a run record: the page of this one run, nothing is searched; default none; "
                        "example: --run run.json")
           ->type_name("FILE");
-  for (const char* other : {"--model", "--gpus"}) run->excludes(command->get_option(other));
   CLI::Option* const validation = command->add_flag(
       "--validation", options->validation,
       "predicted against measured, for every published run that ships with the program, instead "
       "of a question; example: --validation");
-  for (const char* other : {"--model", "--gpus", "--run"})
-    validation->excludes(command->get_option(other));
+  validation->excludes(run);
+  exclude_question(of_question, *run, *validation);
   add_interactive(*command, *options);
   command->add_flag("--scaling,!--no-scaling", options->scaling,
                     "also the best plans on 1/4 to 4 times the devices with the same batch, a "

@@ -2,6 +2,8 @@
 
 #include <CLI/Error.hpp>
 #include <algorithm>
+#include <functional>
+#include <initializer_list>
 
 #include "cli/help_format.h"
 #include "cli/number_list.h"
@@ -17,12 +19,23 @@ void add(CLI::App& command, const char* name, std::optional<std::string>& value,
   command.add_option(name, value, help)->type_name(type);
 }
 
+// "--flash=off" and what files of options have for it; CLI11 would count, and throw what names no
+// option where it cannot.
+std::string not_a_switch(const std::string& text) {
+  const std::initializer_list<const char*> values = {"true", "false", "on", "off",
+                                                     "yes",  "no",    "1",  "0"};
+  const bool right = std::any_of(values.begin(), values.end(), [&](const char* value) {
+    return CLI::detail::to_lower(text) == value;
+  });
+  return right ? "" : text + ": true or false is expected";
+}
+
 // On, off by the second name, or as nothing was said: CLI11 would set an optional that is given to
 // add_flag.
-void add_switch(CLI::App& command, const char* names, std::optional<bool>& value,
-                const char* help) {
-  command.add_flag_function(
-      names, [&value](std::int64_t count) { value = count > 0; }, help);
+CLI::Option* add_switch(CLI::App& command, const std::string& names,
+                        const std::function<void(bool)>& set, const std::string& help) {
+  const auto set_counted = [set](std::int64_t count) { set(count > 0); };
+  return command.add_flag_function(names, set_counted, help)->check(not_a_switch);
 }
 
 std::string with_dashes(std::string name) {
@@ -38,10 +51,9 @@ void add_setting(CLI::App& c, const hwdb::Setting& setting, RunOptions& o) {
                            "; default that of the framework; example: ";
   if (told) {
     const std::string example = setting.example == std::string("false") ? "--no-" + name : option;
-    c.add_flag_function(
-         option + ",!--no-" + name,
-         [&setting, &o](std::int64_t count) { o.settings[setting.key] = count > 0; },
-         help + example)
+    add_switch(
+        c, option + ",!--no-" + name, [&setting, &o](bool on) { o.settings[setting.key] = on; },
+        help + example)
         ->group("Training program");
     return;
   }
@@ -125,9 +137,9 @@ void add_field(CLI::App& c, const sim::StrategyField& field, RunOptions& o, cons
         ->group(group_of(field.key));
     return;
   }
-  c.add_flag_function(
-       *field.options ? field.options : name + ",!--no-" + name.substr(2),
-       [set](std::int64_t count) { set(count > 0 ? "true" : "false"); }, help)
+  add_switch(
+      c, *field.options ? field.options : name + ",!--no-" + name.substr(2),
+      [set](bool on) { set(on ? "true" : "false"); }, help)
       ->group(group_of(field.key));
 }
 
@@ -205,9 +217,10 @@ void add_recipe(CLI::App& c, RunOptions& o) {
       "out, x, or attention, mlp, mixer, all; default q,v; "
       "example: --lora 16 --lora-targets all");
   c.get_option("--lora-targets")->needs("--lora");
-  add_switch(c, "--dp-overlap,!--no-dp-overlap", o.dp_overlap,
-             "both of --gradient-overlap and --gather-overlap; default those of the framework; "
-             "example: --no-dp-overlap");
+  add_switch(
+      c, "--dp-overlap,!--no-dp-overlap", [&o](bool on) { o.dp_overlap = on; },
+      "both of --gradient-overlap and --gather-overlap; default those of the framework; "
+      "example: --no-dp-overlap");
   add(c, "--date", o.date, "DAY",
       "when the software was current, YYYY-MM-DD; default today's; example: --framework "
       "megatron-lm --date 2021-06-01");
@@ -220,10 +233,10 @@ void add_recipe(CLI::App& c, RunOptions& o) {
       c, "Recipe",
       {"--framework", "--lora", "--lora-targets", "--dp-overlap", "--date", "--framework-version"});
   set_group(c, "Layout", {"--offload", "--recompute"});
-  set_group(
-      c, "Model and hardware",
-      {"--model", "--gpus", "--hardware", "--system", "--inter-node-bandwidth", "--transport",
-       "--collective-algorithm", "--seq-len", "--global-batch", "--global-batch-tokens", "--site"});
+  set_group(c, "Model and hardware",
+            {"--model", "--gpus", "--hardware", "--system", "--inter-node-bandwidth", "--transport",
+             "--collective-algorithm", "--seq-len", "--document-len", "--global-batch",
+             "--global-batch-tokens", "--site"});
 }
 
 }  // namespace

@@ -316,20 +316,32 @@ int launch_devices(const RunOptions& options, const hwdb::RunRecord& record) {
   return static_cast<int>(mesh.product());
 }
 
-// A shape without a name is that of the catalogue, where one model has it.
+// What the fields say, apart from those that a run chooses.
+sim::PartialTransformer shape_of(sim::PartialTransformer fields) {
+  for (const char* of_run : {"seq_len", "max_positions"}) fields.erase(of_run);
+  return fields;
+}
+
+bool says_all_of(const sim::PartialTransformer& known, const sim::PartialTransformer& stated) {
+  return std::all_of(stated.begin(), stated.end(), [&](const auto& field) {
+    const auto found = known.find(field.first);
+    return found != known.end() && sim::text_of(found->second) == sim::text_of(field.second);
+  });
+}
+
+// A shape without a name is that of the catalogue, where one model has it: where several have what
+// a file says of it, the file leaves the model open.
 void name_model(hwdb::RunRecord& record) {
   if (record.model.name || record.model.fields.contains("vocab_size")) return;
+  const sim::PartialTransformer stated = shape_of(record.model.fields);
+  const sim::CatalogueEntry* found = nullptr;
   for (const sim::CatalogueEntry& entry : sim::catalogue()) {
-    const sim::PartialTransformer known = sim::fields_of(entry.model);
-    const auto same = [&](const auto& field) {
-      const bool of_run = field.first == "seq_len" || field.first == "max_positions";
-      return of_run || (known.contains(field.first) &&
-                        sim::text_of(known.at(field.first)) == sim::text_of(field.second));
-    };
-    if (!std::all_of(record.model.fields.begin(), record.model.fields.end(), same)) continue;
-    record.model.name = entry.model.name;
-    return;
+    const sim::PartialTransformer known = shape_of(sim::fields_of(entry.model));
+    if (!says_all_of(known, stated)) continue;
+    if (found && !says_all_of(known, shape_of(sim::fields_of(found->model)))) return;
+    if (!found) found = &entry;
   }
+  if (found) record.model.name = found->model.name;
 }
 
 std::string joined_keys(const std::vector<std::string>& keys) {
@@ -344,6 +356,8 @@ sim::Run launched_run(const RunOptions& options, hwdb::RunResolver& resolver) {
   hwdb::RunRecord& record = read.record;
   put_over_launch(options, record);
   name_model(record);
+  if (!record.model.name && !record.model.fields.contains("num_layers"))
+    throw Error("--model: " + options.launch_file + " does not say the model");
   const int devices = launch_devices(options, record);
   if (options.gpus) record.training.strategy.erase("dp");
   record.hardware = hardware_of(options, devices, resolver, notes);

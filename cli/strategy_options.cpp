@@ -40,7 +40,8 @@ sim::FieldValue value_in(const sim::StrategyField& field, const std::string& tex
   const NumberRange range{static_cast<std::int64_t>(field.least),
                           static_cast<std::int64_t>(field.most)};
   sim::FieldValue value = text;
-  if (field.kind == sim::FieldKind::Switch) value = text == "true";
+  if (field.kind == sim::FieldKind::Switch && (text == "true" || text == "false"))
+    value = text == "true";
   if (field.kind == sim::FieldKind::Count) value = number_in(option, text, range);
   if (field.kind == sim::FieldKind::Number) value = decimal_in(field, text);
   if (field.kind == sim::FieldKind::Counts) {
@@ -132,11 +133,13 @@ std::vector<sim::FieldValue> values_in(const sim::StrategyField& field, const st
   } else {
     for (const std::string& part : split(text)) values.push_back(value_in(field, part));
   }
+  if (values.empty()) refuse(option_name(field), text, expected_values(field));
   return values;
 }
 
 std::vector<sim::FieldValue> recomputes_in(const std::string& text) {
   std::vector<sim::FieldValue> values;
+  if (text.empty()) recompute_in(text);  // which refuses it
   for (const std::string& part : split(text)) values.emplace_back(sim::text_of(recompute_in(part)));
   return values;
 }

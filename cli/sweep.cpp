@@ -184,8 +184,9 @@ std::string slurm_script(const SweepOptions& options) {
   const std::string file = options.output.file;
   return "#!/bin/bash\n#SBATCH --job-name=llmsim-sweep\n#SBATCH --array=1-" + parts +
          "\n#SBATCH --ntasks=1\n#SBATCH --cpus-per-task=" + jobs + "\n\nllmsim sweep" +
-         options_text(options.run) + " --jobs " + jobs + " --part \"$SLURM_ARRAY_TASK_ID/" + parts +
-         "\" --resume -o \"" + part_file(file, "$SLURM_ARRAY_TASK_ID") +
+         options_text(options.run, options.database) + " --jobs " + jobs +
+         " --part \"$SLURM_ARRAY_TASK_ID/" + parts + "\" --resume -o \"" +
+         part_file(file, "$SLURM_ARRAY_TASK_ID") +
          "\"\n\n# When all have ended:\n# awk 'NR == 1 || FNR > 1' $(seq -f '" +
          part_file(file, "%.0f") + "' 1 " + parts + ") > " + joined_file(file) + "\n";
 }

@@ -1,5 +1,7 @@
 #include "hwdb/run_record.h"
 
+#include <charconv>
+#include <chrono>
 #include <cstdint>
 #include <set>
 
@@ -212,8 +214,17 @@ void add_run(RunFile& file, const json& value, std::set<std::string>& seen) {
 }  // namespace
 
 bool is_date(const std::string& text) {
-  return text.size() == 10 && text[4] == '-' && text[7] == '-' &&
-         text.find_first_not_of("0123456789-") == std::string::npos;
+  int year = 0;
+  unsigned month = 0, day = 0;
+  const auto read = [&](std::size_t first, std::size_t length, auto& number) {
+    const char* const end = text.data() + first + length;
+    return text[first] != '-' && std::from_chars(text.data() + first, end, number).ptr == end;
+  };
+  if (text.size() != 10 || text[4] != '-' || text[7] != '-') return false;
+  return read(0, 4, year) && read(5, 2, month) && read(8, 2, day) &&
+         std::chrono::year_month_day(std::chrono::year(year), std::chrono::month(month),
+                                     std::chrono::day(day))
+             .ok();
 }
 
 RunFile parse_runs(const std::string& text, const std::string& file) {

@@ -116,10 +116,9 @@ OperatorPricer::OperatorPricer(const Run& run)
       framework_(run.framework),
       activation_bytes_(size_of(activation_dtype(run.strategy.precision)).value()) {
   const DType wide = activation_dtype(run.strategy.precision);
-  for (const DType dtype : {wide, matmul_dtype(run.strategy.precision), DType::Bf16}) {
+  for (const DType dtype : {wide, matmul_dtype(run.strategy.precision)}) {
     auto& machine = gemm_machines_[static_cast<std::size_t>(dtype)];
-    const bool needed = dtype != DType::Bf16 || run.strategy.adapters || wide == DType::Bf16;
-    if (!machine && needed) machine = gemm_machine(run, dtype);
+    if (!machine) machine = gemm_machine(run, dtype);
   }
   attention_machine_ = attention_machine(run.cluster.device, wide, run.framework.attention_kernel);
 }

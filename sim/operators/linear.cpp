@@ -36,8 +36,7 @@ Operator cast(const char* label, double elements) {
 }
 
 void add_adapter(LayerOperators& linear, std::int64_t tokens, std::int64_t out, std::int64_t in,
-                 std::int64_t rank) {
-  const DType dtype = DType::Bf16;
+                 std::int64_t rank, DType dtype) {
   linear.forward.push_back(transposed(gemm("adapter_down", 1, tokens, rank, in, dtype, dtype)));
   linear.forward.push_back(transposed(gemm("adapter_up", 1, tokens, out, rank, dtype, dtype)));
   linear.backward.push_back(gemm("adapter_up_dgrad", 1, tokens, rank, out, dtype, dtype));
@@ -208,7 +207,8 @@ void add_adapters(LayerOperators& linear, const LinearContext& context, const La
                   std::int64_t tokens) {
   if (!context.adapters) return;
   for (const std::int64_t columns : adapted_columns(context.adapters->layers, weight))
-    add_adapter(linear, tokens, columns, weight.rows, context.adapters->rank);
+    add_adapter(linear, tokens, columns, weight.rows, context.adapters->rank,
+                high_precision_matmul_dtype(context.precision));
 }
 
 LayerOperators lower_expert_linear(const LinearContext& context, const LayerWeight& weight,

@@ -170,7 +170,10 @@ constexpr double kBlocks = 65536;
 constexpr double kLoad = 1024;
 
 bool has_contexts(const S& s) { return s.cp > 1; }
-bool has_stages(const S& s) { return s.pp > 1; }
+// Of one stage the usual order says nothing; gpipe holds every micro-batch, others are refused.
+bool has_order(const S& s) {
+  return s.pp > 1 || s.pipeline_schedule != PipelineSchedule::OneForwardOneBackward;
+}
 bool orders_matter(const S& s) {
   return s.pp > 1 && s.dp > 1 && s.mesh_order != MeshOrder::PipelineLast;
 }
@@ -227,7 +230,7 @@ std::vector<StrategyField> mesh_fields() {
        "pipeline schedule: gpipe, 1f1b, interleaved, zb-h1, zb-v or dualpipe; default 1f1b, or "
        "interleaved with virtual stages; "
        "example: --schedule zb-h1",
-       "--schedule,--pipeline-schedule", OrNull, has_stages},
+       "--schedule,--pipeline-schedule", OrNull, has_order},
       {FIELD(embeddings_as_layers), "",
        "the embedding and the LM head each count as a layer; default where only that divides "
        "evenly; example: --pp 8 "

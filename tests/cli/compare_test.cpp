@@ -95,6 +95,11 @@ TEST_F(Compare, UnknownKeysAreUsageAndBadFilesErrors) {
   EXPECT_EQ(run("compare gpt2-h100 --convention mine").status, 1);
 }
 
+TEST_F(Compare, ATableSaysWhatItsRunsAre) {
+  for (const char* option : {"--seq-len 100", "--document-len 100", "--lora 8", "--tp 2"})
+    EXPECT_EQ(run(std::string("compare gpt2-h100 ") + option).status, 2) << option;
+}
+
 // The names that --list prints are all that a table needs.
 TEST_F(Compare, ShippedTablesArePrintedByName) {
   const Outcome list = run("compare --list --format csv");

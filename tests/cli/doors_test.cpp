@@ -144,6 +144,15 @@ TEST(Doors, TheUsualPrecisionOfV100IsTheSameGiven) {
   EXPECT_EQ(answer_of(sim::predict(cli::run_of(options, database()))), assumed);
 }
 
+// V100 multiplies in no bf16: adapters are of the run's format.
+TEST(Doors, AdaptersTrainInTheUsualPrecisionOfV100) {
+  cli::RunOptions options{.model = "llama3-8b"};
+  options.gpus = "64", options.hardware = "v100", options.lora = "8";
+  const Answer assumed = answer_of(sim::predict(cli::run_of(options, database())));
+  options.strategy["precision"] = "fp16";
+  EXPECT_EQ(answer_of(sim::predict(cli::run_of(options, database()))), assumed);
+}
+
 // Gives an option the assumed value of a key; false where no option states it alone.
 bool give(cli::RunOptions& o, const std::string& key, const std::string& value) {
   const std::map<std::string, std::optional<std::string>*> others = {
@@ -228,6 +237,14 @@ TEST(Doors, ASavedRunIsLoadedAsItWasForEveryOption) {
          o.lora = "64", o.lora_targets = "all", o.strategy["precision"] = "nf4";
        }},
       {"schedule", [](cli::RunOptions& o) { o.strategy["pipeline_schedule"] = "zb-h1"; }},
+      {"schedule of one stage",
+       [](cli::RunOptions& o) {
+         o.strategy["pp"] = "1", o.strategy["pipeline_schedule"] = "gpipe";
+       }},
+      {"schedule that one stage cannot have",
+       [](cli::RunOptions& o) {
+         o.strategy["pp"] = "1", o.strategy["pipeline_schedule"] = "interleaved";
+       }},
       {"virtual-stages", [](cli::RunOptions& o) { o.strategy["virtual_stages"] = "4"; }},
       {"stage-layers", [](cli::RunOptions& o) { o.strategy["stage_layers"] = "15,17"; }},
       {"embeddings-as-layers",

@@ -72,6 +72,19 @@ TEST_F(Program, ALaunchFileWithoutDevicesAsksForThem) {
   EXPECT_EQ(outcome.messages, "llmsim: --gpus: args.sh does not say the number of devices\n");
 }
 
+// DeepSpeed's configuration says nothing of the model; of several models that have what a file
+// says, none is meant.
+TEST_F(Program, ALaunchFileWithoutAModelAsksForIt) {
+  write("ds.json", R"({"train_micro_batch_size_per_gpu": 1, "train_batch_size": 64})");
+  const Outcome outcome = run("predict --from ds.json --gpus 8");
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_EQ(outcome.messages, "llmsim: --model: ds.json does not say the model\n");
+  EXPECT_EQ(run("predict --from ds.json --gpus 8 --model gpt2").status, 0);
+  write("args.sh", "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 2048");
+  const Outcome several = run("predict --from args.sh --gpus 8 --global-batch 64");
+  EXPECT_NE(several.out.find("args.sh on 8 x h100_sxm"), std::string::npos) << several.out;
+}
+
 TEST_F(Program, ExportsOverridesAndConfigurationsThatPredictReadsAsTheSame) {
   for (const std::string target : {"nemo", "maxtext"}) {
     const std::string framework = target == "nemo" ? "megatron-bridge" : "maxtext";

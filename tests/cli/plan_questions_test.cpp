@@ -10,6 +10,8 @@
 #include "cli/plan_goals.h"
 #include "cli/predict_command.h"
 #include "cli/run_request.h"
+#include "sim/model/catalogue.h"
+#include "sim/model/parameters.h"
 #include "sim/predict.h"
 #include "tests/cli/program.h"
 #include "tests/error_of.h"
@@ -64,6 +66,25 @@ TEST(PlanQuestions, AreAskedWithAndWithoutWhatIsAllowed) {
     EXPECT_EQ(one.run.strategy.at("pipeline_schedule"), "1f1b,interleaved,zb-h1");
   options.allowed = "nothing";
   EXPECT_NE(error_of([&] { questions_of(options); }).find("--allow = nothing"), std::string::npos);
+}
+
+TEST(PlanQuestions, WhatIsAllowedStandsBesideWhatIsAsked) {
+  RunOptions options = asked("8");
+  options.strategy["precision"] = "bf16,fp8";
+  options.strategy["pipeline_schedule"] = "gpipe";
+  options.offload = "activations";
+  options.allowed = "zb-h1";
+  EXPECT_EQ(questions_of(options).keys, (std::vector<std::string>{"precision", "gpus"}));
+  options.allowed = "zb-h1,fp8,optimizer";
+  std::vector<std::string> texts;
+  for (const PlanQuestion& one : questions_of(options).list) {
+    EXPECT_EQ(one.run.strategy.at("pipeline_schedule"), "gpipe,zb-h1");
+    EXPECT_EQ(one.values,
+              (std::vector<std::string>{one.run.strategy.at("precision"), *one.run.offload, "8"}));
+    texts.push_back(one.run.strategy.at("precision") + " " + *one.run.offload);
+  }
+  EXPECT_EQ(texts, (std::vector<std::string>{"bf16 activations", "bf16 activations,optimizer",
+                                             "fp8 activations", "fp8 activations,optimizer"}));
 }
 
 TEST(PlanQuestions, NameTheOptionOfABadList) {
@@ -163,6 +184,33 @@ TEST_F(ManyPlans, FindTheLargestThatFits) {
   EXPECT_EQ(run("plan --model gpt2 --gpus 1 --largest nothing").status, 1);
   const Outcome model = run("plan --gpus 1 --largest model --hardware v100_sxm_16");
   EXPECT_NE(model.out.find(says), std::string::npos) << model.messages;
+}
+
+// 70.6e9 parameters are 141 GB in 16 bits, and 40 GB in packed ones.
+TEST_F(ManyPlans, TheLargestModelOfFourBitsIsLarger) {
+  const std::string one = "plan --gpus 1 --lora 16 --precision nf4 ", says = "that fits: ";
+  ASSERT_EQ(run(one + "--model llama-70b").status, 0);
+  const std::string found = run(one + "--largest model").out;
+  ASSERT_NE(found.find(says), std::string::npos) << found;
+  const std::string name = found.substr(found.find(says) + says.size());
+  EXPECT_GE(sim::parameters(sim::find_model(name.substr(0, name.find('\n')))->model).total(),
+            sim::parameters(sim::find_model("llama-70b")->model).total())
+      << found;
+}
+
+TEST_F(ManyPlans, TheLargestIsOfOneQuestion) {
+  const std::string largest = "plan --model gpt2 --gpus 1 --largest micro-batch ";
+  EXPECT_EQ(run(largest + "--hardware v100,h100").status, 1);
+  EXPECT_NE(run(largest + "--hardware v100,h100").messages.find("one question"), std::string::npos);
+  EXPECT_EQ(run(largest + "--allow banana").status, 1);
+}
+
+// timeout ends with 124, and with 137 where it had to kill what goes on all the same.
+TEST_F(ManyPlans, CtrlCEndsAllSearchesForTheLargest) {
+  EXPECT_EQ(shell("timeout -s INT -k 60 1 '" LLMSIM_PROGRAM
+                  "' plan --gpus 8 --largest model --offload parameters,optimizer")
+                .status,
+            124);
 }
 
 // A file of options is the command line that it stands for.

@@ -26,6 +26,9 @@ class PredictCommand : public Program {
   void expect_same(const std::string& question) const {
     const std::string command = command_in(run("plan " + question).out), program = "llmsim ";
     ASSERT_TRUE(command.starts_with(program + "predict ")) << command;
+    EXPECT_EQ(command.find(" --db ") != std::string::npos,
+              question.find(" --db ") != std::string::npos)
+        << command;
     const Outcome predicted = run(command.substr(program.size()) + " --format csv");
     ASSERT_EQ(predicted.status, 0) << command << "\n" << predicted.messages;
     EXPECT_EQ(predicted.out, run("plan " + question + " --top 1 --format csv").out) << command;
@@ -47,6 +50,9 @@ TEST_F(PredictCommand, RepeatsWhatWasAskedFor) {
   expect_same("--model llama-8b --gpus 8 --lora 16 --lora-targets q,v,down --precision nf4");
   expect_same("--model llama-8b --gpus 8 --cp 1,2 --seq-len 8192 --document-len 900");
 }
+
+// Hardware of one's own is in one's own database.
+TEST_F(PredictCommand, NamesTheDatabase) { expect_same("--model gpt2 --gpus 8 --db 'my own.db'"); }
 
 TEST(PredictCommandText, IsQuotedForAShell) {
   const std::string command = predict_command({.model = "my model's.json"}, {});

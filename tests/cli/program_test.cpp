@@ -89,9 +89,9 @@ TEST_F(Program, HelpAndVersionGoToStandardOutput) {
 
 // All commands with options of their own.
 TEST_F(Program, HelpFitsAHundredColumns) {
-  for (const char* command :
-       {"", "plan", "predict", "trace", "export", "validate", "calibrate run", "calibrate fit",
-        "calibrate site", "calibrate log", "hardware list", "models show"}) {
+  for (const char* command : {"", "plan", "predict", "sweep", "plot", "compare", "trace", "export",
+                              "report", "validate", "calibrate run", "calibrate fit",
+                              "calibrate site", "calibrate log", "hardware list", "models show"}) {
     std::istringstream help(run(std::string(command) + " --help").out);
     for (std::string line; std::getline(help, line);) EXPECT_LE(line.size(), 100u) << line;
   }
@@ -307,6 +307,21 @@ TEST_F(Program, NumbersThatAreNoneAreRefused) {
                 .messages.find("nan: a number from 1 to 1024 is expected"),
             std::string::npos);
   EXPECT_EQ(run("calibrate run x --budget nan", "LLMSIM_RUNTIME=/bin/true").status, 2);
+}
+
+TEST_F(Program, SwitchesAreTrueOrFalse) {
+  const std::string predict = "predict --model gpt2 --gpus 8 --format csv ";
+  EXPECT_EQ(run(predict + "--flash=false").out, run(predict + "--no-flash").out);
+  EXPECT_EQ(run(predict + "--flash=on").out, run(predict + "--flash").out);
+  for (const char* option : {"--flash", "--deterministic", "--dp-overlap"}) {
+    for (const char* value : {"maybe", "x", "2"}) {
+      const Outcome outcome = run(predict + option + "=" + value);
+      EXPECT_EQ(outcome.status, 2) << option;
+      EXPECT_TRUE(outcome.messages.starts_with(std::string(option) + ": " + value +
+                                               ": true or false is expected\n"))
+          << outcome.messages;
+    }
+  }
 }
 
 TEST_F(Program, RatesAreExplainedWhereThereAreSome) {

@@ -51,6 +51,10 @@ TEST_F(Report, OfARunRecordSearchesNothing) {
   ASSERT_EQ(page.status, 0) << page.messages;
   EXPECT_EQ(page.out.find("\"evaluated\":"), std::string::npos);
   EXPECT_NE(page.out.find("\"timeline\":"), std::string::npos);
+  for (const char* other : {"--hardware mi300x", "--seq-len 512", "--tp 2", "--top 3", "--fit"})
+    EXPECT_EQ(run(std::string("report --run run.json ") + other).status, 2) << other;
+  EXPECT_EQ(run("report --run run.json --tokens 1T").status, 0);
+  EXPECT_EQ(run("report --validation --hardware mi300x").status, 2);
 }
 
 TEST_F(Report, IsInteractiveWhereThePlannerIsBuiltInOrSaysHowToBuildIt) {

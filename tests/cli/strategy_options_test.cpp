@@ -59,6 +59,28 @@ TEST(StrategyOptions, PartsOfOffloadAreFieldsOfTheirOwn) {
   EXPECT_THROW(add_offload("optimizer=core_attn", "optimizer=core_attn", strategy), Error);
 }
 
+TEST(StrategyOptions, ASwitchIsTrueOrFalse) {
+  RunOptions options;
+  for (const char* text : {"banana", "yes", "1", ""}) {
+    options.strategy["sequence_parallel"] = text;
+    EXPECT_EQ(error_of([&] { restriction_of(options); }),
+              "--sequence-parallel = " + std::string(text) + ": true or false is expected");
+  }
+  options.strategy["sequence_parallel"] = "false,true";
+  EXPECT_EQ(restriction_of(options).at("sequence_parallel").size(), 2u);
+}
+
+TEST(StrategyOptions, AnEmptyListIsNoRestriction) {
+  RunOptions options;
+  options.strategy["sharding"] = "";
+  EXPECT_NE(error_of([&] { restriction_of(options); }).find("--sharding = : none, "),
+            std::string::npos);
+  EXPECT_NE(error_of_excluding("sharding=").find("--sharding = : none, "), std::string::npos);
+  options.strategy.clear(), options.recompute = "";
+  EXPECT_NE(error_of([&] { restriction_of(options); }).find("--recompute = : none, "),
+            std::string::npos);
+}
+
 TEST(StrategyOptions, ExcludedValuesAddUp) {
   sim::Restriction restriction;
   exclude("sharding=zero3,hsdp", restriction);

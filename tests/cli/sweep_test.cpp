@@ -130,6 +130,8 @@ TEST_F(Program, ASweepPrintsAJobArray) {
         "--part \"$SLURM_ARRAY_TASK_ID/4\" --resume -o \"grid.$SLURM_ARRAY_TASK_ID.csv\"\n",
         "$(seq -f 'grid.%.0f.csv' 1 4) > grid.csv\n"})
     EXPECT_NE(script.out.find(line), std::string::npos) << line << "\n" << script.out;
+  EXPECT_NE(run(kSweep + std::string("--slurm 4 --db my.db")).out.find(" --db my.db "),
+            std::string::npos);
 }
 
 TEST_F(Program, WhatIsWrongWithAllOfASweepIsAnError) {

@@ -113,6 +113,13 @@ TEST(RunRecords, AWrongTypeOrRangeIsRefusedWithWhatIsExpected) {
             "runs.json: run a: date = \"May 2021\": a date as \"YYYY-MM-DD\" is expected");
 }
 
+TEST(RunRecords, ADateIsADayOfTheCalendar) {
+  EXPECT_TRUE(is_date("2024-02-29"));
+  for (const char* none : {"2023-02-29", "2021-13-01", "2021-00-10", "2021-99-99", "----------",
+                           "2021-1--01", "2021-01-1-", "2021-01-011", ""})
+    EXPECT_FALSE(is_date(none)) << none;
+}
+
 TEST(RunRecords, ABiasIsOneWordOrALayerEach) {
   const auto model = [](const std::string& bias) {
     return parse_runs(R"({"id": "a", "model": {"bias": )" + bias + "}}", "runs.json")

@@ -96,6 +96,28 @@ TEST(Adapters, GemmsAreThoseOfTheAdaptedLayers) {
   EXPECT_EQ(gemms("all"), 7 * 6);
 }
 
+// In the format of the run, which may be all that the device multiplies in; low precision is for
+// the frozen weights alone.
+TEST(Adapters, GemmsAreOfTheFormatOfTheRun) {
+  TrainingRun run = small_run();
+  run.model = grouped_model();
+  run.strategy.adapters = Adapters{.rank = 4};
+  for (const auto& [precision, dtype] :
+       {std::pair{Precision::Bf16, DType::Bf16}, std::pair{Precision::Fp16, DType::Fp16},
+        std::pair{Precision::Tf32, DType::Tf32}, std::pair{Precision::Fp32, DType::Fp32},
+        std::pair{Precision::Fp8, DType::Bf16}, std::pair{Precision::Nf4, DType::Bf16}}) {
+    run.strategy.precision = precision;
+    const LayerOperators block =
+        lower_block(run.model, run.strategy, run.framework, RecomputeKind::None, LayerKind::Dense);
+    for (const OperatorList* pass : {&block.forward, &block.backward}) {
+      for (const Operator& op : *pass) {
+        if (std::string(op.label).starts_with("adapter_"))
+          EXPECT_EQ(op.dtype, dtype) << op.label << " in " << name_of(precision);
+      }
+    }
+  }
+}
+
 // Mixers of states have their own: of Jamba's into 2 * 2048 channels, out of 2048, and to 64 + 32
 // values of dt, B and C.  Layers of attention have none of them.
 TEST(Adapters, MixersHaveThoseOfTheirProjections) {
