@@ -6,29 +6,12 @@
 #include <fmt/format.h>
 
 #include "calibrate/kernel_fits.h"
+#include "hwdb/coefficient_file.h"
 
 namespace {
 
 using llmsim::calibrate::FitSummary;
 using llmsim::calibrate::KernelFits;
-
-void print_row(const llmsim::hwdb::Coefficient& row, bool last) {
-  std::printf(
-      "  {\n   \"scope\": \"%s\",\n   \"id\": \"%s\",\n   \"key\": \"%s\",\n   \"value\": %.6g,\n",
-      row.scope.c_str(), row.id.c_str(), row.key.c_str(), row.value);
-  if (row.standard_error) std::printf("   \"standard_error\": %.6g,\n", *row.standard_error);
-  std::printf("   \"evidence\": \"%s\",\n   \"source\": \"%s\"",
-              std::string(llmsim::hwdb::name_of(row.evidence)).c_str(), row.source.c_str());
-  if (!row.fitted_from.empty())
-    std::printf(",\n   \"fitted_from\": \"%s\"", row.fitted_from.c_str());
-  std::printf("\n  }%s\n", last ? "" : ",");
-}
-
-void print_rows(const KernelFits& fits) {
-  std::printf("{\n \"coefficients\": [\n");
-  for (const auto& row : fits.coefficients) print_row(row, &row == &fits.coefficients.back());
-  std::printf(" ]\n}\n");
-}
 
 void print_summaries(const KernelFits& fits) {
   std::fprintf(stderr,
@@ -46,7 +29,7 @@ void print_summaries(const KernelFits& fits) {
 int main() {
   try {
     const KernelFits fits = llmsim::calibrate::kernel_fits(llmsim::hwdb::Database(":memory:"));
-    print_rows(fits);
+    fmt::print("{}", llmsim::hwdb::coefficients_json(fits.coefficients));
     print_summaries(fits);
     return 0;
   } catch (const std::exception& error) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "hwdb/rounding.h"
@@ -25,6 +27,29 @@ ordered_json row_json(const Coefficient& row) {
   object["source"] = row.source;
   if (!row.fitted_from.empty()) object["fitted_from"] = row.fitted_from;
   return object;
+}
+
+// What a row says on one line, where it comes from on the next.
+std::string row_text(const ordered_json& row) {
+  std::string text;
+  for (const auto& [key, value] : row.items()) {
+    const char* separator = text.empty() ? "" : key == "source" ? ",\n   " : ", ";
+    text += fmt::format("{}{}: {}", separator, ordered_json(key).dump(), value.dump());
+  }
+  return "  {" + text + "}";
+}
+
+std::string document_text(const ordered_json& document) {
+  std::vector<std::string> members;
+  for (const auto& [name, value] : document.items()) {
+    std::vector<std::string> rows;
+    if (name == "coefficients")
+      std::transform(value.begin(), value.end(), std::back_inserter(rows), row_text);
+    const std::string list = fmt::format("[\n{}\n ]", fmt::join(rows, ",\n"));
+    members.push_back(
+        fmt::format(" {}: {}", ordered_json(name).dump(), rows.empty() ? value.dump(1) : list));
+  }
+  return fmt::format("{{\n{}\n}}\n", fmt::join(members, ",\n"));
 }
 
 bool same(const ordered_json& a, const ordered_json& b, std::initializer_list<const char*> keys) {
@@ -67,7 +92,7 @@ bool dropped(const ordered_json& row, const std::vector<Coefficient>& rows,
 std::string coefficients_json(const std::vector<Coefficient>& rows) {
   ordered_json list = ordered_json::array();
   for (const Coefficient& row : rows) list.push_back(row_json(row));
-  return ordered_json{{"coefficients", std::move(list)}}.dump(1) + "\n";
+  return document_text(ordered_json{{"coefficients", std::move(list)}});
 }
 
 std::string with_fitted_rows(const std::string& text, const std::string& file,
@@ -82,7 +107,7 @@ std::string with_fitted_rows(const std::string& text, const std::string& file,
   }
   for (const Coefficient& row : rows) put(kept, row_json(row));
   document["coefficients"] = std::move(kept);
-  return document.dump(1) + "\n";
+  return document_text(document);
 }
 
 }  // namespace llmsim::hwdb

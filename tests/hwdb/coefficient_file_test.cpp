@@ -33,11 +33,9 @@ std::string keys_in(const std::string& text) {
 
 TEST(CoefficientFile, ARowIsWrittenWithFourDigitsAndWithoutWhatItLacks) {
   EXPECT_EQ(coefficients_json({row("device", "a", "k", 0.123456)}),
-            "{\n \"coefficients\": [\n  {\n   \"scope\": \"device\",\n   \"id\": \"a\",\n   "
-            "\"key\": \"k\",\n"
-            "   \"value\": 0.1235,\n   \"evidence\": \"fitted\",\n   \"source\": \"s\",\n   "
-            "\"fitted_from\": \"runs of 2026\"\n"
-            "  }\n ]\n}\n");
+            "{\n \"coefficients\": [\n  {\"scope\": \"device\", \"id\": \"a\", \"key\": \"k\", "
+            "\"value\": 0.1235, \"evidence\": \"fitted\",\n   \"source\": \"s\", "
+            "\"fitted_from\": \"runs of 2026\"}\n ]\n}\n");
 }
 
 TEST(CoefficientFile, TheShippedFileKeepsItsLayout) {
