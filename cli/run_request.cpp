@@ -285,7 +285,11 @@ void put_over(const RunOptions& options, hwdb::RecordedTraining& training) {
 void put_over_launch(const RunOptions& options, hwdb::RunRecord& record) {
   put_over(options, record.training);
   for (const auto& [key, value] : options.settings) record.training.settings[key] = value;
-  if (options.dp_overlap) record.training.dp_overlap = options.dp_overlap;
+  if (options.dp_overlap) {
+    record.training.dp_overlap = options.dp_overlap;
+    for (const char* part : {"gradient_overlap", "gather_overlap"})
+      if (!options.strategy.contains(part)) record.training.strategy.erase(part);
+  }
   if (options.framework) record.training.framework = options.framework;
   if (options.framework_version) record.training.framework_version = options.framework_version;
   if (options.date) record.date = date_in(*options.date);
@@ -301,10 +305,18 @@ void put_over_launch(const RunOptions& options, hwdb::RunRecord& record) {
     record.model.fields["seq_len"] = std::int64_t{*seq_len};
   if (const auto length = optional_number("--document-len", options.document_len, kSequence))
     record.model.fields["document_len"] = std::int64_t{*length};
-  if (const auto batch = optional_number("--global-batch", options.global_batch, kBatch)) {
-    record.training.strategy["global_batch"] = std::int64_t{*batch};
-    record.training.num_microbatches = std::nullopt;
-  }
+}
+
+// A batch in tokens is of sequences of the file, or of --seq-len.
+void put_batch_over_launch(const RunOptions& options, hwdb::RunRecord& record, Notes& notes) {
+  if (!options.global_batch && !options.global_batch_tokens) return;
+  const auto seq_len = sim::stated<int>(record.model.fields, "seq_len");
+  if (!options.global_batch && !seq_len)
+    throw Error("--global-batch-tokens: " + options.launch_file +
+                " does not say the sequence length; --seq-len is expected");
+  record.training.strategy["global_batch"] =
+      std::int64_t{global_batch_of(options, seq_len.value_or(1), 1, 1, false, notes)};
+  record.training.num_microbatches = std::nullopt;
 }
 
 int launch_devices(const RunOptions& options, const hwdb::RunRecord& record) {
@@ -355,6 +367,7 @@ sim::Run launched_run(const RunOptions& options, hwdb::RunResolver& resolver) {
   hwdb::ReadLaunch read = hwdb::read_launch(options.launch_file);
   hwdb::RunRecord& record = read.record;
   put_over_launch(options, record);
+  put_batch_over_launch(options, record, notes);
   name_model(record);
   if (!record.model.name && !record.model.fields.contains("num_layers"))
     throw Error("--model: " + options.launch_file + " does not say the model");

@@ -72,6 +72,21 @@ TEST_F(Program, ALaunchFileWithoutDevicesAsksForThem) {
   EXPECT_EQ(outcome.messages, "llmsim: --gpus: args.sh does not say the number of devices\n");
 }
 
+// Of a script that states each of them.
+TEST_F(Program, OptionsBesideALaunchFileWin) {
+  const std::string base = "--model llama3-8b --gpus 16 --tp 2 --sharding zero1 ";
+  ASSERT_EQ(run("export " + base + "--global-batch 256 --to megatron -o launch").status, 0);
+  for (const std::string option :
+       {"--global-batch-tokens 1048576", "--global-batch 64 --no-dp-overlap",
+        "--global-batch 64 --no-dp-overlap --gather-overlap"}) {
+    const Outcome read = run("predict --from launch/megatron.sh " + option);
+    ASSERT_EQ(read.status, 0) << read.messages;
+    const std::string time = row_of(read.out, "step time");
+    EXPECT_EQ(time, row_of(run("predict " + base + option).out, "step time")) << option;
+    EXPECT_NE(time, "");
+  }
+}
+
 // DeepSpeed's configuration says nothing of the model; of several models that have what a file
 // says, none is meant.
 TEST_F(Program, ALaunchFileWithoutAModelAsksForIt) {
