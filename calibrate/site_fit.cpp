@@ -23,7 +23,7 @@ constexpr int kSiteLinearisations = 2;  // the second moves nothing by more than
 // variance has a variance of 2.3 over 34 studies, of which 0.2 are sampling, that of a scaled
 // inverse chi-square distribution with 1.7 degrees of freedom.
 constexpr double kNoiseRuns = 2.0;
-constexpr std::size_t kFewRuns = 3;     // from which on a broken one stands out
+constexpr std::size_t kFewRuns = 3;  // from which on a broken one stands out
 
 double squared(double x) { return x * x; }
 
