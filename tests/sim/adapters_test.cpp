@@ -111,8 +111,9 @@ TEST(Adapters, GemmsAreOfTheFormatOfTheRun) {
         lower_block(run.model, run.strategy, run.framework, RecomputeKind::None, LayerKind::Dense);
     for (const OperatorList* pass : {&block.forward, &block.backward}) {
       for (const Operator& op : *pass) {
-        if (std::string(op.label).starts_with("adapter_"))
+        if (std::string(op.label).starts_with("adapter_")) {
           EXPECT_EQ(op.dtype, dtype) << op.label << " in " << name_of(precision);
+        }
       }
     }
   }
