@@ -4,9 +4,9 @@
 //
 //   ln t = ln p + s (step + cell) + m memory + n network + h host + noise
 //
-// where s, m, n, h are the derivatives of ln p by the site's effects (hwdb/site.h), so that p with the
-// effects applied is what the fit says; s is nearly 1.  A cell is the site's runs on one device, in
-// one framework and number format, of dense models or of MoE ones.  The effects are normal around
+// where s, m, n, h are the derivatives of ln p by the site's effects (hwdb/site.h), so that p with
+// the effects applied is what the fit says; s is nearly 1.  A cell is the site's runs on one device,
+// in one framework and number format, of dense models or of MoE ones.  The effects are normal around
 // 0; their spreads are what the fit to all clusters (run_fit.h) leaves unknown:
 //
 //   step      sqrt(errors.site^2 + errors.efficiency^2 + training_rate_error^2)
