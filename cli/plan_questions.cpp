@@ -1,7 +1,6 @@
 #include "cli/plan_questions.h"
 
 #include <sstream>
-#include <utility>
 
 #include "cli/listed_options.h"
 #include "sim/base/error.h"

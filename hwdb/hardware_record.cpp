@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <optional>
-#include <vector>
 
 #include <fmt/format.h>
 

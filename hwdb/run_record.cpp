@@ -1,6 +1,5 @@
 #include "hwdb/run_record.h"
 
-#include <cstdint>
 #include <set>
 
 #include "hwdb/input_file.h"

@@ -23,7 +23,6 @@
 // Sources: Abramowitz & Stegun 26.7.4; W. T. Shaw, J. Computational Finance 9(4), 2006.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <span>
 
