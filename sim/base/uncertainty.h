@@ -51,11 +51,6 @@ struct Estimate {
   T high{};
 };
 
-template <typename T>
-Estimate<T> estimate_of(const Uncertain<T>& input) {
-  return {input.median, input.low(), input.high()};
-}
-
 // The output while one input is at its ends, in either order.
 struct OutputEnds {
   double one = 0.0;
