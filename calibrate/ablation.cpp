@@ -7,7 +7,6 @@
 #include <set>
 #include <tuple>
 
-#include "calibrate/backtest.h"
 #include "calibrate/setting.h"
 #include "calibrate/statistics.h"
 #include "sim/base/error.h"

@@ -3,15 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <map>
 #include <numeric>
-#include <set>
 
 #include "calibrate/ablation.h"
 #include "calibrate/setting.h"
 #include "calibrate/statistics.h"
 #include "sim/base/error.h"
-#include "sim/predict.h"
 
 namespace llmsim::calibrate {
 namespace {

@@ -1,6 +1,5 @@
 #include "calibrate/collective_fit.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "calibrate/statistics.h"

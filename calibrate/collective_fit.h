@@ -11,7 +11,6 @@
 #pragma once
 
 #include <span>
-#include <string>
 
 #include "calibrate/least_squares.h"
 #include "sim/cost/collective.h"

@@ -1,7 +1,6 @@
 #include "calibrate/log_formats.h"
 
 #include <algorithm>
-#include <string>
 
 namespace llmsim::calibrate {
 namespace {

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <functional>
 
-#include "calibrate/logged_run.h"
 #include "calibrate/statistics.h"
 #include "sim/base/error.h"
 

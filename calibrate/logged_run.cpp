@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <map>
 #include <set>
-#include <utility>
 
 #include "calibrate/statistics.h"
 

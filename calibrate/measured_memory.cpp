@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <utility>
 
 #include "hwdb/database.h"
 #include "hwdb/run_resolver.h"

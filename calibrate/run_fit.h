@@ -31,7 +31,6 @@
 #pragma once
 
 #include <array>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>

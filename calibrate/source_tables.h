@@ -4,7 +4,6 @@
 // what the source leaves out.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>

@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <istream>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>

@@ -3,8 +3,6 @@
 #include <fstream>
 #include <iostream>
 #include <memory>
-#include <optional>
-#include <set>
 #include <sstream>
 #include <string>
 #include <vector>

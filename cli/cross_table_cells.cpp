@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <optional>
 
 #include "calibrate/backtest.h"
 #include "cli/listed_options.h"

@@ -12,7 +12,6 @@
 #include <filesystem>
 #include <iostream>
 #include <optional>
-#include <string_view>
 #include <system_error>
 
 #include "sim/base/error.h"

@@ -5,7 +5,6 @@
 
 #include "cli/export.h"
 #include "cli/help_format.h"
-#include "cli/number_list.h"
 #include "cli/output.h"
 #include "cli/plan_answer.h"
 #include "cli/plan_goals.h"

@@ -3,7 +3,6 @@
 #include <CLI/Error.hpp>
 #include <algorithm>
 #include <iostream>
-#include <string>
 #include <utility>
 #include <vector>
 

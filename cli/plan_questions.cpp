@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <sstream>
-#include <utility>
 
 #include "cli/listed_options.h"
 #include "cli/strategy_options.h"

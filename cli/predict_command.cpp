@@ -2,11 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
 #include "hwdb/settings.h"
-#include "sim/plan.h"
-#include "sim/strategy/strategy.h"
 
 namespace llmsim::cli {
 namespace {

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "calibrate/backtest.h"
-#include "cli/help_format.h"
 #include "cli/output.h"
 #include "cli/plan_answer.h"
 #include "cli/plan_goals.h"

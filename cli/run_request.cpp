@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -13,10 +12,8 @@
 #include "hwdb/huggingface.h"
 #include "hwdb/launch/launch_file.h"
 #include "hwdb/plan_query.h"
-#include "hwdb/run_resolver.h"
 #include "hwdb/spelling.h"
 #include "sim/base/error.h"
-#include "sim/model/catalogue.h"
 
 namespace llmsim::cli {
 namespace {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
 #include "hwdb/framework_fields.h"
 #include "hwdb/json_reader.h"

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <optional>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -240,7 +238,6 @@ sim::Device recorded_device(const Database& database, const HardwareRecord& reco
   device.host_bandwidth = BytesPerSecond(host_bandwidth(database, record).value);
   if (const auto hour = hour_price(database, record)) {
     const Sourced& usd = hour->usd;
-    device.price_per_hour = usd.value;
     ledger.note("price_per_hour", printed(usd.value, "USD"), usd.evidence, usd.source);
   }
   return device;

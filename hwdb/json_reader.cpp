@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 #include <set>
-#include <vector>
 
 #include "hwdb/spelling.h"
 #include "sim/base/error.h"

@@ -1,7 +1,6 @@
 #include "hwdb/run_file.h"
 
 #include <cmath>
-#include <utility>
 
 #include <nlohmann/json.hpp>
 

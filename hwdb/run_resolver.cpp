@@ -1,8 +1,6 @@
 #include "hwdb/run_resolver.h"
 
 #include <cstdint>
-#include <optional>
-#include <string>
 #include <utility>
 
 #include "hwdb/recorded_model.h"

@@ -1,8 +1,6 @@
 #include "hwdb/runtime_results.h"
 
-#include <algorithm>
 #include <iterator>
-#include <optional>
 #include <sstream>
 #include <utility>
 

@@ -1,15 +1,12 @@
 #include "hwdb/shipping.h"
 
-#include <algorithm>
 #include <array>
-#include <cctype>
-#include <map>
-#include <memory>
 
 #include <nlohmann/json.hpp>
 
 #include "hwdb/json_reader.h"
 #include "hwdb/shipped_facts.h"
+#include "hwdb/spelling.h"
 #include "sim/base/error.h"
 
 namespace llmsim::hwdb {

@@ -1,8 +1,6 @@
 // The schema of the database and the rows that the program ships.  Private to hwdb.
 #pragma once
 
-#include <string>
-
 #include <nlohmann/json_fwd.hpp>
 
 #include "hwdb/database.h"

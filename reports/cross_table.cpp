@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cmath>
 
 #include "reports/cross_table_text.h"
 #include "reports/json.h"

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "reports/json.h"
-#include "reports/provenance.h"
 #include "reports/units.h"
 #include "sim/explain.h"
 

@@ -1,6 +1,5 @@
 #include "reports/json.h"
 
-#include <algorithm>
 #include <cmath>
 #include <variant>
 

@@ -1,7 +1,6 @@
 #include "reports/plan.h"
 
 #include <algorithm>
-#include <span>
 
 #include "reports/json.h"
 #include "reports/plan_screen.h"

@@ -5,7 +5,6 @@
 #include <tuple>
 
 #include "reports/json.h"
-#include "reports/plan_screen.h"
 #include "reports/prediction.h"
 #include "reports/result_text.h"
 #include "reports/strategy_text.h"

@@ -1,7 +1,6 @@
 #include "reports/plan_screen.h"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <utility>
 

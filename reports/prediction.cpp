@@ -7,7 +7,6 @@
 
 #include "reports/json.h"
 #include "reports/memory_peak.h"
-#include "reports/provenance.h"
 #include "reports/result_text.h"
 #include "reports/step_parts.h"
 #include "reports/strategy_text.h"

@@ -1,9 +1,6 @@
 #include "reports/reported.h"
 
-#include <cmath>
-
 #include "sim/base/error.h"
-#include "sim/model/flops.h"
 
 namespace llmsim::reports {
 namespace {

@@ -1,6 +1,7 @@
 #include "reports/row_settings.h"
 
 #include <algorithm>
+#include <map>
 
 #include "sim/base/error.h"
 

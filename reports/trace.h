@@ -18,7 +18,6 @@
 #pragma once
 
 #include <functional>
-#include <string>
 #include <string_view>
 
 #include "reports/provenance.h"

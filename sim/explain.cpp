@@ -5,7 +5,6 @@
 #include <string_view>
 #include <utility>
 
-#include "sim/cost/collective.h"
 #include "sim/cost/price.h"
 #include "sim/model/layer_kinds.h"
 #include "sim/operators/block.h"

@@ -6,7 +6,6 @@
 
 #include "sim/base/error.h"
 #include "sim/memory/shards.h"
-#include "sim/model/flops.h"
 #include "sim/model/layer_kinds.h"
 #include "sim/strategy/strategy.h"
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <utility>
 
 #include "hwdb/launch/layer_pattern.h"
 #include "hwdb/settings.h"

@@ -1,7 +1,6 @@
 #include "hwdb/launch/shell_script.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cstdlib>
 #include <optional>
 #include <utility>

@@ -1,7 +1,6 @@
 #include "hwdb/web/row_database.h"
 
 #include <map>
-#include <utility>
 
 #include <nlohmann/json.hpp>
 

@@ -10,8 +10,6 @@
 // target).  Backward overwrites what was kept and casts it to the activations' format.
 #pragma once
 
-#include <cstdint>
-
 #include <ATen/core/Tensor.h>
 
 #include "runtime/kernels/embedding.h"

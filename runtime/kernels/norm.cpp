@@ -1,7 +1,6 @@
 #include "runtime/kernels/norm.h"
 
 #include <array>
-#include <tuple>
 #include <utility>
 
 #include <ATen/ATen.h>

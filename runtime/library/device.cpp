@@ -7,8 +7,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <optional>
-#include <sstream>
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>

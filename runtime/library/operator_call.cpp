@@ -1,9 +1,7 @@
 #include "runtime/library/operator_call.h"
 
 #include <mutex>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>

@@ -1,6 +1,5 @@
 #include "runtime/measure/counted_cases.h"
 
-#include <functional>
 #include <numeric>
 #include <optional>
 #include <string>

@@ -1,9 +1,5 @@
 #include "runtime/measure/counted_step.h"
 
-#include <string>
-#include <utility>
-#include <vector>
-
 #include <nlohmann/json.hpp>
 
 #include "runtime/library/memory_meter.h"

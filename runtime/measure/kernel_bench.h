@@ -12,7 +12,6 @@
 #pragma once
 
 #include <functional>
-#include <string>
 
 #include <c10/core/Device.h>
 #include <nlohmann/json_fwd.hpp>

@@ -1,8 +1,6 @@
 #include "runtime/measure/node_check.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <map>
 #include <memory>
 

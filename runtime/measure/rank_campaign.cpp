@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
-#include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -18,7 +16,6 @@
 #include "runtime/measure/node_check.h"
 #include "runtime/measure/results.h"
 #include "runtime/measure/sharing_bench.h"
-#include "runtime/measure/step_bench.h"
 #include "runtime/parallel/world.h"
 
 namespace llmsim::runtime {

@@ -5,7 +5,6 @@
 #include <ATen/ATen.h>
 
 #include "runtime/kernels/activation.h"
-#include "runtime/kernels/linear.h"
 
 namespace llmsim::runtime {
 

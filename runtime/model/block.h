@@ -15,8 +15,6 @@
 #pragma once
 
 #include <optional>
-#include <string>
-#include <vector>
 
 #include <ATen/core/Tensor.h>
 

@@ -15,9 +15,6 @@
 // keep, and scatter what they make.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include <ATen/core/Tensor.h>
 
 #include "runtime/kernels/router.h"

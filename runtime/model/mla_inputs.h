@@ -10,9 +10,6 @@
 // and the latents are shared: what the GEMMs up read is gathered, the gradient of it summed.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include <ATen/core/Tensor.h>
 
 #include "runtime/kernels/mla_heads.h"

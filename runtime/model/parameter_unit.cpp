@@ -2,7 +2,6 @@
 
 #include <functional>
 #include <numeric>
-#include <string>
 #include <utility>
 
 #include "sim/base/error.h"

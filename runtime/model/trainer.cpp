@@ -11,7 +11,6 @@
 #include "runtime/library/cuda_graph.h"
 #include "runtime/library/device.h"
 #include "runtime/model/initial_weights.h"
-#include "runtime/parallel/data_parallel.h"
 #include "sim/base/error.h"
 #include "sim/operators/dataflow.h"
 #include "sim/operators/loss.h"

@@ -1,7 +1,6 @@
 #include "runtime/parallel/expert_parallel.h"
 
 #include <numeric>
-#include <utility>
 
 #include <ATen/ATen.h>
 

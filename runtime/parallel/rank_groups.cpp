@@ -1,9 +1,6 @@
 #include "runtime/parallel/rank_groups.h"
 
 #include <numeric>
-#include <utility>
-
-#include "runtime/parallel/communicator.h"
 
 namespace llmsim::runtime {
 namespace {

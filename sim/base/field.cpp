@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "sim/base/error.h"
 #include "sim/base/number_text.h"
 
 namespace llmsim::sim {

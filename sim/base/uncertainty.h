@@ -23,7 +23,6 @@
 // Sources: Abramowitz & Stegun 26.7.4; W. T. Shaw, J. Computational Finance 9(4), 2006.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <span>
 
@@ -51,11 +50,6 @@ struct Estimate {
   T low{};
   T high{};
 };
-
-template <typename T>
-Estimate<T> estimate_of(const Uncertain<T>& input) {
-  return {input.median, input.low(), input.high()};
-}
 
 // The output while one input is at its ends, in either order.
 struct OutputEnds {

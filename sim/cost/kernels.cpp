@@ -1,6 +1,5 @@
 #include "sim/cost/kernels.h"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 

@@ -5,7 +5,6 @@
 #include "sim/base/error.h"
 #include "sim/operators/block.h"
 #include "sim/operators/block_recompute.h"
-#include "sim/operators/dataflow.h"
 #include "sim/operators/ends.h"
 
 namespace llmsim::sim {

@@ -1,10 +1,6 @@
 #include "sim/cost/price.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include "sim/base/error.h"
-#include "sim/cost/contention.h"
 #include "sim/strategy/stages.h"
 
 namespace llmsim::sim {

@@ -6,7 +6,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "sim/base/field.h"
 #include "sim/base/quantity.h"

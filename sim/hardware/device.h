@@ -194,8 +194,7 @@ struct Device {
   // 32 MiB from Hopper on.
   Bytes matmul_workspace = 8.125 * MiB;
   std::optional<double> watts;
-  std::optional<double> price_per_hour;  // USD
-  BytesPerSecond host_bandwidth;         // one direction of the host link
+  BytesPerSecond host_bandwidth;  // one direction of the host link
   // Host memory rate of one process that updates parameters, with a device's share of the node's
   // cores: 12 s for 8.03e9 parameters of 38 bytes.  Source: optimized_hf_llama_class_for_training
   // README, trace of a step on one A100; steps of 2.4 to 3.1 s for half of 3.1e9 parameters on each

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
-#include "sim/model/parameters.h"
 #include "sim/pipeline/stage_order.h"
 #include "sim/strategy/adapters.h"
 

@@ -4,7 +4,6 @@
 // must sum, and the passes in flight.
 #pragma once
 
-#include <algorithm>
 #include <vector>
 
 #include "sim/model/layer_kinds.h"

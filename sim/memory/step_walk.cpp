@@ -2,11 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <memory>
-#include <optional>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "sim/memory/chunk_layers.h"
 #include "sim/memory/chunk_passes.h"

@@ -21,8 +21,6 @@ struct LayerKind {
   LayerMlp mlp = LayerMlp::Dense;
 
   bool has_attention() const { return mixer == Mixer::Attention; }
-  // A mixer of states in the place of attention.
-  bool has_scan() const { return mixer >= Mixer::Mamba2; }
   bool has_experts() const { return mlp == LayerMlp::Experts; }
   bool operator==(const LayerKind&) const = default;
 

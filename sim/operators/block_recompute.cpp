@@ -4,8 +4,6 @@
 #include <cmath>
 #include <map>
 
-#include "sim/operators/dataflow.h"
-
 namespace llmsim::sim {
 namespace {
 

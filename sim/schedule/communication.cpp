@@ -2,9 +2,7 @@
 
 #include <algorithm>
 
-#include "sim/cost/layer_prices.h"
 #include "sim/schedule/step.h"
-#include "sim/strategy/stages.h"
 
 namespace llmsim::sim {
 namespace {

@@ -1,7 +1,6 @@
 #include "sim/schedule/passes.h"
 
 #include <algorithm>
-#include <array>
 #include <span>
 
 #include "sim/memory/chunk_layers.h"

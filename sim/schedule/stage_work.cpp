@@ -2,16 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
-#include "sim/memory/shards.h"
 #include "sim/memory/step_walk.h"
 #include "sim/model/layer_kinds.h"
 #include "sim/operators/block.h"
 #include "sim/operators/ends.h"
 #include "sim/schedule/communication.h"
 #include "sim/schedule/data_parallel_collectives.h"
-#include "sim/strategy/stages.h"
 
 namespace llmsim::sim {
 

@@ -6,7 +6,6 @@
 
 #include "sim/cost/contention.h"
 #include "sim/cost/kernels.h"
-#include "sim/memory/shards.h"
 #include "sim/operators/update.h"
 
 namespace llmsim::sim {

@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "sim/schedule/pass_operators.h"
 #include "sim/schedule/stage_work.h"

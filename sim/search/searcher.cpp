@@ -1,8 +1,6 @@
 #include "sim/search/searcher.h"
 
 #include <algorithm>
-#include <span>
-#include <tuple>
 #include <utility>
 
 #include "sim/memory/footprint.h"

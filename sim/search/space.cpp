@@ -7,7 +7,6 @@
 
 #include "sim/base/error.h"
 #include "sim/model/flops.h"
-#include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
 namespace {

@@ -36,7 +36,6 @@
 #include <functional>
 #include <limits>
 #include <map>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>

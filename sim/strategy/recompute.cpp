@@ -4,8 +4,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdlib>
-#include <optional>
-#include <string>
 
 namespace llmsim::sim {
 namespace {

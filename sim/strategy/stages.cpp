@@ -1,7 +1,5 @@
 #include "sim/strategy/stages.h"
 
-#include <algorithm>
-
 #include "sim/model/parameters.h"
 
 namespace llmsim::sim {

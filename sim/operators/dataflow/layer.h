@@ -5,7 +5,6 @@
 // tensor_parallel, t tokens, e bytes an activation.
 #pragma once
 
-#include <algorithm>
 #include <initializer_list>
 #include <optional>
 

@@ -1,6 +1,7 @@
 // What is allocated while a pass runs over the tensors of a layer, and the most that ever was.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "sim/base/quantity.h"
@@ -22,27 +23,54 @@ class LiveTensors {
   bool has(Tensor tensor) const { return state(tensor).live; }
 
   // Memory that is no tensor of the layer.
-  void take(Kind kind, Bytes size);
+  void take(Kind kind, Bytes size) {
+    bytes_.net.*kind += size;
+    if (bytes_.net.total() > bytes_.rise.total()) bytes_.rise = bytes_.net;
+  }
   void give(Kind kind, Bytes size) { bytes_.net.*kind -= size; }
   void use(Kind kind, Bytes size) { take(kind, size), give(kind, size); }
 
   // Is there when the pass begins, taken before it.
-  void hold(Tensor tensor);
+  void hold(Tensor tensor) {
+    state(tensor).live = true;
+    state(tensor).kind = kind_of(tensor, &LiveBytes::activations);
+  }
   // Is the caller's to free.
   void leave(Tensor tensor) { state(tensor).live = false; }
-  void write(Tensor tensor, Kind kind);
-  void free(Tensor tensor);
+  void write(Tensor tensor, Kind kind) {
+    state(tensor).live = true;
+    state(tensor).kind = kind_of(tensor, kind);
+    take(state(tensor).kind, flow_.size(tensor));
+  }
+  void free(Tensor tensor) {
+    state(tensor).live = false;
+    give(state(tensor).kind, flow_.size(tensor));
+  }
 
   // Gradients, of whose memory several tensors can have the same.  begin_gradient takes none:
   // that of a pass's output is there before it, others replace what is there.
   bool has_gradient(Tensor tensor) const { return state(tensor).gradient >= 0; }
-  void begin_gradient(Tensor tensor);
+  void begin_gradient(Tensor tensor) {
+    state(tensor).gradient = static_cast<int>(gradients_.size());
+    gradients_.push_back({.size = flow_.size(tensor), .kind = gradient_kind(tensor), .tensors = 1});
+  }
   void take_gradient(Tensor tensor) { take(gradient_kind(tensor), flow_.size(tensor)); }
-  void share_gradient(Tensor owner, Tensor sharer);
+  void share_gradient(Tensor owner, Tensor sharer) {
+    state(sharer).gradient = state(owner).gradient;
+    ++gradients_[static_cast<std::size_t>(state(owner).gradient)].tensors;
+  }
   // `in_place`: what has replaced it stays.
-  void free_gradient(Tensor tensor, bool in_place);
+  void free_gradient(Tensor tensor, bool in_place) {
+    const int gradient = std::exchange(state(tensor).gradient, -1);
+    if (gradient < 0) return;
+    Gradient& one = gradients_[static_cast<std::size_t>(gradient)];
+    if (--one.tensors == 0 && !in_place) give(one.kind, one.size);
+  }
   // The gradient of `tensor` is made where `saved` is.
-  void replace_by_gradient(Tensor saved, Tensor tensor);
+  void replace_by_gradient(Tensor saved, Tensor tensor) {
+    free(saved);
+    bytes_.net.*gradient_kind(tensor) += flow_.size(tensor);
+  }
 
  private:
   struct State {
@@ -58,7 +86,11 @@ class LiveTensors {
 
   State& state(Tensor tensor) { return states_[Dataflow::index(tensor)]; }
   const State& state(Tensor tensor) const { return states_[Dataflow::index(tensor)]; }
-  Kind kind_of(Tensor tensor, Kind otherwise) const;
+  Kind kind_of(Tensor tensor, Kind otherwise) const {
+    const Dataflow::Role role = flow_.role(tensor);
+    const bool logits = role == Dataflow::Role::Logits || role == Dataflow::Role::LogitsCopy;
+    return logits ? &LiveBytes::logits : otherwise;
+  }
   Kind gradient_kind(Tensor tensor) const { return kind_of(tensor, &LiveBytes::gradients); }
 
   const Dataflow& flow_;
