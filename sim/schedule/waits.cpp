@@ -12,6 +12,9 @@ namespace {
 
 constexpr double kMostLoss = 0.9;
 
+// Two times that differ by less, relative to the clock, differ by rounding.
+constexpr double kStreamRounding = 1e-13;
+
 // A communicator is, from `start` to `end`.
 struct Busy {
   Seconds start, end;
@@ -34,12 +37,77 @@ class Streams {
   OverlapTimes run() {
     issue_gathers(std::max<std::size_t>(ahead_, 1), Seconds(0.0));
     std::size_t i = 0;
-    for (const OverlapUnit& unit : units_)
-      for (int n = 0; n < unit.count; ++n) compute(unit, i++);
+    for (const OverlapUnit& unit : units_) run(unit, i);
     return {.end = std::max({computed_, channel_, replicas_end()}), .slowdown = slowdown_};
   }
 
  private:
+  // Units [i, i + unit.count).  Once one finds the streams as the one before has found them, later
+  // by what that one took, so do those after it.
+  void run(const OverlapUnit& unit, std::size_t& i) {
+    const std::size_t end = i + static_cast<std::size_t>(unit.count);
+    bool repeats = false;
+    while (i < end) {
+      const Seconds computed = computed_, channel = channel_, slowdown = slowdown_;
+      compute(unit, i++);
+      if (repeats || issued_ >= end || !sums_.empty()) continue;
+      Period each{.computed = computed_ - computed,
+                  .channel = computed_ - computed,
+                  .slowdown = slowdown_ - slowdown};
+      if (falls_behind(unit, each.computed)) {
+        each.channel = unit.reduce, repeats = true;
+      } else {
+        repeats =
+            is_later(channel_, channel, each.computed) && gathers_repeat(unit, i, each.computed);
+      }
+      if (repeats) i += skip_until_other_gathers(unit, i, end, each);
+    }
+  }
+
+  struct Period {
+    Seconds computed{}, channel{}, slowdown{};
+  };
+
+  // Reductions last longer than the compute beside them, and all of the next unit's compute is
+  // beside them.
+  bool falls_behind(const OverlapUnit& unit, Seconds period) const {
+    return unit.gather <= Seconds(0.0) && reductions_overlap_ && !scatters_alone_ &&
+           unit.reduce >= period && channel_ - computed_ >= period &&
+           is_later(period, Seconds(0.0), unit.compute / (1.0 - loss_.channel));
+  }
+
+  bool is_later(Seconds now, Seconds then, Seconds period) const {
+    const Seconds difference = now - then - period, rounding = kStreamRounding * computed_;
+    return difference <= rounding && -difference <= rounding;
+  }
+
+  // Of units that are issued and not computed.
+  bool gathers_repeat(const OverlapUnit& unit, std::size_t i, Seconds period) const {
+    if (unit.gather <= Seconds(0.0)) return true;
+    for (std::size_t of = i; of < issued_; ++of) {
+      if (!is_later(arrived_[of % arrived_.size()], arrived_[(of - 1) % arrived_.size()], period))
+        return false;
+    }
+    return true;
+  }
+
+  // Those that issue gathers of equal units.
+  std::size_t skip_until_other_gathers(const OverlapUnit& unit, std::size_t i, std::size_t end,
+                                       const Period& each) {
+    const std::size_t skipped = end - issued_;
+    const auto count = static_cast<double>(skipped);
+    const std::array<Seconds, kMostPrefetch + 1> arrived = arrived_;
+    for (std::size_t of = i; of < issued_; ++of) {
+      arrived_[(of + skipped) % arrived_.size()] =
+          unit.gather > Seconds(0.0) ? arrived[of % arrived_.size()] + count * each.computed
+                                     : Seconds(0.0);
+    }
+    issued_ += skipped, issued_of_equal_ += static_cast<int>(skipped);
+    computed_ += count * each.computed, channel_ += count * each.channel;
+    slowdown_ += count * each.slowdown;
+    return skipped;
+  }
+
   void compute(const OverlapUnit& unit, std::size_t i) {
     const Seconds start = std::max(computed_, arrived_[i % arrived_.size()]);
     if (ahead_ > 0) issue_gathers(i + ahead_ + 1, start);

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/predict.h"
+#include "tests/sim/random_run.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {
@@ -37,6 +38,33 @@ TEST(Overlap, OnlyTheLastReductionIsSeen) {
 TEST(Overlap, WithoutPrefetchOrOverlapEverythingAddsUp) {
   EXPECT_DOUBLE_EQ(overlap_times(blocks(10, 1.0, 3.0, 0.0), {.prefetch = 0}).end.value(), 40.0);
   EXPECT_DOUBLE_EQ(overlap_times(blocks(10, 1.0, 3.0, 1.0), kApart).end.value(), 50.0);
+}
+
+// Equal units as one, most of which are left out, and one by one.
+TEST(Overlap, EqualUnitsTakeAsLongAsOneByOne) {
+  constexpr OverlapLoss kLoss{.channel = 0.3, .replicas = 0.2};
+  for (unsigned seed = 0; seed < 3000; ++seed) {
+    SCOPED_TRACE(seed);
+    RandomChoice choose(seed);
+    std::vector<OverlapUnit> equal, single;
+    for (int group = choose.of({1, 2, 3}); group > 0; --group) {
+      const OverlapUnit unit{.gather = Seconds(choose.of({0.0, 0.0, 0.4, 1.0, 2.7})),
+                             .compute = Seconds(choose.of({0.0, 0.5, 1.0, 1.3})),
+                             .reduce = Seconds(choose.of({0.0, 0.3, 1.0, 1.1, 2.0, 5.0})),
+                             .replicate = Seconds(choose.of({0.0, 0.0, 0.0, 0.7})),
+                             .count = choose.of({1, 2, 5, 40, 80})};
+      equal.push_back(unit);
+      for (int i = 0; i < unit.count; ++i) single.push_back(unit), single.back().count = 1;
+    }
+    const OverlapBehaviour habits{.prefetch = choose.of({0, 1, 2, 4}),
+                                  .gathers_overlap = choose.yes(),
+                                  .reductions_overlap = choose.below(4) > 0,
+                                  .scatters_alone = choose.below(4) == 0};
+    const OverlapTimes one = overlap_times(equal, habits, kLoss),
+                       other = overlap_times(single, habits, kLoss);
+    EXPECT_NEAR(one.end.value(), other.end.value(), 1e-11 * other.end.value());
+    EXPECT_NEAR(one.slowdown.value(), other.slowdown.value(), 1e-11 * other.end.value());
+  }
 }
 
 TEST(Overlap, NothingEndsBeforeItsTrafficOrItsCompute) {
