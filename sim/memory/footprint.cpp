@@ -22,9 +22,9 @@ void add_gaps(StageMemory& memory, const StagePeak& stage, double fragmentation)
                     (stage.in_update || fragmentation == 1.0 ? none : stage.temporaries);
 }
 
-bool has_same_parts(const StageContents& contents, int one, int other) {
+bool has_same_layers(const LayerPrices& prices, const StageContents& contents, int one, int other) {
   for (int chunk = 0; chunk < contents.chunks(); ++chunk) {
-    if (!(contents.part(one, chunk) == contents.part(other, chunk))) return false;
+    if (!same_layers(prices, contents.part(one, chunk), contents.part(other, chunk))) return false;
   }
   return true;
 }
@@ -146,7 +146,7 @@ Memory memory_footprint(const Run& run, const LayerPrices& prices, const StageCo
   StageWalks walks(run, prices, contents);
   Memory memory;
   for (int stage = 0; stage < run.strategy.pp; ++stage) {
-    if (leaves_out && stage > 0 && has_same_parts(contents, stage - 1, stage)) continue;
+    if (leaves_out && stage > 0 && has_same_layers(prices, contents, stage - 1, stage)) continue;
     if (const std::optional<std::size_t> twin = twin_of(run.strategy, stage)) {
       const StageMemory same = memory.stages[*twin];
       memory.stages.push_back(same);

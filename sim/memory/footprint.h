@@ -103,7 +103,7 @@ struct Memory {
   const StageMemory& fullest() const;  // the stage with the largest peak; requires one
 };
 
-// Peaks alone, without terms.  Of stages with equal parts one has as much in flight as each after
+// Peaks alone, without terms.  Of stages with equal layers one has as much in flight as each after
 // it, so that a search leaves those out (Fullest), where backward passes are whole and parts go
 // down the stages.
 enum class MemoryStages { All, Fullest };
