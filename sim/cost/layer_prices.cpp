@@ -202,6 +202,11 @@ BlockPrice mean_of_kinds(const ModelChunk& part, const Price& price) {
 
 }  // namespace
 
+const BlockPrice* only_block(const LayerPrices& prices, const ModelChunk& part) {
+  const bool alike = !prices.wide && part.blocks > 0 && part.has_one_kind();
+  return alike ? &prices.blocks[part.first_kind()] : nullptr;
+}
+
 BlockPrice mean_block(const Run& run, const LayerPrices& prices, const ModelChunk& part) {
   if (!prices.wide)
     return mean_of_kinds(

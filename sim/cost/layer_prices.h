@@ -74,6 +74,8 @@ struct LayerPrices : BlockPrices {
 
 // The mean block of a part: `blocks` of it are the part's.  Bytes are means too.
 BlockPrice mean_block(const Run& run, const LayerPrices& prices, const ModelChunk& part);
+// The same without a copy, where all blocks of the part are alike; else null.
+const BlockPrice* only_block(const LayerPrices& prices, const ModelChunk& part);
 
 // Throws Error where the device cannot multiply in the run's formats.
 LayerPrices layer_prices(const Run& run);

@@ -148,6 +148,11 @@ bool divides_checkpoints(const Strategy& strategy, const Framework& framework) {
          strategy.recompute.kind == RecomputeKind::Full && !strategy.sequence_parallel;
 }
 
+StageParameters trained_parameters(const RankParameters& rank, const ModelChunk& part) {
+  const double experts = rank.trained_apart(part);
+  return {.shared = rank.trained(part) - experts, .experts = experts};
+}
+
 double stored_inputs_per_block(const Strategy& strategy, const Framework& framework) {
   if (strategy.recompute.kind != RecomputeKind::Full) return 1.0;
   const double share = divides_checkpoints(strategy, framework) ? strategy.tp : 1.0;

@@ -82,6 +82,28 @@ StateShards state_shards(const Strategy& strategy);
 // Of routed experts that are divided over expert ranks: with n = expert_shard_ranks().
 StateShards expert_state_shards(const Strategy& strategy);
 
+// Parameters of a stage on one tensor rank, before data ranks share them: routed experts that are
+// divided over expert ranks, and all others.
+struct StageParameters {
+  double shared = 0.0, experts = 0.0;
+
+  // Of these what a rank owns where states are sharded.
+  double owned(const Strategy& strategy) const {
+    return shared / strategy.shard_ranks() + experts / strategy.expert_shard_ranks();
+  }
+  StageParameters& operator+=(const StageParameters& other) {
+    shared += other.shared, experts += other.experts;
+    return *this;
+  }
+  friend StageParameters operator*(double count, StageParameters one) {
+    one.shared *= count, one.experts *= count;
+    return one;
+  }
+};
+
+// Those of a part that have gradients.
+StageParameters trained_parameters(const RankParameters& rank, const ModelChunk& part);
+
 // Bytes per parameter of a run: the framework's storage, overridden by recipes that leave no choice
 // (fp32: 4-byte weights and gradients, no master copy; frozen 4-bit weights: 0.56 bytes with their
 // block scales).

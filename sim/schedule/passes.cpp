@@ -63,6 +63,32 @@ Terms operator*(double factor, Terms terms) {
 
 namespace {
 
+template <class Chosen>
+Seconds sum_of(const Terms& terms, const Chosen& chosen, Seconds sum = {}) {
+  for (int i = 0; i < kNumTerms; ++i) {
+    const auto term = static_cast<Term>(i);
+    if (chosen(term)) sum += terms[term];
+  }
+  return sum;
+}
+
+}  // namespace
+
+// As total() adds them.
+Seconds Terms::stretched() const {
+  return sum_of(*this, counts_as_computed,
+                (*this)[Term::PipelineBubble] + (*this)[Term::Remainder]);
+}
+
+WorkMix Terms::mix() const {
+  WorkMix mix{.arithmetic = sum_of(*this, counts_as_arithmetic),
+              .memory_bound = sum_of(*this, counts_as_memory_bound)};
+  mix.waiting = total() - mix.arithmetic - mix.memory_bound;
+  return mix;
+}
+
+namespace {
+
 // Sums of the same times in two orders differ by less than this share.
 constexpr double kSumRounding = 1e-12;
 
@@ -73,10 +99,8 @@ struct Part {
   const DataParallelCollectives& collectives;
   const RankParameters& rank;
   const ModelChunk& chunk;
-  BlockPrice block;  // the mean of the part's
-  // Messages of its blocks, and the times of one of them.
-  int units = 0;
-  DataParallelTimes unit{};
+  const PartExchange& exchange;
+  const BlockPrice& block;  // the mean of the part's
 };
 
 struct ComputeTerms {
@@ -86,52 +110,46 @@ struct ComputeTerms {
 };
 
 // What collectives that no compute hides add to the passes of so many blocks.
-void add_exposed(Terms& terms, double blocks, const PassPrice& pass) {
-  terms[Term::TensorExposed] += blocks * pass.collective_exposed;
-  terms[Term::ContextExposed] += blocks * pass.context;
-  terms[Term::ExpertExposed] += blocks * pass.expert;
-  terms[Term::Contention] += blocks * pass.contention;
+template <class Times>
+void add_exposed(Times& terms, double blocks, const PassPrice& pass) {
+  terms.add(Term::TensorExposed, blocks * pass.collective_exposed);
+  terms.add(Term::ContextExposed, blocks * pass.context);
+  terms.add(Term::ExpertExposed, blocks * pass.expert);
+  terms.add(Term::Contention, blocks * pass.contention);
 }
 
-void add_blocks(Terms& terms, double blocks, const ComputeTerms& into, const PassPrice& pass) {
-  terms[into.gemm] += blocks * pass.gemm;
-  terms[into.attention] += blocks * pass.attention;
-  terms[into.memory_bound] += blocks * pass.memory_bound;
+template <class Times>
+void add_blocks(Times& terms, double blocks, const ComputeTerms& into, const PassPrice& pass) {
+  terms.add(into.gemm, blocks * pass.gemm);
+  terms.add(into.attention, blocks * pass.attention);
+  terms.add(into.memory_bound, blocks * pass.memory_bound);
   add_exposed(terms, blocks, pass);
 }
 
-// Time to copy this much of every trained parameter through device memory.
-Seconds copied(const Part& part, double bytes_per_parameter) {
-  return Bytes(bytes_per_parameter * part.collectives.trained_parameters(part.chunk)) /
-         part.run.cluster.device.achieved_bandwidth();
-}
-
-Seconds accumulation(const Part& part) {
-  return copied(part, accumulation_bytes(part.run, part.collectives));
-}
-
-Terms forward_compute(const Part& part) {
-  Terms terms;
+template <class Times>
+Times forward_compute(const Part& part) {
+  Times terms;
   add_blocks(terms, part.chunk.blocks,
              {Term::ForwardGemm, Term::ForwardAttention, Term::ForwardMemoryBound},
              part.block.forward);
-  if (part.chunk.embedding) terms[Term::Embedding] += part.prices.embedding.forward.total();
-  if (part.chunk.head) terms[Term::HeadAndLoss] += part.prices.head.forward.total();
+  if (part.chunk.embedding) terms.add(Term::Embedding, part.prices.embedding.forward.total());
+  if (part.chunk.head) terms.add(Term::HeadAndLoss, part.prices.head.forward.total());
   return terms;
 }
 
-Terms backward_compute(const Part& part) {
-  Terms terms;
+template <class Times>
+Times backward_compute(const Part& part) {
+  Times terms;
   add_blocks(terms, part.chunk.blocks,
              {Term::BackwardGemm, Term::BackwardAttention, Term::BackwardMemoryBound},
              part.block.backward);
   const double recomputed = part.run.strategy.recompute.blocks_of(part.chunk.blocks);
-  terms[Term::Recompute] += recomputed * part.block.recompute.compute();
+  terms.add(Term::Recompute, recomputed * part.block.recompute.compute());
   add_exposed(terms, recomputed, part.block.recompute);
   const EndPrice& head = part.prices.head;
-  if (part.chunk.embedding) terms[Term::Embedding] += part.prices.embedding.backward.total();
-  if (part.chunk.head) terms[Term::HeadAndLoss] += head.recompute.total() + head.backward.total();
-  terms[Term::GradientCopies] += accumulation(part);
+  if (part.chunk.embedding) terms.add(Term::Embedding, part.prices.embedding.backward.total());
+  if (part.chunk.head) terms.add(Term::HeadAndLoss, head.recompute.total() + head.backward.total());
+  terms.add(Term::GradientCopies, part.exchange.accumulation);
   return terms;
 }
 
@@ -179,42 +197,29 @@ HostCalls backward_calls(const Part& part) {
   return calls;
 }
 
-PassLoad load_of(const Part& part, const Terms& compute, const HostCalls& calls) {
+PassLoad load_of(const Part& part, Seconds compute, const HostCalls& calls) {
   const Framework& framework = part.run.framework;
   const double factor = part.run.cluster.device.achieved.host_call_factor;
   if (!framework.sharded.fetches_synchronise)
-    return {.device = compute.total(), .host = factor * calls.time(framework)};
-  return {.device = compute.total(),
+    return {.device = compute, .host = factor * calls.time(framework)};
+  return {.device = compute,
           .host = factor * calls.launch_time(framework),
           .around = factor * calls.unit_time(framework)};
 }
 
 // Of a part: what its operators alone take of each pass.
+template <class Times>
 struct PassWork {
-  Terms forward, backward;
+  Times forward, backward;
 };
 
-LaunchWaits waits_of(const Part& part, const PassWork& work) {
+template <class Times>
+LaunchWaits waits_of(const Part& part, const PassWork<Times>& work) {
   const Strategy& strategy = part.run.strategy;
   if (strategy.cuda_graph && strategy.moe_captured) return {};
   const bool runs_ahead = strategy.pp == 1 && !part.run.framework.sharded.fetches_synchronise;
-  return launch_waits(load_of(part, work.forward, forward_calls(part)),
-                      load_of(part, work.backward, backward_calls(part)), runs_ahead);
-}
-
-// Recomputed blocks and the head count as what most of them is, GEMMs.
-WorkMix work_mix(const Terms& terms) {
-  WorkMix mix;
-  for (const Term term : {Term::ForwardGemm, Term::ForwardAttention, Term::BackwardGemm,
-                          Term::BackwardAttention, Term::Recompute, Term::HeadAndLoss}) {
-    mix.arithmetic += terms[term];
-  }
-  for (const Term term : {Term::ForwardMemoryBound, Term::BackwardMemoryBound, Term::Embedding,
-                          Term::GradientCopies}) {
-    mix.memory_bound += terms[term];
-  }
-  mix.waiting = terms.total() - mix.arithmetic - mix.memory_bound;
-  return mix;
+  return launch_waits(load_of(part, work.forward.total(), forward_calls(part)),
+                      load_of(part, work.backward.total(), backward_calls(part)), runs_ahead);
 }
 
 // Of a pass: what comes before the blocks, they, and what comes after them.
@@ -233,35 +238,30 @@ class OverlapUnits {
 // last.
 // `gathers`: times that each unit is gathered.
 OverlapUnits overlap_units(const Part& part, Seconds compute, double gathers, bool reduces) {
-  const DataParallelCollectives& collectives = part.collectives;
-  const ModelChunk& chunk = part.chunk;
-  const double ends = collectives.end_parameters(chunk),
-               gathered = collectives.gathered_ends(chunk);
-  const double early =
-      collectives.shards_weights() || !reduces ? 0.0 : collectives.head_parameters(chunk);
-  DataParallelTimes root, head;  // of parts that have them
-  if (ends > early || gathered > 0.0) root = collectives.times(ends - early, gathered);
-  if (early > 0.0) head = collectives.times(early, 0.0);
+  const PartExchange& exchange = part.exchange;
+  const EndMessages& ends = reduces ? exchange.reductions : exchange.gathers;
   const Seconds first =
-      early > 0.0 ? std::min(compute, part.prices.head.backward.total()) : Seconds(0.0);
+      ends.early > 0.0 ? std::min(compute, part.prices.head.backward.total()) : Seconds(0.0);
   const bool gathers_root =
       gathers > 0.0 && (!reduces || !part.run.framework.sharded.root_stays_gathered);
   OverlapUnits units;
-  if (gathers_root && gathered > 0.0) units.add({.gather = root.gather});
-  if (early > 0.0)
-    units.add({.compute = first, .reduce = head.scatter, .replicate = head.replicate});
-  units.add({.gather = gathers * part.unit.gather,
-             .compute = (compute - first) / std::max(1, part.units),
-             .reduce = reduces ? part.unit.scatter : Seconds(0.0),
-             .replicate = reduces ? part.unit.replicate : Seconds(0.0),
-             .count = part.units});
-  if (reduces && ends > early) units.add({.reduce = root.scatter, .replicate = root.replicate});
+  if (gathers_root && ends.gathered > 0.0) units.add({.gather = ends.root.gather});
+  if (ends.early > 0.0)
+    units.add({.compute = first, .reduce = ends.head.scatter, .replicate = ends.head.replicate});
+  units.add({.gather = gathers * exchange.unit.gather,
+             .compute = (compute - first) / std::max(1, exchange.units),
+             .reduce = reduces ? exchange.unit.scatter : Seconds(0.0),
+             .replicate = reduces ? exchange.unit.replicate : Seconds(0.0),
+             .count = exchange.units});
+  if (reduces && ends.late > 0.0)
+    units.add({.reduce = ends.root.scatter, .replicate = ends.root.replicate});
   return units;
 }
 
 // Spreads the pass's time over its units, runs the streams, and books what is exposed.
-void add_collectives(const Part& part, Terms& terms, double gathers, bool reduces, Term exposed) {
-  if (!part.collectives.has_neighbours()) return;
+template <class Times>
+void add_collectives(const Part& part, Times& terms, double gathers, bool reduces, Term exposed) {
+  if (!part.exchange.has_neighbours) return;
   const Seconds compute = terms.total();
   const Strategy& strategy = part.run.strategy;
   const Framework& framework = part.run.framework;
@@ -270,31 +270,28 @@ void add_collectives(const Part& part, Terms& terms, double gathers, bool reduce
                                             .gathers_overlap = strategy.gather_overlap,
                                             .reductions_overlap = strategy.gradient_overlap,
                                             .scatters_alone = framework.gradients.scatters_alone},
-                                           part.collectives.loss(work_mix(terms)));
+                                           part.collectives.loss(terms.mix()));
   const Seconds beyond_compute = times.end - compute - times.slowdown;
-  if (beyond_compute > kSumRounding * times.end) terms[exposed] += beyond_compute;
-  terms[Term::Contention] += times.slowdown;
+  if (beyond_compute > kSumRounding * times.end) terms.add(exposed, beyond_compute);
+  terms.add(Term::Contention, times.slowdown);
   // A device that waits for its host waits less when its kernels take longer.
-  terms[Term::LaunchWait] -= std::min(terms[Term::LaunchWait], times.slowdown);
+  terms.add(Term::LaunchWait, -std::min(terms.launch_wait(), times.slowdown));
 }
 
-void add_backward_collectives(const Part& part, Terms& terms, bool reduces, bool last) {
-  const DataParallelCollectives& collectives = part.collectives;
-  const double gathers = collectives.backward_gathers(part.chunk);
+template <class Times>
+void add_backward_collectives(const Part& part, Times& terms, bool reduces, bool last) {
+  const double gathers = part.collectives.backward_gathers(part.chunk);
   if (gathers == 0.0 && !reduces) return;
   if (gathers == 0.0 && !part.run.strategy.gradient_overlap && last) {
-    // All gradients of the part in one message, after the backward pass.
-    const double apart = part.rank.trained_apart(part.chunk),
-                 shared = collectives.trained_parameters(part.chunk) - apart;
-    terms[Term::ReduceExposed] += collectives.times(shared, 0.0).reduce();
-    terms[Term::ReduceExposed] += collectives.expert_times(apart, 0.0).reduce();
+    terms.add(Term::ReduceExposed, part.exchange.at_once);
     return;
   }
   add_collectives(part, terms, gathers, reduces,
                   reduces ? Term::ReduceExposed : Term::GatherExposed);
 }
 
-void add_host_traffic(const Part& part, Terms& terms, bool backward, bool last) {
+template <class Times>
+void add_host_traffic(const Part& part, Times& terms, bool backward, bool last) {
   const Strategy& strategy = part.run.strategy;
   const Offload& offload = strategy.offload;
   if (!offload.activations && !offload.parameters && !offload.optimizer) return;
@@ -304,10 +301,7 @@ void add_host_traffic(const Part& part, Terms& terms, bool backward, bool last) 
         offloading_blocks(strategy, part.chunk.blocks) * offloaded_by_block(part.run, part.block),
         backward);
   const double apart = part.rank.apart(part.chunk),
-               trained_apart = part.rank.trained_apart(part.chunk);
-  const double owned =
-      (part.collectives.trained_parameters(part.chunk) - trained_apart) / strategy.shard_ranks() +
-      trained_apart / strategy.expert_shard_ranks();
+               owned = trained_parameters(part.rank, part.chunk).owned(strategy);
   const double held = (part.rank.held(part.chunk) - apart) / state_shards(strategy).weights +
                       apart / expert_state_shards(strategy).weights;
   if (offload.parameters) {
@@ -318,72 +312,136 @@ void add_host_traffic(const Part& part, Terms& terms, bool backward, bool last) 
   }
   if (offload.optimizer && backward)
     traffic.gradients(owned, Bytes(owned * part.collectives.gradient_wire_bytes()), last);
-  terms[Term::OffloadExposed] += traffic.exposed(terms.total());
+  terms.add(Term::OffloadExposed, traffic.exposed(terms.total()));
 }
 
 // `terms`: of its operators.
-Terms forward_pass(const Part& part, Terms terms, Seconds waits, bool gathers) {
-  if (gathers)
-    terms[Term::GradientCopies] += copied(part, gather_copy_bytes(part.run, part.collectives));
-  terms[Term::LaunchWait] += waits;
+template <class Times>
+Times forward_pass(const Part& part, Times terms, Seconds waits, bool gathers) {
+  if (gathers) terms.add(Term::GradientCopies, part.exchange.gather_copies);
+  terms.add(Term::LaunchWait, waits);
   if (gathers) add_collectives(part, terms, 1.0, false, Term::GatherExposed);
   add_host_traffic(part, terms, false, false);
   return terms;
 }
 
-Terms backward_pass(const Part& part, Terms terms, Seconds waits, bool reduces, bool last) {
-  if (reduces)
-    terms[Term::GradientCopies] += copied(part, reduction_copy_bytes(part.run, part.collectives));
-  terms[Term::GradientCopies] += part.collectives.backward_gathers(part.chunk) *
-                                 copied(part, gather_copy_bytes(part.run, part.collectives));
-  terms[Term::LaunchWait] += waits;
+template <class Times>
+Times backward_pass(const Part& part, Times terms, Seconds waits, bool reduces, bool last) {
+  if (reduces) terms.add(Term::GradientCopies, part.exchange.reduction_copies);
+  terms.add(Term::GradientCopies,
+            part.collectives.backward_gathers(part.chunk) * part.exchange.gather_copies);
+  terms.add(Term::LaunchWait, waits);
   add_backward_collectives(part, terms, reduces, last);
   add_host_traffic(part, terms, true, last);
   return terms;
 }
 
-Terms weight_gradients(const Part& part) {
-  Terms terms;
-  terms[Term::BackwardGemm] = part.chunk.blocks * part.block.backward.weight_gradients;
-  if (part.chunk.head) terms[Term::HeadAndLoss] = part.prices.head.backward.weight_gradients;
-  terms[Term::GradientCopies] = accumulation(part);
+template <class Times>
+Times weight_gradients(const Part& part) {
+  Times terms;
+  terms.add(Term::BackwardGemm, part.chunk.blocks * part.block.backward.weight_gradients);
+  if (part.chunk.head) terms.add(Term::HeadAndLoss, part.prices.head.backward.weight_gradients);
+  terms.add(Term::GradientCopies, part.exchange.accumulation);
   return terms;
 }
 
 // Blocking transfers: each stage waits for what it receives and for what it sends.
-void add_transfers(const Part& part, PartPasses& passes) {
+template <class Times>
+void add_transfers(const Part& part, PassesOf<Times>& passes) {
   if (part.run.strategy.pp == 1 || !part.run.framework.blocking_transfers) return;
   const double neighbours = (part.chunk.embedding ? 0.0 : 1.0) + (part.chunk.head ? 0.0 : 1.0);
   const Seconds forward = neighbours * transfer_time(part.run, false),
                 backward = neighbours * transfer_time(part.run, true);
-  for (Terms* terms : {&passes.forward, &passes.first_forward})
-    (*terms)[Term::TransferExposed] += forward;
-  for (Terms* terms : {&passes.backward, &passes.last_backward})
-    (*terms)[Term::TransferExposed] += backward;
+  for (Times* times : {&passes.forward, &passes.first_forward})
+    times->add(Term::TransferExposed, forward);
+  for (Times* times : {&passes.backward, &passes.last_backward})
+    times->add(Term::TransferExposed, backward);
+}
+
+// Of the ends, `early` of whose gradients are sent before those of the blocks.
+EndMessages end_messages(const DataParallelCollectives& collectives, const ModelChunk& chunk,
+                         double early) {
+  EndMessages ends{.gathered = collectives.gathered_ends(chunk),
+                   .late = collectives.end_parameters(chunk) - early,
+                   .early = early};
+  if (ends.late > 0.0 || ends.gathered > 0.0)
+    ends.root = collectives.times(ends.late, ends.gathered);
+  if (early > 0.0) ends.head = collectives.times(early, 0.0);
+  return ends;
 }
 
 }  // namespace
 
-PartPasses part_passes(const Run& run, const LayerPrices& prices,
-                       const DataParallelCollectives& collectives, const RankParameters& rank,
-                       const ModelChunk& chunk) {
-  Part part{run, prices, collectives, rank, chunk, mean_block(run, prices, chunk)};
-  if (chunk.blocks > 0 && collectives.has_neighbours())
-    part.units = collectives.units(chunk), part.unit = collectives.unit_times(chunk);
-  const PassWork work{.forward = forward_compute(part), .backward = backward_compute(part)};
+PartExchange part_exchange(const Run& run, const DataParallelCollectives& collectives,
+                           const RankParameters& rank, const ModelChunk& chunk) {
+  PartExchange exchange{.has_neighbours = collectives.has_neighbours()};
+  // Time to copy so many bytes of every trained parameter through device memory.
+  const double trained = collectives.trained_parameters(chunk);
+  const auto copied = [&](double bytes) {
+    return Bytes(bytes * trained) / run.cluster.device.achieved_bandwidth();
+  };
+  exchange.accumulation = copied(accumulation_bytes(run, collectives));
+  exchange.reduction_copies = copied(reduction_copy_bytes(run, collectives));
+  exchange.gather_copies = copied(gather_copy_bytes(run, collectives));
+  const double apart = rank.trained_apart(chunk);
+  exchange.at_once = collectives.times(trained - apart, 0.0).reduce() +
+                     collectives.expert_times(apart, 0.0).reduce();
+  if (!exchange.has_neighbours) return exchange;
+  if (chunk.blocks > 0)
+    exchange.units = collectives.units(chunk), exchange.unit = collectives.unit_times(chunk);
+  exchange.gathers = end_messages(collectives, chunk, 0.0);
+  exchange.reductions = end_messages(
+      collectives, chunk, collectives.shards_weights() ? 0.0 : collectives.head_parameters(chunk));
+  return exchange;
+}
+
+template <class Times>
+PassesOf<Times> part_passes(const Run& run, const LayerPrices& prices,
+                            const DataParallelCollectives& collectives, const RankParameters& rank,
+                            const ModelChunk& chunk, const PartExchange& exchange,
+                            FirstForward<Times>* known) {
+  std::optional<BlockPrice> mean;
+  const BlockPrice* block = only_block(prices, chunk);
+  if (!block) block = &mean.emplace(mean_block(run, prices, chunk));
+  const Part part{run, prices, collectives, rank, chunk, exchange, *block};
+  const PassWork<Times> work{.forward = forward_compute<Times>(part),
+                             .backward = backward_compute<Times>(part)};
   const LaunchWaits waits = waits_of(part, work);
-  PartPasses passes;
+  PassesOf<Times> passes;
   passes.forward =
       forward_pass(part, work.forward, waits.forward, collectives.gathers_every_pass());
-  passes.first_forward = collectives.gathers_once()
-                             ? forward_pass(part, work.forward, waits.forward, true)
-                             : passes.forward;
+  passes.first_forward = passes.forward;
+  if (collectives.gathers_once()) {
+    // What goes to the host depends on what is recomputed.
+    const bool same = known && known->work == work.forward && known->waits == waits.forward &&
+                      !run.strategy.offload.activations;
+    passes.first_forward =
+        same ? known->pass : forward_pass(part, work.forward, waits.forward, true);
+    if (known && !same)
+      *known = {.work = work.forward, .waits = waits.forward, .pass = passes.first_forward};
+  }
   passes.backward = backward_pass(part, work.backward, waits.backward,
                                   collectives.reduces_every_microbatch(), false);
   passes.last_backward = backward_pass(part, work.backward, waits.backward, true, true);
-  passes.weights = weight_gradients(part);
+  passes.weights = weight_gradients<Times>(part);
   add_transfers(part, passes);
   return passes;
+}
+
+template PassesOf<Terms> part_passes<Terms>(const Run&, const LayerPrices&,
+                                            const DataParallelCollectives&, const RankParameters&,
+                                            const ModelChunk&, const PartExchange&,
+                                            FirstForward<Terms>*);
+template PassesOf<TermSums> part_passes<TermSums>(const Run&, const LayerPrices&,
+                                                  const DataParallelCollectives&,
+                                                  const RankParameters&, const ModelChunk&,
+                                                  const PartExchange&, FirstForward<TermSums>*);
+
+PartPasses part_passes(const Run& run, const LayerPrices& prices,
+                       const DataParallelCollectives& collectives, const RankParameters& rank,
+                       const ModelChunk& chunk) {
+  return part_passes<Terms>(run, prices, collectives, rank, chunk,
+                            part_exchange(run, collectives, rank, chunk));
 }
 
 }  // namespace llmsim::sim

@@ -85,14 +85,9 @@ bool turns(const Strategy& strategy, const std::vector<ModelChunk>& parts) {
 // divided them.
 Bytes copied_gradients(const Run& run, const RankParameters& rank,
                        const std::vector<ModelChunk>& parts) {
-  double shared = 0.0, apart = 0.0;
-  for (const ModelChunk& part : parts) {
-    shared += rank.trained(part) - rank.trained_apart(part);
-    apart += rank.trained_apart(part);
-  }
-  const Strategy& s = run.strategy;
-  return Bytes((shared / s.shard_ranks() + apart / s.expert_shard_ranks()) *
-               gradient_wire_bytes(run));
+  StageParameters trained;
+  for (const ModelChunk& part : parts) trained += trained_parameters(rank, part);
+  return Bytes(trained.owned(run.strategy) * gradient_wire_bytes(run));
 }
 
 }  // namespace

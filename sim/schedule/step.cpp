@@ -72,9 +72,8 @@ Seconds launch_time(const Run& run, double tensors) {
 
 }  // namespace
 
-Seconds update_time(const Run& run, double parameters, double experts, double tensors) {
-  const double owned =
-      parameters / run.strategy.shard_ranks() + experts / run.strategy.expert_shard_ranks();
+Seconds update_time(const Run& run, const StageParameters& updated, double tensors) {
+  const double owned = updated.owned(run.strategy);
   const ParameterStorage storage = storage_of(run.strategy, run.framework);
   if (run.strategy.offload.optimizer) return host_time(run, owned, storage);
   return std::max(device_time(run, owned, storage), launch_time(run, tensors));
@@ -121,8 +120,7 @@ StepSimulation::StepSimulation(const Run& run, const LayerPrices& prices, Passes
   chunks_ = chunk_times();
   busiest_ = busiest_stage();
   work_ = stage_terms(busiest_);
-  closing_ = closing_times();
-  if (run.optimizer_step) update_ = longest_update();
+  ends_ = ends();
 }
 
 StepSimulation::StepSimulation(const Run& run, const LayerPrices& prices)
@@ -148,21 +146,6 @@ constexpr double kBelow = 1.0 - 1e-9;
 Seconds StepSimulation::bound() const {
   return kBelow * around_passes(earliest_span(), Seconds(0.0)).total();
 }
-
-namespace {
-
-// Device time of a stage that its clock can stretch, with the bubble that scales with it.
-Seconds compute_time(const Terms& terms) {
-  Seconds sum = terms[Term::PipelineBubble] + terms[Term::Remainder];
-  for (const Term term : {Term::ForwardGemm, Term::ForwardAttention, Term::ForwardMemoryBound,
-                          Term::BackwardGemm, Term::BackwardAttention, Term::BackwardMemoryBound,
-                          Term::Recompute, Term::HeadAndLoss, Term::GradientCopies}) {
-    sum += terms[term];
-  }
-  return sum;
-}
-
-}  // namespace
 
 std::vector<ModelChunk> StepSimulation::parts_of(int stage) const {
   std::vector<ModelChunk> parts;
@@ -196,55 +179,87 @@ void StepSimulation::add_passes() {
   }
 }
 
-Terms StepSimulation::all_passes(const PartPasses& part) const {
-  const double others = layout_.chunk_microbatches() - 1.0;
-  return others * part.forward + part.first_forward + others * part.backward + part.last_backward;
+template <class Times>
+PartStep<Times> part_step(const PassesOf<Times>& passes, int microbatches,
+                          const RankParameters& rank, const ModelChunk& part) {
+  const double others = microbatches - 1.0;
+  PartStep<Times> step;
+  step.times = {.forward = passes.forward.total(),
+                .backward = passes.backward.total(),
+                .weights = passes.weights.total(),
+                .forward_all_to_all = passes.forward.expert_exposed(),
+                .backward_all_to_all = passes.backward.expert_exposed()};
+  step.all = others * passes.forward;
+  step.all += passes.first_forward;
+  step.all += others * passes.backward;
+  step.all += passes.last_backward;
+  step.all_time = step.all.total();
+  Times extra = passes.first_forward - passes.forward;
+  extra += passes.last_backward - passes.backward;
+  step.extra = extra.total();
+  step.updated = trained_parameters(rank, part);
+  return step;
 }
+
+template PartStep<Terms> part_step(const PassesOf<Terms>&, int, const RankParameters&,
+                                   const ModelChunk&);
+template PartStep<TermSums> part_step(const PassesOf<TermSums>&, int, const RankParameters&,
+                                      const ModelChunk&);
+
+template <class Times>
+Times step_around(Times work, const StepEnds& ends, bool pipelined, Seconds between, Seconds idle) {
+  if (pipelined) {
+    const Seconds beyond_work = between - work.total();
+    work.add(Term::PipelineBubble, idle);
+    work.add(Term::Remainder, beyond_work - idle);
+  }
+  work.add(Term::Straggler, ends.straggler * work.stretched());
+  work.add(Term::Optimizer, ends.update);
+  work.add(Term::ReduceExposed, ends.norm);
+  for (const StepEnds::Closing& closing : ends.closing) work.add(closing.term, closing.time);
+  work.add(Term::Host, ends.host);
+  return work;
+}
+
+template Terms step_around(Terms, const StepEnds&, bool, Seconds, Seconds);
+template TermSums step_around(TermSums, const StepEnds&, bool, Seconds, Seconds);
 
 StepSimulation::PassesOfPart StepSimulation::passes_of(const ModelChunk& part) const {
   const RankParameters& rank = contents_.rank();
-  PassesOfPart own{.passes = part_passes(run_, prices_, exchange_, rank, part)};
-  const PartPasses& passes = own.passes;
-  own.times = {.forward = passes.forward.total(),
-               .backward = passes.backward.total(),
-               .weights = passes.weights.total(),
-               .forward_all_to_all = passes.forward[Term::ExpertExposed],
-               .backward_all_to_all = passes.backward[Term::ExpertExposed]};
-  own.all = all_passes(passes);
-  own.all_time = own.all.total();
-  own.extra =
-      ((passes.first_forward - passes.forward) + (passes.last_backward - passes.backward)).total();
-  own.updated_experts = rank.trained_apart(part);
-  own.updated = rank.trained(part) - own.updated_experts;
+  PassesOfPart own{.passes = part_passes(run_, prices_, exchange_, rank, part), .step = {}};
+  own.step = part_step(own.passes, layout_.chunk_microbatches(), rank, part);
   return own;
 }
 
 std::vector<ChunkTimes> StepSimulation::chunk_times() const {
   std::vector<ChunkTimes> chunks;
   chunks.reserve(kinds_.size());
-  for (const std::size_t kind : kinds_) chunks.push_back(passes_[kind].times);
+  for (const std::size_t kind : kinds_) chunks.push_back(passes_[kind].step.times);
   return chunks;
 }
 
 // Everything a stage does in a step, bubble excluded.
 Terms StepSimulation::stage_terms(int stage) const {
   Terms terms = joined_terms(stage);
-  for (int chunk = 0; chunk < layout_.chunks(); ++chunk) terms += kind(stage, chunk).all;
+  for (int chunk = 0; chunk < layout_.chunks(); ++chunk) terms += kind(stage, chunk).step.all;
   return terms;
 }
 
-std::vector<StepSimulation::Closing> StepSimulation::closing_times() const {
-  std::vector<Closing> times;
+StepEnds StepSimulation::ends() const {
+  StepEnds ends{.straggler = straggler_share(run_.cluster),
+                .update = run_.optimizer_step ? longest_update() : Seconds(0.0),
+                .norm = exchange_.norm_time(),
+                .host = run_.framework.host.per_step};
   for (const RepeatedCollective& closing :
        closing_collectives(run_, contents_.rank(), parts_of(busiest_)))
-    times.push_back({closing_term(closing), repeated_time(run_, closing)});
-  return times;
+    ends.closing.push_back({closing_term(closing), repeated_time(run_, closing)});
+  return ends;
 }
 
 // What the first forward and the last backward pass take beyond the others.
 Seconds StepSimulation::extra_time(int stage) const {
   Seconds extra;
-  for (int chunk = 0; chunk < layout_.chunks(); ++chunk) extra += kind(stage, chunk).extra;
+  for (int chunk = 0; chunk < layout_.chunks(); ++chunk) extra += kind(stage, chunk).step.extra;
   return extra;
 }
 
@@ -311,7 +326,7 @@ int StepSimulation::busiest_stage() const {
   const bool joins = strategy_.pipeline_schedule == PipelineSchedule::DualPipe;
   for (int stage = 0; stage < strategy_.pp; ++stage) {
     Seconds time = joins ? joined_terms(stage).total() : Seconds(0.0);
-    for (int chunk = 0; chunk < layout_.chunks(); ++chunk) time += kind(stage, chunk).all_time;
+    for (int chunk = 0; chunk < layout_.chunks(); ++chunk) time += kind(stage, chunk).step.all_time;
     if (time > most) most = time, busiest = stage;
   }
   return busiest;
@@ -319,39 +334,24 @@ int StepSimulation::busiest_stage() const {
 
 // Of the stage that updates most.
 Seconds StepSimulation::longest_update() const {
-  double most = 0.0, parameters = 0.0, experts = 0.0;
+  double most = 0.0;
+  StageParameters updated;
   int longest = 0;
   for (int stage = 0; stage < strategy_.pp; ++stage) {
-    double shared = 0.0, apart = 0.0;
-    for (int chunk = 0; chunk < layout_.chunks(); ++chunk) {
-      shared += kind(stage, chunk).updated;
-      apart += kind(stage, chunk).updated_experts;
-    }
-    const double owned = shared / strategy_.shard_ranks() + apart / strategy_.expert_shard_ranks();
-    if (owned > most) most = owned, parameters = shared, experts = apart, longest = stage;
+    StageParameters own;
+    for (int chunk = 0; chunk < layout_.chunks(); ++chunk) own += kind(stage, chunk).step.updated;
+    const double owned = own.owned(strategy_);
+    if (owned > most) most = owned, updated = own, longest = stage;
   }
   double tensors = 0.0;
   if (run_.framework.update.tensor_by_tensor) {
     for (const ModelChunk& part : parts_of(longest)) tensors += parameter_tensors(run_.model, part);
   }
-  return update_time(run_, parameters, experts, tensors);
+  return update_time(run_, updated, tensors);
 }
 
-// The terms of the busiest stage, and what comes when all passes have ended: `between` after the
-// first has begun, of which the stage is idle for `idle`.
 Terms StepSimulation::around_passes(Seconds between, Seconds idle) const {
-  Terms terms = work_;
-  if (strategy_.pp > 1) {
-    const Seconds beyond_work = between - terms.total();
-    terms[Term::PipelineBubble] = idle;
-    terms[Term::Remainder] = beyond_work - idle;
-  }
-  terms[Term::Straggler] = straggler_share(run_.cluster) * compute_time(terms);
-  terms[Term::Optimizer] = update_;
-  terms[Term::ReduceExposed] += exchange_.norm_time();
-  for (const Closing& closing : closing_) terms[closing.term] += closing.time;
-  terms[Term::Host] = run_.framework.host.per_step;
-  return terms;
+  return step_around(work_, ends_, strategy_.pp > 1, between, idle);
 }
 
 namespace {

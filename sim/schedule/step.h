@@ -60,6 +60,37 @@ Seconds step_time(const Run& run, const LayerPrices& prices);
 // sigma sqrt(2 ln n).
 double straggler_share(const Cluster& cluster);
 
+// What the passes of a part take of a step, all micro-batches together, and the values that it
+// updates.  Times: Terms or TermSums.
+template <class Times>
+struct PartStep {
+  ChunkTimes times{};
+  Times all{};
+  Seconds all_time{};
+  Seconds extra{};  // of the first forward and the last backward pass beyond the others
+  StageParameters updated{};
+};
+template <class Times>
+PartStep<Times> part_step(const PassesOf<Times>& passes, int microbatches,
+                          const RankParameters& rank, const ModelChunk& part);
+
+// What comes around the passes of a step.
+struct StepEnds {
+  double straggler = 0.0;  // share of what is computed
+  Seconds update{}, norm{}, host{};
+  // Collectives after the last pass.
+  struct Closing {
+    Term term;
+    Seconds time;
+  };
+  std::vector<Closing> closing{};
+};
+
+// A step from the passes of its busiest stage: `between` after the first has begun all stages are
+// through, of a pipeline, and the stage is idle for `idle` of that.
+template <class Times>
+Times step_around(Times work, const StepEnds& ends, bool pipelined, Seconds between, Seconds idle);
+
 class StepSimulation {
  public:
   // `run` and `prices` must outlive the simulation.
@@ -91,20 +122,9 @@ class StepSimulation {
   std::size_t part_index(int stage, int chunk) const {
     return static_cast<std::size_t>(layout_.part(stage, chunk));
   }
-  // The passes of a part, what they take of a step together: all of them, and the first forward and
-  // the last backward pass beyond the others; and the values that the part updates, without routed
-  // experts that are divided, and of those.
   struct PassesOfPart {
     PartPasses passes;
-    ChunkTimes times{};
-    Terms all{};
-    Seconds all_time{}, extra{};
-    double updated = 0.0, updated_experts = 0.0;
-  };
-  // A collective after the last pass.
-  struct Closing {
-    Term term;
-    Seconds time;
+    PartStep<Terms> step;
   };
 
   void add_passes();
@@ -113,9 +133,8 @@ class StepSimulation {
   const PassesOfPart& kind(int stage, int chunk) const {
     return passes_[kinds_[part_index(stage, chunk)]];
   }
-  Terms all_passes(const PartPasses& part) const;
   Terms stage_terms(int stage) const;
-  std::vector<Closing> closing_times() const;
+  StepEnds ends() const;
   Seconds extra_time(int stage) const;
   Terms joined_terms(int stage) const;
   int busiest_stage() const;
@@ -138,14 +157,12 @@ class StepSimulation {
   std::vector<ChunkTimes> chunks_;
   int busiest_ = 0;
   Terms work_{};  // of the busiest stage
-  std::vector<Closing> closing_;
-  Seconds update_{};
+  StepEnds ends_;
   Terms terms_;
   double bubble_ = 0.0;
 };
 
-// Time of the update.  `parameters` are the trained values of the stage that has most, on one
-// tensor rank, without `experts`: routed ones that are divided over expert ranks.  Without
+// Time of the update.  `updated` are the trained values of the stage that has most.  Without
 // gradient_clip the norm is not taken.  A framework that loops over its `tensors` takes as long as
 // its host launches their kernels:
 //
@@ -153,6 +170,6 @@ class StepSimulation {
 //       made zero) + those of one update + 3 with gradient_clip
 //
 // Source: torch/optim/adamw.py _single_tensor_adamw.
-Seconds update_time(const Run& run, double parameters, double experts = 0.0, double tensors = 0.0);
+Seconds update_time(const Run& run, const StageParameters& updated, double tensors = 0.0);
 
 }  // namespace llmsim::sim

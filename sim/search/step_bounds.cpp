@@ -293,11 +293,10 @@ double longest_update(const Run& run, const std::vector<StageParameters>& kinds)
   double most = 0.0;
   StageParameters longest;
   for (const StageParameters& kind : kinds) {
-    const double owned =
-        kind.shared / run.strategy.shard_ranks() + kind.experts / run.strategy.expert_shard_ranks();
+    const double owned = kind.owned(run.strategy);
     if (owned > most) most = owned, longest = kind;
   }
-  return update_time(run, longest.shared, longest.experts).value();
+  return update_time(run, longest).value();
 }
 
 }  // namespace

@@ -153,10 +153,7 @@ bool has_whole_backward_passes(PipelineSchedule schedule);
 Seconds step_bound(StepShape shape, const StageCounts& counts, std::size_t recompute,
                    const LayerBounds& layers, const ShardingCosts* costs);
 
-// Parameters of the stages of each kind on one rank, before they are sharded.
-struct StageParameters {
-  double shared = 0.0, experts = 0.0;  // routed experts that are divided over ranks of their own
-};
+// Of the stages of each kind.
 std::vector<StageParameters> stage_parameters(const RankParameters& rank,
                                               const StageCounts& counts);
 

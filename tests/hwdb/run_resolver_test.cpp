@@ -430,7 +430,8 @@ TEST(RunResolver, AnOffloadedStepSplitsLikeItsPublishedTrace) {
       sim::part_passes(run, sim::layer_prices(run), exchange, rank, parts.front());
   EXPECT_NEAR(passes.forward.total().value(), 10.0, 1.5);
   EXPECT_NEAR(passes.last_backward.total().value(), 55.0, 8.0);
-  EXPECT_NEAR(sim::update_time(run, exchange.trained_parameters(parts.front())).value(), 12.0, 1.0);
+  EXPECT_NEAR(sim::update_time(run, {.shared = exchange.trained_parameters(parts.front())}).value(),
+              12.0, 1.0);
 }
 
 TEST(RunResolver, WhatAFusedLossIsFollowsFromTheFrameworkOrTheRun) {

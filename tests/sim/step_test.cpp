@@ -188,8 +188,8 @@ TEST(StepSimulation, AllWaitForTheStageThatUpdatesMost) {
   const RankParameters rank = rank_parameters(run.model, run.strategy);
   const double h = 1024.0, table = 32768.0 * h,
                first = 2.0 * rank.kinds[0].own + table + 1024.0 * h;
-  const Seconds most = update_time(run, first, 0.0),
-                least = update_time(run, 2.0 * rank.kinds[0].own, 0.0);
+  const Seconds most = update_time(run, {.shared = first}),
+                least = update_time(run, {.shared = 2.0 * rank.kinds[0].own});
   ASSERT_GT(most, 2.0 * least);
   EXPECT_DOUBLE_EQ(StepSimulation(run, prices).terms()[Term::Optimizer].value(), most.value());
 }

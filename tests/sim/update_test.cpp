@@ -65,13 +65,13 @@ TEST(Update, TemporariesOfTheOptimizerComeOnTopOfTheGradientsThatStay) {
 
 TEST(Update, OnTheDeviceItStreamsAtMemoryBandwidth) {
   // 28 bytes, the norm 2 and clipping 4 of 1e9 parameters at 1 TB/s.
-  EXPECT_DOUBLE_EQ(update_time(small_run(), 1e9).value(), 34e9 / 1e12);
+  EXPECT_DOUBLE_EQ(update_time(small_run(), {.shared = 1e9}).value(), 34e9 / 1e12);
 }
 
 TEST(Update, WithoutClippingOnlyTheUpdateStreams) {
   TrainingRun run = small_run();
   run.strategy.gradient_clip = false;
-  EXPECT_DOUBLE_EQ(update_time(run, 1e9).value(), 28e9 / 1e12);
+  EXPECT_DOUBLE_EQ(update_time(run, {.shared = 1e9}).value(), 28e9 / 1e12);
 }
 
 TEST(Update, AnEightBitUpdateIsBoundByItsArithmetic) {
@@ -79,17 +79,17 @@ TEST(Update, AnEightBitUpdateIsBoundByItsArithmetic) {
   run.strategy.optimizer = OptimizerKind::Adam8bit;
   run.framework.update.in_backward = true;
   // 610 operations for each of 1e9 parameters at 10 TFLOP/s; its 16 bytes would take 16 ms.
-  EXPECT_DOUBLE_EQ(update_time(run, 1e9).value(), 0.061);
+  EXPECT_DOUBLE_EQ(update_time(run, {.shared = 1e9}).value(), 0.061);
   run.cluster.device.vector_peak = 100.0 * TFLOPS;
   // gradient 2, master 2 * 4, states 4 (1 + 4 / 256), weight 2: more than 6.1 ms.
-  EXPECT_DOUBLE_EQ(update_time(run, 1e9).value(),
+  EXPECT_DOUBLE_EQ(update_time(run, {.shared = 1e9}).value(),
                    (2.0 + 8.0 + 4.0 * (1.0 + 4.0 / 256.0) + 2.0) * 1e9 / 1e12);
 }
 
 TEST(Update, InsideTheBackwardPassItTakesNoNorm) {
   TrainingRun run = small_run();
   run.framework.update.in_backward = true;
-  EXPECT_DOUBLE_EQ(update_time(run, 1e9).value(), 28e9 / 1e12);
+  EXPECT_DOUBLE_EQ(update_time(run, {.shared = 1e9}).value(), 28e9 / 1e12);
 }
 
 TEST(Update, ALoopOverTensorsTakesAsLongAsItsLaunches) {
@@ -97,15 +97,15 @@ TEST(Update, ALoopOverTensorsTakesAsLongAsItsLaunches) {
   run.framework.update = {.fused = false, .tensor_by_tensor = true};
   run.framework.host.per_kernel = Seconds(1e-3);
   // AdamW: ten kernels, three of the norm and of clipping, one that makes the gradient zero.
-  EXPECT_DOUBLE_EQ(update_time(run, 1e6, 0.0, 100.0).value(), 100.0 * 14.0 * 1e-3);
+  EXPECT_DOUBLE_EQ(update_time(run, {.shared = 1e6}, 100.0).value(), 100.0 * 14.0 * 1e-3);
   run.framework.host.factor = 2.0;
-  EXPECT_DOUBLE_EQ(update_time(run, 1e6, 0.0, 100.0).value(), 2.0 * 100.0 * 14.0 * 1e-3);
+  EXPECT_DOUBLE_EQ(update_time(run, {.shared = 1e6}, 100.0).value(), 2.0 * 100.0 * 14.0 * 1e-3);
   run.strategy.gradient_clip = false;
-  EXPECT_DOUBLE_EQ(update_time(run, 1e6, 0.0, 100.0).value(), 2.0 * 100.0 * 11.0 * 1e-3);
+  EXPECT_DOUBLE_EQ(update_time(run, {.shared = 1e6}, 100.0).value(), 2.0 * 100.0 * 11.0 * 1e-3);
   // Large tensors take longer than their launches, and one kernel for all has none.
-  EXPECT_GT(update_time(run, 1e12, 0.0, 100.0), Seconds(2.0 * 100.0 * 11.0 * 1e-3));
+  EXPECT_GT(update_time(run, {.shared = 1e12}, 100.0), Seconds(2.0 * 100.0 * 11.0 * 1e-3));
   run.framework.update.fused = true;
-  EXPECT_LT(update_time(run, 1e6, 0.0, 100.0), Seconds(1e-3));
+  EXPECT_LT(update_time(run, {.shared = 1e6}, 100.0), Seconds(1e-3));
 }
 
 TEST(Update, OnTheHostItStreamsAtARanksShareOfHostMemory) {
@@ -114,9 +114,9 @@ TEST(Update, OnTheHostItStreamsAtARanksShareOfHostMemory) {
   TrainingRun run = small_run(8);
   run.strategy.offload.optimizer = true;
   run.cluster.device.host_memory_bandwidth = 10.0 * GBps;
-  EXPECT_DOUBLE_EQ(update_time(run, 1e9).value(), 38e9 / 10e9 + 2e9 / 25e9);
+  EXPECT_DOUBLE_EQ(update_time(run, {.shared = 1e9}).value(), 38e9 / 10e9 + 2e9 / 25e9);
   run.strategy.offload.parameters = true;
-  EXPECT_DOUBLE_EQ(update_time(run, 1e9).value(), 38e9 / 10e9);
+  EXPECT_DOUBLE_EQ(update_time(run, {.shared = 1e9}).value(), 38e9 / 10e9);
 }
 
 TEST(Update, AnUnfusedHostOptimizerIsSlower) {
@@ -124,7 +124,7 @@ TEST(Update, AnUnfusedHostOptimizerIsSlower) {
   run.strategy.offload = {.optimizer = true, .parameters = true};
   run.cluster.device.host_memory_bandwidth = 10.0 * GBps;
   run.framework.host_copies.update_slowdown = 5.6;
-  EXPECT_DOUBLE_EQ(update_time(run, 1e9).value(), (5.6 * 30e9 + 8e9) / 10e9);
+  EXPECT_DOUBLE_EQ(update_time(run, {.shared = 1e9}).value(), (5.6 * 30e9 + 8e9) / 10e9);
 }
 
 TEST(Update, MuonMakesMatricesOrthogonal) {
@@ -136,17 +136,17 @@ TEST(Update, MuonMakesMatricesOrthogonal) {
   EXPECT_DOUBLE_EQ(total_flops(lower_orthogonalisation(small_model(), 1)).value(), block);
   TrainingRun run = small_run();
   run.strategy.optimizer = OptimizerKind::Momentum;
-  const Seconds momentum = update_time(run, 1e9);
+  const Seconds momentum = update_time(run, {.shared = 1e9});
   run.strategy.optimizer = OptimizerKind::Muon;
-  EXPECT_NEAR((update_time(run, 1e9) - momentum).value(), 8.0 * block / 100e12,
+  EXPECT_NEAR((update_time(run, {.shared = 1e9}) - momentum).value(), 8.0 * block / 100e12,
               0.05 * 8.0 * block / 100e12);
 }
 
 TEST(Update, ShardedRanksUpdateTheirShare) {
   TrainingRun run = small_run(8);
-  const double whole = update_time(run, 1e9).value();
+  const double whole = update_time(run, {.shared = 1e9}).value();
   run.strategy.sharding = Sharding::Zero1;
-  EXPECT_DOUBLE_EQ(update_time(run, 1e9).value(), whole / 8.0);
+  EXPECT_DOUBLE_EQ(update_time(run, {.shared = 1e9}).value(), whole / 8.0);
 }
 
 }  // namespace
