@@ -1,6 +1,7 @@
 #include "sim/search/searcher.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "sim/memory/footprint.h"
@@ -10,87 +11,6 @@
 #include "sim/strategy/validity.h"
 
 namespace llmsim::sim {
-namespace {
-
-// Weights in 8 or 4 bits that are sharded are quantised whenever they are gathered.
-bool requantises(const Run& run, Sharding sharding) {
-  return sharding >= Sharding::Zero3 && is_low_precision(matmul_dtype(run.strategy.precision));
-}
-
-// Whether two runs price layers alike, one under each sharding.
-bool shares_prices(const Run& one, Sharding sharding, const Run& other, Sharding other_sharding) {
-  Strategy same = other.strategy;
-  same.sharding = one.strategy.sharding, same.shard_size = one.strategy.shard_size;
-  return requantises(one, sharding) == requantises(other, other_sharding) &&
-         one.framework == other.framework && one.strategy == same;
-}
-
-ShardedRuns bases_of(const PlanQuery& query) {
-  ShardedRuns bases;
-  for (const Sharding sharding : kAllShardings) {
-    bases.push_back({.run = run_under(query, sharding), .prices = 0});
-    ShardedRun& base = bases.back();
-    base.run.model = query.base.model;
-    while (!shares_prices(bases[base.prices].run, kAllShardings[base.prices], base.run, sharding))
-      ++base.prices;
-  }
-  return bases;
-}
-
-auto group_key(const SearchLayout& layout) {
-  return std::tuple(layout.tp, layout.cp, layout.ep, layout.etp, layout.sequence_parallel,
-                    layout.micro_batch);
-}
-
-auto variant_key(const SearchLayout& layout) {
-  return std::tuple(layout.moe_dispatch, layout.tp_overlap, layout.moe_overlap);
-}
-
-// Whether the stages of a pipeline can be given their layers, whatever surrounds them.
-bool deals_layers(const Transformer& model, Strategy pipeline) {
-  pipeline.etp.reset();  // of tensor ranks that a pipeline alone does not have
-  return !broken_rule_name(model, pipeline, pipeline.num_devices());
-}
-
-void add_pipelines(PlanProblem& problem, int pp) {
-  std::vector<DealtPipeline>& pipelines = problem.pipelines[pp];
-  if (!pipelines.empty()) return;
-  for (const SearchPipeline& choice : problem.space.pipelines(pp)) {
-    DealtPipeline& pipeline = pipelines.emplace_back(DealtPipeline{choice});
-    const Strategy strategy =
-        problem.space.strategy({.pp = pp}, choice, {}, problem.space.recomputes().front());
-    const int layers = problem.base.model.num_layers + (choice.embeddings_as_layers ? 2 : 0);
-    if (stage_layout(strategy).parts() <= layers &&
-        (strategy.stage_layers.empty() || deals_layers(problem.base.model, strategy)))
-      pipeline.counts.emplace(problem.base.model, strategy, problem.space.recomputes());
-  }
-}
-
-void add_groups(PlanProblem& problem) {
-  problem.layouts = problem.space.layouts();
-  std::stable_sort(problem.layouts.begin(), problem.layouts.end(),
-                   [](const SearchLayout& one, const SearchLayout& other) {
-                     return std::pair(group_key(one), variant_key(one)) <
-                            std::pair(group_key(other), variant_key(other));
-                   });
-  for (std::size_t i = 0; i < problem.layouts.size(); ++i) {
-    const SearchLayout &layout = problem.layouts[i], &before = problem.layouts[i > 0 ? i - 1 : 0];
-    add_pipelines(problem, layout.pp);
-    const bool begins = i == 0 || group_key(before) != group_key(layout);
-    if (begins) problem.groups.emplace_back();
-    std::vector<LayoutRange>& variants = problem.groups.back().variants;
-    if (begins || variant_key(before) != variant_key(layout)) variants.push_back({i, i});
-    variants.back().last = i + 1;
-  }
-}
-
-}  // namespace
-
-PlanProblem::PlanProblem(const PlanQuery& of)
-    : query(of), bases(bases_of(of)), base(search_base(of)), space(base, of.restriction) {
-  add_groups(*this);
-}
-
 namespace {
 
 constexpr const char* kOutOfMemory = "out of memory";
@@ -136,44 +56,11 @@ std::optional<NearestMiss> missed(const Run& run, const Memory& memory) {
                      .available = memory.host.capacity};
 }
 
-// The rule that a strategy breaks in every pipeline.
-const char* broken_in_all_pipelines(const PlanProblem& problem, Strategy strategy) {
-  strategy.stage_layers.clear();  // has numbers for stages or for their chunks
-  return broken_rule_name(problem.base.model, strategy, problem.base.num_devices);
-}
-
-// Whether every pipeline and sharding of a layout breaks a rule.
-const char* broken_layout(const PlanProblem& problem, const SearchLayout& layout) {
-  return broken_in_all_pipelines(
-      problem, problem.space.strategy(layout, {.embeddings_as_layers = true}, {}, Recompute{}));
-}
-
 }  // namespace
 
-// The run of a strategy, in the place of the last one under its sharding.
-Run& Searcher::run_of(const Strategy& strategy) {
-  Run& run = bases_[index_of(strategy.sharding)].run;
-  run.strategy = strategy;
-  run.model.vocab_size = problem_.query.base.model.vocab_size;
-  run.model.vocab_size = trained_vocab_size(run);
-  return run;
-}
-
-const Searcher::Prices& Searcher::prices_of(const SearchNode& node,
-                                            const ShardingSearch& sharding) {
-  const std::size_t ways = problem_.space.recomputes().size();
-  const auto begin = (sharding.base * kVariants + variant_of(node.shape)) * ways;
-  Prices& prices = prices_[begin + node.recompute];
-  if (prices.layers) return prices;
-  priced_ways_.clear();
-  for (std::size_t way = 0; way < ways; ++way) {
-    const Prices& other = prices_[begin + way];
-    if (other.layers) priced_ways_.push_back({problem_.space.recomputes()[way], &*other.layers});
-  }
-  const Run& run = run_of(strategy(node, sharding.choice));
-  prices.layers = layers_of(run, node.layout, begin + node.recompute);
-  prices.bounds = layer_bounds(run, *prices.layers);
-  return prices;
+const LayoutPrices& Searcher::prices_of(const SearchNode& node, const ShardingSearch& sharding) {
+  return prices_.of(node.layout, node.shape, sharding.base, node.recompute,
+                    [&] { return strategy(node, sharding.choice); });
 }
 
 Strategy Searcher::strategy(const SearchNode& node, const SearchSharding& sharding) const {
@@ -199,33 +86,9 @@ std::size_t Searcher::leaves(const SearchLayout& layout) const {
          ways_of(layout).size();
 }
 
-Searcher::LayersWithoutExperts Searcher::without_experts(const SearchLayout& layout,
-                                                         std::size_t prices) {
-  return {layout.tp,         layout.cp, layout.micro_batch, layout.sequence_parallel,
-          layout.tp_overlap, prices};
-}
-
-// Those without experts are the same for all ways to place them.
-LayerPrices Searcher::layers_of(const Run& run, const SearchLayout& layout, std::size_t prices) {
-  if (!run.model.moe) return layer_prices(run, priced_ways_);
-  const LayersWithoutExperts key = without_experts(layout, prices);
-  const auto known = priced_without_experts_.find(key);
-  if (known != priced_without_experts_.end())
-    return layer_prices(run, priced_ways_, &known->second);
-  return priced_without_experts_.emplace(key, layer_prices(run, priced_ways_)).first->second;
-}
-
-LayerPrices Searcher::times_of(const Run& run, const SearchLayout& layout, std::size_t prices) {
-  if (!run.model.moe) return layer_times(run);
-  const LayersWithoutExperts key = without_experts(layout, prices);
-  const auto known = without_experts_.find(key);
-  if (known != without_experts_.end()) return layer_times(run, known->second);
-  return without_experts_.emplace(key, shared_layers(run)).first->second.times;
-}
-
 Searcher::StepBounds Searcher::bounds(const LayoutRange& layouts) {
   const Transformer& model = problem_.base.model;
-  std::vector<bool> done(2 * bases_.size());  // without and with pipelines
+  std::vector<bool> done(2 * problem_.bases.size());  // without and with pipelines
   ExpertDispatch dispatch = problem_.layouts[layouts.first].moe_dispatch;
   const auto least = [](double& known, double value) {
     known = known == 0.0 ? value : std::min(known, value);
@@ -240,13 +103,13 @@ Searcher::StepBounds Searcher::bounds(const LayoutRange& layouts) {
                            (static_cast<double>(layout.dp) * layout.pp * layout.micro_batch);
     least(steps, batches);
     for (const SearchSharding& sharding : problem_.space.shardings(layout)) {
-      const std::size_t prices = 2 * bases_[index_of(sharding.sharding)].prices +
+      const std::size_t prices = 2 * problem_.bases[index_of(sharding.sharding)].prices +
                                  (model.tied_embeddings && layout.pp > 1 ? 1 : 0);
       if (done[prices]) continue;
       done[prices] = true;
-      const Run& run =
-          run_of(problem_.space.strategy(layout, {}, sharding, {.kind = RecomputeKind::None}));
-      const LayerBounds layers = layer_bounds(run, times_of(run, layout, prices));
+      const Run& run = prices_.run_of(
+          problem_.space.strategy(layout, {}, sharding, {.kind = RecomputeKind::None}));
+      const LayerBounds layers = layer_bounds(run, prices_.times_of(run, layout, prices));
       LayerSums once{.embedding = 1.0, .head = 1.0};
       for_each_kind(count_layers(model, 0, model.num_layers),
                     [&](std::size_t slot, int count) { once.blocks[slot] = count; });
@@ -329,8 +192,7 @@ void Searcher::search(const LayoutGroup& group) {
 }
 
 void Searcher::search_variant(const LayoutRange& layouts, Seconds least) {
-  prices_.resize(bases_.size() * kVariants * problem_.space.recomputes().size());
-  for (Prices& prices : prices_) prices.layers.reset();
+  prices_.forget();
   bool ranked = false;
   for (std::size_t i = layouts.first; i < layouts.last; ++i) {
     const SearchLayout& layout = problem_.layouts[i];
@@ -349,7 +211,7 @@ void Searcher::search_variant(const LayoutRange& layouts, Seconds least) {
       continue;
     }
     if (!std::exchange(ranked, true)) {
-      const Run& run = run_of(problem_.space.strategy(layout, {}, {}, Recompute{}));
+      const Run& run = prices_.run_of(problem_.space.strategy(layout, {}, {}, Recompute{}));
       rank_ = rank_parameters(run.model, run.strategy);
     }
     search(layout);
@@ -365,10 +227,10 @@ void Searcher::tell() {
 }
 
 ShardingSearch Searcher::sharding_search(const SearchLayout& layout, const SearchSharding& choice) {
-  const Run& run =
-      run_of(problem_.space.strategy(layout, {.embeddings_as_layers = true}, choice, Recompute{}));
+  const Run& run = prices_.run_of(
+      problem_.space.strategy(layout, {.embeddings_as_layers = true}, choice, Recompute{}));
   return {.choice = choice,
-          .base = bases_[index_of(choice.sharding)].prices,
+          .base = problem_.bases[index_of(choice.sharding)].prices,
           .rule = broken_in_all_pipelines(problem_, run.strategy),
           .states = state_bounds(run, rank_),
           .shape = step_shape(run)};
@@ -376,7 +238,8 @@ ShardingSearch Searcher::sharding_search(const SearchLayout& layout, const Searc
 
 void Searcher::search(const SearchLayout& layout) {
   SearchNode node{layout};
-  node.context = context_memory(run_of(problem_.space.strategy(layout, {}, {}, Recompute{})));
+  node.context =
+      context_memory(prices_.run_of(problem_.space.strategy(layout, {}, {}, Recompute{})));
   node.ways = ways_of(layout);
   for (const SearchSharding& sharding : problem_.space.shardings(layout))
     node.shardings.push_back(sharding_search(layout, sharding));
@@ -419,14 +282,14 @@ void Searcher::search_pipeline(SearchNode& node) {
 // Those that take too long whatever is recomputed.  False: all.
 bool Searcher::leave_out_slow_shardings(const SearchNode& node) {
   left_out_.assign(node.shardings.size(), false);
-  const Prices* prices = nullptr;
+  const LayoutPrices* prices = nullptr;
   const StepShape* shape = nullptr;
   Seconds passes;
   bool some = false;
   for (std::size_t i = 0; i < node.shardings.size(); ++i) {
     const ShardingSearch& sharding = node.shardings[i];
     if (sharding.rule) continue;
-    const Prices& own = prices_of(node, sharding);
+    const LayoutPrices& own = prices_of(node, sharding);
     if (&own != prices || !(*shape == sharding.shape))
       passes = step_bound(sharding.shape, *node.pipeline->counts, node.recompute,
                           without_recomputation(own.bounds), nullptr);
@@ -447,26 +310,26 @@ bool Searcher::is_nearer(Bytes needed) const {
 
 // By its bounds.  How near one is that does not fit matters while nothing does.
 template <class StrategyOf>
-void Searcher::leave_out(Bytes needed, const Prices& prices, const StrategyOf& strategy) {
+void Searcher::leave_out(Bytes needed, const LayoutPrices& prices, const StrategyOf& strategy) {
   if (needed <= problem_.query.base.cluster.device.usable_memory) {
     ++plan_.pruned;
   } else if (!ranking_.empty() || !is_nearer(needed)) {
     ++too_large_;
   } else {
-    const Run& run = run_of(strategy());
+    const Run& run = prices_.run_of(strategy());
     reject(plan_, out_of_memory(run, memory_footprint(run, *prices.layers, MemoryStages::Fullest)));
   }
 }
 
 void Searcher::search_shardings(const SearchNode& node) {
   const StageCounts& counts = *node.pipeline->counts;
-  const Prices *prices = nullptr, *timed = nullptr;  // of the activations and of `passes`
+  const LayoutPrices *prices = nullptr, *timed = nullptr;  // of the activations and of `passes`
   const StepShape* shape = nullptr;
   Seconds passes;
   for (std::size_t i = 0; i < node.shardings.size(); ++i) {
     const ShardingSearch& sharding = node.shardings[i];
     if (sharding.rule || left_out_[i]) continue;
-    const Prices& own = prices_of(node, sharding);
+    const LayoutPrices& own = prices_of(node, sharding);
     if (&own != timed || !(*shape == sharding.shape))
       passes = step_bound(sharding.shape, counts, node.recompute, own.bounds, nullptr);
     timed = &own, shape = &sharding.shape;
@@ -488,7 +351,7 @@ void Searcher::search_shardings(const SearchNode& node) {
     idea.sharding = sharding.choice.sharding;
     const bool may_matter = ranking_.may_matter(idea, passes, peak, needed);
     if (may_matter && !costs_[i])
-      costs_[i] = sharding_costs(run_of(strategy(node, sharding.choice)), rank_, counts);
+      costs_[i] = sharding_costs(prices_.run_of(strategy(node, sharding.choice)), rank_, counts);
     const Seconds bound =
         may_matter ? step_bound(sharding.shape, counts, node.recompute, own.bounds, &*costs_[i])
                    : passes;
@@ -531,7 +394,7 @@ Strategy Searcher::strategy(const Candidate& candidate) const {
 
 // Its passes give a closer bound, which costs less than the walk through its memory.
 void Searcher::evaluate(const Candidate& candidate) {
-  const Run& run = run_of(strategy(candidate));
+  const Run& run = prices_.run_of(strategy(candidate));
   const LayerPrices& prices = *candidate.prices->layers;
   StepSimulation step(run, prices, StepSimulation::Passes{});
   const Seconds bound = step.bound();
