@@ -1,11 +1,16 @@
 // What a search pays for one complete strategy whose prices it knows, by part: passes and overlap,
-// the events of the pipeline, the walk through memory.
+// the events of the pipeline, the walk through memory; and what all strategies of a space cost that
+// share what they have in common (sim/search/complete_search.h).
 #include <benchmark/benchmark.h>
+
+#include <cstddef>
+#include <string>
 
 #include "sim/cost/layer_prices.h"
 #include "sim/memory/footprint.h"
 #include "sim/model/catalogue.h"
 #include "sim/schedule/step.h"
+#include "sim/search/complete_search.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {
@@ -86,6 +91,27 @@ void complete(benchmark::State& state, const Run& run) {
   count_strategies(state);
 }
 
+// All strategies of a space that keep the rules, each with its memory and its time.
+void complete_space(benchmark::State& state, const Run& base) {
+  PlanQuery query;
+  query.base = base;
+  query.base.framework.gradients.persist = true;  // as in Megatron's buffers
+  query.base.framework.offers = {.module_recompute = true, .mesh_order = true};
+  query.restriction["sharding"] = {std::string("none"), std::string("zero1")};
+  std::size_t strategies = 0;
+  for (auto _ : state) {
+    const PlanProblem problem(query);
+    CompleteSearch search(problem, CompleteTimes::OfAll);
+    for (const LayoutGroup& group : problem.groups)
+      search.search(group, [&](const CompleteStrategy& one) {
+        benchmark::DoNotOptimize(one.time);
+        ++strategies;
+      });
+  }
+  state.counters["strategies"] =
+      benchmark::Counter(static_cast<double>(strategies), benchmark::Counter::kIsRate);
+}
+
 const Run kSharded = sharded_run(), kOneChunk = llama_run(1), kTenChunks = llama_run(10),
           kMoe = deepseek_run();
 
@@ -98,6 +124,7 @@ BENCHMARK_STRATEGY(passes);
 BENCHMARK_STRATEGY(pipeline);
 BENCHMARK_STRATEGY(memory);
 BENCHMARK_STRATEGY(complete);
+BENCHMARK_CAPTURE(complete_space, llama_70b_on_256, kOneChunk)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace llmsim::sim

@@ -10,7 +10,7 @@
 #include "sim/base/error.h"
 #include "sim/search/ranking.h"
 #include "sim/strategy/stages.h"
-#include "tests/sim/random_run.h"
+#include "tests/sim/random_query.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {
@@ -221,78 +221,6 @@ std::string text_of(const Strategy& s) {
     text += std::to_string(part) + " ";
   for (const int layers : s.stage_layers) text += std::to_string(layers) + "-";
   return text + text_of(s.recompute);
-}
-
-// Derived fields that are pinned and values that are banned, of some queries.
-void pin_and_ban(PlanQuery& query, RandomChoice& choose) {
-  if (choose.below(6) == 0) query.restriction["sequence_parallel"] = {choose.yes()};
-  if (choose.below(6) == 0) query.restriction["embeddings_as_layers"] = {choose.yes()};
-  if (choose.below(4) == 0)
-    query.excluded["sharding"] = {std::string("zero1"), std::string("none")};
-  if (choose.below(4) == 0) query.excluded["tp"] = {std::int64_t{1}};
-  if (choose.below(4) == 0) query.excluded["virtual_stages"] = {std::int64_t{1}};
-}
-
-// One query of small sizes; what it holds changes with the seed.
-PlanQuery random_query(unsigned seed) {
-  RandomChoice choose(seed);
-  PlanQuery query;
-  const int devices = choose.of({1, 2, 3, 4, 4, 6, 8});
-  Transformer& model = query.base.model = random_model(choose);
-  model.num_layers = 2 + choose.below(6);
-  if (model.layer_pattern)
-    model.layer_pattern->resize(static_cast<std::size_t>(model.num_layers), '*');
-  if (model.moe) model.moe->num_dense_layers = choose.below(2);
-  model.seq_len = choose.of({512, 1024, 2048});
-  query.base.framework = random_framework(choose);
-  query.base.cluster = ideal_cluster(devices);
-  query.base.cluster.devices_per_node = choose.of({2, 4, 8});
-  if (choose.yes()) query.base.cluster.fabric.devices = query.base.cluster.devices_per_node;
-  Device& device = query.base.cluster.device;
-  device.usable_memory = choose.of({0.5, 1.0, 2.0, 4.0, 80.0}) * GiB;
-  device.context_memory = choose.of({0.0, 0.1}) * GiB;
-  device.achieved.device_spread = choose.of({0.0, 0.02});
-  device.achieved.kernel_time = choose.of({0.0, 2.0}) * us;
-  query.base.framework.host.per_kernel = choose.of({0.0, 1.0, 10.0}) * us;
-  Strategy& s = query.base.strategy;
-  s.global_batch = choose.of({2, 4, 6, 8, 12});
-  s.fused_cross_entropy = choose.yes();
-  s.gradient_overlap = choose.yes(), s.gather_overlap = choose.yes();
-  s.tp_overlap = choose.below(4) == 0;
-  s.compile = choose.yes();
-  s.moe_overlap = choose.below(4) == 0;
-  s.offload.activations = choose.below(8) == 0;
-  s.offload.optimizer = choose.below(8) == 0;
-  s.precision = choose.of({Precision::Bf16, Precision::Bf16, Precision::Fp16, Precision::Fp32});
-  if (choose.below(4) == 0)
-    query.restriction["pipeline_schedule"] = {"1f1b",  "interleaved", "gpipe",
-                                              "zb-h1", "zb-v",        "dualpipe"};
-  const std::vector<const char*> recomputes{
-      "none",      "selective",   "selective=layernorm",  "full", "full=1", "full=2", "full/2",
-      "every-n=2", "every-n=2/3", "selective=activation", "op",   "op=qkv"};
-  const int ways = static_cast<int>(recomputes.size()), one = choose.below(ways),
-            other = (one + 1 + choose.below(ways - 1)) % ways;
-  for (const int way : {one, other})
-    query.restriction["recompute"].emplace_back(recomputes[static_cast<std::size_t>(way)]);
-  query.objective = choose.below(4) == 0 ? Objective::Memory : Objective::Throughput;
-  query.top = choose.of({1, 5, 20});
-  query.threads = choose.of({1, 1, 2});
-  query.pareto = choose.below(3) > 0;
-  query.tie = choose.of({0.0, 0.02, 0.1});
-  if (choose.yes()) query.headroom = choose.of({0.0, 0.1, 0.5});
-  pin_and_ban(query, choose);
-  query.base.framework.offers = {.zero2 = choose.below(4) > 0,
-                                 .zero3 = choose.below(4) > 0,
-                                 .hsdp = choose.below(4) > 0,
-                                 .zero2_in_pipelines = choose.yes(),
-                                 .zero3_in_pipelines = choose.yes(),
-                                 .module_recompute = choose.yes(),
-                                 .tp_overlap = choose.yes(),
-                                 .tp_overlap_compiled = choose.yes(),
-                                 .mesh_order = choose.yes(),
-                                 .deduplicated_dispatch = choose.yes(),
-                                 .moe_overlap = choose.yes()};
-  return query;
 }
 
 // What ranking.h says, of a list of all strategies that fit.
