@@ -461,5 +461,31 @@ TEST(Frameworks, DeepSpeedCastsGradientsOnTheHostUntil2025) {
   EXPECT_FALSE(casts("2024-05-07"));
 }
 
+// DeepSpeed runtime/engine.py allreduce_bucket: without ZeRO a bucket is flattened, reduced, copied
+// back and freed.
+TEST(Frameworks, DeepSpeedsBucketsStayWithZeroAlone) {
+  FrameworkQuery query = asked("megatron-deepspeed", "2024-06-01", "fp16");
+  const auto buckets = [&](const char* sharding) {
+    query.sharding = sharding;
+    return Frameworks::shipped().choose(query).framework.reserve.framework;
+  };
+  EXPECT_EQ(buckets("none"), sim::Bytes(0.0));
+  EXPECT_EQ(buckets("zero1"), sim::Bytes(2e9));
+}
+
+// stage3.py: one flat buffer of all gradients of a shard since the rewrite of January 2022.
+TEST(Frameworks, GradientsOfZero3StayFromStepToStepSince2022) {
+  FrameworkQuery query = asked("deepspeed", "2021-06-01", "bf16");
+  const auto persist = [&] {
+    return Frameworks::shipped().choose(query).framework.gradients.persist;
+  };
+  query.sharding = "zero3";
+  EXPECT_FALSE(persist());
+  query.date = "2024-06-01";
+  EXPECT_TRUE(persist());
+  query.sharding = "zero2";
+  EXPECT_FALSE(persist());
+}
+
 }  // namespace
 }  // namespace llmsim::hwdb
