@@ -487,5 +487,16 @@ TEST(Frameworks, GradientsOfZero3StayFromStepToStepSince2022) {
   EXPECT_FALSE(persist());
 }
 
+// 26 public logs of 2023 and later: reserved less lasting over allocated less lasting is 1.17.
+TEST(Frameworks, GapsOfAllocatorsAreSmallerFrom2023) {
+  for (const char* id : {"megatron-lm", "megatron-deepspeed", "deepspeed", "ddp"}) {
+    const auto fragmentation = [&](const char* date) {
+      return Frameworks::shipped().choose(asked(id, date)).framework.reserve.fragmentation;
+    };
+    EXPECT_EQ(fragmentation("2022-06-01"), 1.24) << id;
+    EXPECT_EQ(fragmentation("2023-06-01"), 1.17) << id;
+  }
+}
+
 }  // namespace
 }  // namespace llmsim::hwdb
