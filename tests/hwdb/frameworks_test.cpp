@@ -498,5 +498,24 @@ TEST(Frameworks, GapsOfAllocatorsAreSmallerFrom2023) {
   }
 }
 
+// NeMo 2 mixed_precision.py bf16_with_fp8_mixed: fp8_params; NeMo 1 has to be told, and its apex
+// optimizer keeps 16-bit remainders of fp32 master weights.
+TEST(Frameworks, NemoStoresFp8WeightsFromVersion2) {
+  FrameworkQuery query = asked("nemo", "2024-07-15", "fp8");
+  const auto framework = [&] { return Frameworks::shipped().choose(query).framework; };
+  EXPECT_FALSE(framework().low_precision.stores_weights);
+  EXPECT_EQ(framework().storage.master_bytes, 2.0);
+  query.settings["weight_dtype"] = "fp8";
+  EXPECT_TRUE(framework().low_precision.stores_weights);
+  query.settings.clear();
+  query.date = "2025-01-01";
+  EXPECT_TRUE(framework().low_precision.stores_weights);
+  EXPECT_EQ(framework().storage.master_bytes, 4.0);
+  // A run that keeps 16-bit weights says so.
+  query.settings["weight_dtype"] = "bf16";
+  EXPECT_FALSE(framework().low_precision.stores_weights);
+  EXPECT_EQ(framework().storage.weight_bytes, 2.0);
+}
+
 }  // namespace
 }  // namespace llmsim::hwdb
