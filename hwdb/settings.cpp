@@ -200,6 +200,8 @@ void apply_settings(const sim::SettingValues& settings, FrameworkChoice& choice)
       state_field(choice, "low_precision.stores_weights", true);
       continue;
     }
+    if (key == "weight_dtype" && choice.framework.low_precision.stores_weights)
+      state_field(choice, "low_precision.stores_weights", false);
     const Setting* const setting = find_setting(key);
     if (setting && *setting->field)
       state_field(choice, setting->field, meaning_of(*setting, value));

@@ -413,6 +413,9 @@ TEST(Frameworks, TrainerGivesDeepSpeedAnUnfusedOptimizer) {
   EXPECT_FALSE(update().fused);
   EXPECT_EQ(update().temporary_values, 2.0);
   EXPECT_EQ(update().kept_temporary_bytes, 2.0);
+  // Two weeks after the release of 2.1 programs still run 2.0.
+  query.date = "2023-10-18";
+  EXPECT_EQ(update().temporary_values, 2.0);
   query.date = "2024-06-01";
   EXPECT_EQ(update().temporary_values, 1.0);
   query.date = "2025-12-01";
@@ -459,6 +462,62 @@ TEST(Frameworks, DeepSpeedCastsGradientsOnTheHostUntil2025) {
   EXPECT_FALSE(casts("2025-02-01"));
   query.sharding = "none";
   EXPECT_FALSE(casts("2024-05-07"));
+}
+
+// DeepSpeed runtime/engine.py allreduce_bucket: without ZeRO a bucket is flattened, reduced, copied
+// back and freed.
+TEST(Frameworks, DeepSpeedsBucketsStayWithZeroAlone) {
+  FrameworkQuery query = asked("megatron-deepspeed", "2024-06-01", "fp16");
+  const auto buckets = [&](const char* sharding) {
+    query.sharding = sharding;
+    return Frameworks::shipped().choose(query).framework.reserve.framework;
+  };
+  EXPECT_EQ(buckets("none"), sim::Bytes(0.0));
+  EXPECT_EQ(buckets("zero1"), sim::Bytes(2e9));
+}
+
+// stage3.py: one flat buffer of all gradients of a shard since the rewrite of January 2022.
+TEST(Frameworks, GradientsOfZero3StayFromStepToStepSince2022) {
+  FrameworkQuery query = asked("deepspeed", "2021-06-01", "bf16");
+  const auto persist = [&] {
+    return Frameworks::shipped().choose(query).framework.gradients.persist;
+  };
+  query.sharding = "zero3";
+  EXPECT_FALSE(persist());
+  query.date = "2024-06-01";
+  EXPECT_TRUE(persist());
+  query.sharding = "zero2";
+  EXPECT_FALSE(persist());
+}
+
+// 26 public logs of 2023 and later: reserved less lasting over allocated less lasting is 1.17.
+TEST(Frameworks, GapsOfAllocatorsAreSmallerFrom2023) {
+  for (const char* id : {"megatron-lm", "megatron-deepspeed", "deepspeed", "ddp"}) {
+    const auto fragmentation = [&](const char* date) {
+      return Frameworks::shipped().choose(asked(id, date)).framework.reserve.fragmentation;
+    };
+    EXPECT_EQ(fragmentation("2022-06-01"), 1.24) << id;
+    EXPECT_EQ(fragmentation("2023-06-01"), 1.17) << id;
+  }
+}
+
+// NeMo 2 mixed_precision.py bf16_with_fp8_mixed: fp8_params; NeMo 1 has to be told, and its apex
+// optimizer keeps 16-bit remainders of fp32 master weights.
+TEST(Frameworks, NemoStoresFp8WeightsFromVersion2) {
+  FrameworkQuery query = asked("nemo", "2024-07-15", "fp8");
+  const auto framework = [&] { return Frameworks::shipped().choose(query).framework; };
+  EXPECT_FALSE(framework().low_precision.stores_weights);
+  EXPECT_EQ(framework().storage.master_bytes, 2.0);
+  query.settings["weight_dtype"] = "fp8";
+  EXPECT_TRUE(framework().low_precision.stores_weights);
+  query.settings.clear();
+  query.date = "2025-01-01";
+  EXPECT_TRUE(framework().low_precision.stores_weights);
+  EXPECT_EQ(framework().storage.master_bytes, 4.0);
+  // A run that keeps 16-bit weights says so.
+  query.settings["weight_dtype"] = "bf16";
+  EXPECT_FALSE(framework().low_precision.stores_weights);
+  EXPECT_EQ(framework().storage.weight_bytes, 2.0);
 }
 
 }  // namespace
