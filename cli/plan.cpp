@@ -9,6 +9,7 @@
 #include "cli/plan_answer.h"
 #include "cli/plan_goals.h"
 #include "cli/plan_questions.h"
+#include "cli/plan_space.h"
 #include "hwdb/launch/launch_file.h"
 #include "sim/base/error.h"
 
@@ -16,9 +17,11 @@ namespace llmsim::cli {
 namespace {
 
 int answer_one(const PlanOptions& options, const hwdb::Database& database) {
+  if (options.space) check_can_be_written(*options.space);
   const reports::PlanAnswer answer = planned(options, options.run, database);
   write_result(reports::render(answer, format_of(options.output), style_of(options.output)),
                options.output);
+  if (options.space && answer.plan.complete) write_space(answer.query, *options.space);
   if (answer.plan.plans.empty()) {
     if (!answer.plan.complete) throw Error("interrupted before anything was found that fits");
     const std::string way_out = what_would_fit(options, database);
@@ -71,6 +74,8 @@ int run_plan(const PlanOptions& options) {
   if (const auto many = several_answers(options, database)) {
     if (options.export_folder)
       throw Error("--export: one question, with one model and one number of devices, is expected");
+    if (options.space)
+      throw Error("--space: one question, with one model and one number of devices, is expected");
     return answer_many(options, *many);
   }
   return answer_one(one_question(options), database);
@@ -89,6 +94,13 @@ void add_plan(CLI::App& program, int& status) {
                     "also the Pareto front, plans that are slower but smaller: takes some times "
                     "as long");
   set_group(*command, "Search", {"--pareto"});
+  command
+      ->add_option("--space", options->space,
+                   "CSV file of every strategy that keeps the rules, with its memory and, where it "
+                   "fits, its step time: a million take some seconds and 200 MB; default none; "
+                   "example: --space space.csv")
+      ->type_name("FILE");
+  set_group(*command, "Search", {"--space"});
   add_export_options(*command, *options);
   add_job_options(*command, options->job);
   command->add_flag("--verbose", options->verbose, "also what failed and what was assumed");

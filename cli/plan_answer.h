@@ -24,6 +24,7 @@ struct PlanOptions {
   bool risk = false, smallest = false, pareto = false, sensitivity = false, verbose = false;
   std::string jobs = "1";
   std::optional<std::string> export_folder, target;  // of the best plan's launch files
+  std::optional<std::string> space;                  // file of all strategies
   OutputOptions output;
   std::string database;
 };

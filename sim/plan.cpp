@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "sim/base/uncertainty.h"
+#include "sim/search/complete_search.h"
 #include "sim/search/searcher.h"
 
 namespace llmsim::sim {
@@ -121,6 +122,25 @@ Plan plan(const PlanQuery& query) {
   if (headroom > 0.0 && found.plan.complete && found.ranking.best().strategies.empty())
     found = search(problem, 0.0);
   return answer(problem, found);
+}
+
+bool price_space(const PlanQuery& query, const std::function<void(const PricedStrategy&)>& visit) {
+  query.base.model.validate();
+  const PlanProblem problem(query);
+  CompleteSearch search(problem);
+  std::size_t done = 0;
+  for (const LayoutGroup& group : problem.groups) {
+    search.search(group, [&](const CompleteStrategy& one) {
+      visit({.strategy = problem.space.strategy(one.layout, one.pipeline, one.sharding,
+                                                problem.space.recomputes()[one.recompute]),
+             .peak = one.peak,
+             .needed = one.needed,
+             .fits = one.fits,
+             .step_time = one.time});
+    });
+    if (query.progress && !query.progress(++done, problem.groups.size())) return false;
+  }
+  return true;
 }
 
 }  // namespace llmsim::sim

@@ -15,6 +15,8 @@
 // has at least its p-th part.  So the best come first, and whole groups fall by one comparison.
 #pragma once
 
+#include <functional>
+
 #include "sim/search/plan_query.h"
 
 namespace llmsim::sim {
@@ -23,5 +25,17 @@ namespace llmsim::sim {
 double headroom_for(double probability, const PredictionErrors& errors);
 
 Plan plan(const PlanQuery& query);
+
+// A strategy of a query's space, with its memory and, where it fits, the time of its step.
+struct PricedStrategy {
+  Strategy strategy;
+  Bytes peak{}, needed{};  // needed: with context and gaps, what must be there
+  bool fits = false;
+  Seconds step_time{};  // 0: does not fit
+};
+
+// Calls visit(strategy) for every one that keeps the rules, on one thread; each equals predict() of
+// its run (search/complete_search.h).  False: query.progress has ended it.
+bool price_space(const PlanQuery& query, const std::function<void(const PricedStrategy&)>& visit);
 
 }  // namespace llmsim::sim
