@@ -413,9 +413,6 @@ TEST(Frameworks, TrainerGivesDeepSpeedAnUnfusedOptimizer) {
   EXPECT_FALSE(update().fused);
   EXPECT_EQ(update().temporary_values, 2.0);
   EXPECT_EQ(update().kept_temporary_bytes, 2.0);
-  // Two weeks after the release of 2.1 programs still run 2.0.
-  query.date = "2023-10-18";
-  EXPECT_EQ(update().temporary_values, 2.0);
   query.date = "2024-06-01";
   EXPECT_EQ(update().temporary_values, 1.0);
   query.date = "2025-12-01";
