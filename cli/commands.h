@@ -12,6 +12,8 @@
 
 namespace llmsim::cli {
 
+inline constexpr int kUsage = 2;  // exit status: a command line that is none
+
 void add_plan(CLI::App& program, int& status);     // the best strategies, ranked
 void add_predict(CLI::App& program, int& status);  // one run in full
 void add_sweep(CLI::App& program, int& status);    // predictions over a grid

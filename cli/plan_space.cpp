@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <iostream>
+#include <iterator>
 #include <optional>
 #include <string_view>
-#include <utility>
+#include <variant>
 #include <vector>
 
 #include "cli/interruption.h"
@@ -18,8 +20,6 @@
 
 namespace llmsim::cli {
 namespace {
-
-using reports::Cell;
 
 // Those of a search, in the order of the fields of a strategy, and what follows from a choice of
 // layers.
@@ -37,56 +37,59 @@ std::vector<const sim::StrategyField*> space_fields() {
   return fields;
 }
 
-// The rows of some thousand strategies at a time.
+void put(fmt::memory_buffer& text, const sim::FieldValue& value) {
+  const auto out = std::back_inserter(text);
+  if (const auto* number = std::get_if<std::int64_t>(&value))
+    fmt::format_to(out, "{},", *number);
+  else if (const auto* on = std::get_if<bool>(&value))
+    fmt::format_to(out, "{},", *on);
+  else
+    fmt::format_to(out, "{},", reports::csv_cell(sim::text_of(value)));
+}
+
+// A million of them: numbers by fmt, in the fewest digits that are read back the same.
 class SpaceRows {
  public:
-  explicit SpaceRows(const TextSink& put) : put_(put), fields_(space_fields()) {}
-
-  void add(const sim::PricedStrategy& one) {
-    std::vector<Cell> cells;
-    for (const sim::StrategyField* field : fields_) {
-      const std::optional<sim::FieldValue> value = field->get(one.strategy);
-      cells.push_back(value ? Cell(sim::text_of(*value)) : Cell());
-    }
-    cells.emplace_back(sim::text_of(one.strategy.recompute));
-    cells.emplace_back(std::string(one.fits ? "yes" : "no"));
-    cells.push_back(one.fits ? Cell(one.step_time) : Cell());
-    cells.emplace_back(one.peak);
-    cells.emplace_back(one.needed);
-    table_.add_row(std::move(cells));
-    ++all_, fitting_ += one.fits;
-    if (table_.rows().size() == kRowsAtOnce) put_rows();
+  explicit SpaceRows(const TextSink& put) : put_(put), fields_(space_fields()) {
+    for (const sim::StrategyField* field : fields_) fmt::format_to(out(), "{},", field->key);
+    fmt::format_to(out(), "recompute,feasible,step_time_s,peak_bytes,needed_bytes\n");
   }
 
-  void put_rows() {
-    std::string text = reports::render(table_, reports::Format::Csv);
-    put_(std::exchange(has_header_, true) ? std::string_view(text).substr(text.find('\n') + 1)
-                                          : std::string_view(text));
-    table_ = reports::Table("", columns());
+  // What says nothing is left empty: shards over all ranks, the schedule of a single stage.
+  void add(const sim::PricedStrategy& one) {
+    for (const sim::StrategyField* field : fields_) {
+      const bool says = sim::says_something(*field, one.strategy);
+      if (const auto value = says ? field->get(one.strategy) : std::nullopt)
+        cli::put(text_, *value);
+      else
+        text_.push_back(',');
+    }
+    fmt::format_to(out(), "{},", sim::text_of(one.strategy.recompute));
+    if (one.fits)
+      fmt::format_to(out(), "yes,{}", one.step_time.value());
+    else
+      fmt::format_to(out(), "no,");
+    fmt::format_to(out(), ",{:.0f},{:.0f}\n", one.peak.value(), one.needed.value());
+    ++all_, fitting_ += one.fits;
+    if (text_.size() > kBytesAtOnce) put_text();
+  }
+
+  void put_text() {
+    put_(std::string_view(text_.data(), text_.size()));
+    text_.clear();
   }
 
   std::size_t all() const { return all_; }
   std::size_t fitting() const { return fitting_; }
 
  private:
-  static constexpr std::size_t kRowsAtOnce = 4096;
+  static constexpr std::size_t kBytesAtOnce = 1 << 20;
 
-  std::vector<reports::Column> columns() const {
-    std::vector<reports::Column> columns;
-    for (const sim::StrategyField* field : fields_)
-      columns.push_back({.key = std::string(field->key), .header = {}});
-    columns.push_back({.key = "recompute", .header = {}});
-    columns.push_back({.key = "feasible", .header = {}});
-    columns.push_back({.key = "step_time_s", .header = {}, .kind = reports::Kind::Seconds});
-    columns.push_back({.key = "peak_bytes", .header = {}, .kind = reports::Kind::Bytes});
-    columns.push_back({.key = "needed_bytes", .header = {}, .kind = reports::Kind::Bytes});
-    return columns;
-  }
+  std::back_insert_iterator<fmt::memory_buffer> out() { return std::back_inserter(text_); }
 
   const TextSink& put_;
   std::vector<const sim::StrategyField*> fields_;
-  reports::Table table_{"", columns()};
-  bool has_header_ = false;
+  fmt::memory_buffer text_;
   std::size_t all_ = 0, fitting_ = 0;
 };
 
@@ -107,7 +110,7 @@ void write_space(const sim::PlanQuery& query, const std::string& path) {
         const bool complete =
             sim::price_space(told, [&](const sim::PricedStrategy& one) { rows.add(one); });
         if (!complete) throw Error("--space = " + path + ": interrupted, nothing was written");
-        rows.put_rows();
+        rows.put_text();
         all = rows.all(), fitting = rows.fitting();
       },
       path);

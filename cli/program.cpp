@@ -18,7 +18,6 @@ namespace llmsim::cli {
 namespace {
 
 constexpr int kError = 1;
-constexpr int kUsage = 2;
 
 int report_error(std::string message) {
   std::replace(message.begin(), message.end(), '\n', ' ');

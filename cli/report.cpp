@@ -35,8 +35,6 @@ struct ReportOptions {
   std::string file;  // empty: standard output
 };
 
-constexpr int kUsage = 2;
-
 enum class PageFormat { Html, Json };
 
 PageFormat page_format(const std::string& name) {

@@ -8,6 +8,13 @@
 #include "reports/sheet.h"
 
 namespace llmsim::reports {
+std::string csv_cell(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return out + "\"";
+}
+
 namespace {
 
 [[maybe_unused]] bool fits(const Cell& cell, Kind kind) {
@@ -114,13 +121,6 @@ std::string latex_cell(const std::string& text) {
     }
   }
   return out;
-}
-
-std::string csv_cell(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string out = "\"";
-  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return out + "\"";
 }
 
 std::string csv_value(const Cell& cell) {

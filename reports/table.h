@@ -94,6 +94,9 @@ class Table {
 // booktabs package.
 std::string render(const Table& table, Format format, const Style& style = {});
 
+// A text as a value of CSV: in quotes where it needs them (RFC 4180).
+std::string csv_cell(const std::string& text);
+
 // Several tables one after the other, with an empty line between them.  For people's formats.
 std::string render(std::span<const Table> tables, Format format, const Style& style = {});
 
