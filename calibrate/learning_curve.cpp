@@ -49,7 +49,7 @@ Study study_of(const MeasuredRuns& runs, const RunFit& fit,
     knobs += std::max(0.0, squared(fit.deviations[i]) - known);
   }
   study.priors.spreads.step = std::sqrt(dense + knobs / static_cast<double>(members.size()));
-  study.priors.noise = std::sqrt(noise);
+  study.priors.noise = std::sqrt(noise), study.priors.noise_runs = fit.noise_runs;
   for (const hwdb::SiteCell& of : cells.cells) {
     const double ranks = of.kind == hwdb::CellKind::Dense ? 0.0 : std::max(0.0, moe - dense);
     study.priors.cells.push_back(std::sqrt(cell + ranks));

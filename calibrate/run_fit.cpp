@@ -192,6 +192,7 @@ class Fitting {
     for (std::size_t i = 0; i < runs_.runs.size(); ++i) result.knobs.push_back(knobs_of(i));
     result.effects = hierarchy_.effects();
     result.fit = fit_;
+    result.noise_runs = noise_runs();
     leave_out(result);
     return result;
   }
@@ -229,6 +230,26 @@ class Fitting {
       o.slopes.emplace_back(behind_[i].study, 1.0);
       o.slopes.emplace_back(behind_[i].cell, 1.0);
     });
+  }
+
+  // Of studies with some runs beside one in each cell, around the means of their cells.
+  double noise_runs() const {
+    constexpr double kFewDegrees = 3.0;
+    std::map<std::size_t, std::map<std::size_t, std::vector<double>>> residuals;  // group, cell
+    for (std::size_t i = 0; i < runs_.runs.size(); ++i) {
+      const Observation& o = model_.observations[i];
+      residuals[runs_.runs[i].group][behind_[i].cell].push_back(o.value - fit_.mean_of(o.slopes));
+    }
+    std::vector<GroupVariance> studies;
+    for (const auto& [group, cells] : residuals) {
+      double squares = 0.0, degrees = 0.0;
+      for (const auto& [cell, of] : cells) {
+        degrees += static_cast<double>(of.size()) - 1.0;
+        squares += scatter(of) * scatter(of) * (static_cast<double>(of.size()) - 1.0);
+      }
+      if (degrees >= kFewDegrees && squares > 0.0) studies.push_back({squares / degrees, degrees});
+    }
+    return studies.size() > 1 ? shared_degrees(studies) : sim::PredictionErrors{}.noise_runs;
   }
 
   // Each group in turn is predicted by the model fitted to the others, its spreads kept.
@@ -382,6 +403,7 @@ class Rows {
     add_error("framework", id, "errors.moe_site", fit_.spread(Level::MoeStudy));
     add_error("framework", id, "errors.cell", fit_.spread(Level::Cell));
     add_error("framework", id, "errors.run", fit_.fit.noise);
+    add_error("framework", id, "errors.noise_runs", fit_.noise_runs);
     add_error("framework", id, "errors.faster", std::max(0.0, -fit_.quantiles.first));
     add_error("framework", id, "errors.slower", std::max(0.0, fit_.quantiles.second));
   }

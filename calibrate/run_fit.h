@@ -105,6 +105,9 @@ struct RunFit {
   std::vector<double> before, fitted, left_out, deviations;
   std::vector<Knobs> knobs;                       // by run, fitted
   std::vector<std::vector<Influence>> influence;  // by effect, the strongest first
+  // Degrees of freedom by which the variance of a study's noise is known before it has runs, from
+  // the spread of those of all studies (statistics.h).
+  double noise_runs = 0.0;
   // Of (ln measured - ln predicted) / deviation of left-out runs, each group once: the 5 and 95 %
   // quantiles of their distribution (two_piece_student.h).
   std::pair<double, double> quantiles{};

@@ -19,11 +19,7 @@ using Slopes = std::vector<std::pair<std::size_t, double>>;
 constexpr std::size_t kFirstCell = std::size(hwdb::kSiteEffects);
 constexpr double kDifference = 0.02;    // of a numerical derivative
 constexpr int kSiteLinearisations = 2;  // the second moves nothing by more than a thousandth
-// So many runs stand behind the noise of all clusters.  The noise of studies differs: ln of its
-// variance has a variance of 2.3 over 34 studies, of which 0.2 are sampling, that of a scaled
-// inverse chi-square distribution with 1.7 degrees of freedom.
-constexpr double kNoiseRuns = 2.0;
-constexpr std::size_t kFewRuns = 3;  // from which on a broken one stands out
+constexpr std::size_t kFewRuns = 3;     // from which on a broken one stands out
 
 double squared(double x) { return x * x; }
 
@@ -63,6 +59,8 @@ SitePriors priors_of(const std::vector<SiteRun>& runs, const std::vector<hwdb::S
   SitePriors priors;
   priors.spreads.step = std::sqrt(mean_of(runs, step_variance));
   priors.noise = std::sqrt(mean_of(runs, run_variance));
+  priors.noise_runs =
+      mean_of(runs, [](const SiteRun& run) { return run.run.framework.errors.noise_runs; });
   for (const hwdb::SiteCell& cell : cells)
     priors.cells.push_back(std::sqrt(shared + (cell.kind == hwdb::CellKind::Dense ? 0.0 : ranks)));
   return priors;
@@ -173,8 +171,9 @@ MixedFit site_posterior(const std::vector<SiteRow>& rows, const SitePriors& prio
   for (const auto& [key, words, value] : hwdb::kSiteEffects)
     add(priors.spreads.*value, student && value == &hwdb::SiteEffects::step);
   for (const double cell : priors.cells) add(cell, false);
-  model.noise = {
-      .spread = priors.noise, .prior_weight = student ? kNoiseRuns : kGiven, .student = student};
+  model.noise = {.spread = priors.noise,
+                 .prior_weight = student ? priors.noise_runs : kGiven,
+                 .student = student};
   for (const SiteRow& row : rows)
     model.observations.push_back({.value = row.residual, .slopes = site_slopes(row)});
   if (student) return fit(model);

@@ -12,7 +12,7 @@
 //   step      sqrt(errors.site^2 + errors.efficiency^2 + training_rate_error^2)
 //   cell      errors.cell; with experts, expert or context ranks also what errors.moe_site^2 is
 //             above errors.site^2
-//   noise     errors.run; estimated from three runs on, two runs' worth of that behind it
+//   noise     errors.run; estimated from three runs on, errors.noise_runs' worth of that behind it
 //   memory    0.10: measured bandwidths and cache behaviour of one kind of device
 //   network   kStudyNetworkSpread of run_fit.h: one library over the networks of studies
 //   host      kStudyHostSpread: processors of studies
@@ -59,6 +59,7 @@ struct SitePriors {
   hwdb::SiteEffects spreads = {
       .step = 0.15, .memory = 0.10, .network = kStudyNetworkSpread, .host = kStudyHostSpread};
   double noise = 0.07;
+  double noise_runs = 2.0;    // behind it
   std::vector<double> cells;  // by cell
 };
 

@@ -4,8 +4,11 @@
 #include <cmath>
 
 #include <fmt/format.h>
+#include <boost/math/special_functions/digamma.hpp>
+#include <boost/math/special_functions/trigamma.hpp>
 #include <boost/math/statistics/bivariate_statistics.hpp>
 #include <boost/math/statistics/univariate_statistics.hpp>
+#include <boost/math/tools/roots.hpp>
 
 namespace llmsim::calibrate {
 namespace {
@@ -50,6 +53,23 @@ double scatter(const std::vector<double>& values) {
 std::optional<double> rank_correlation(const std::vector<double>& x, const std::vector<double>& y) {
   if (all_equal(x) || all_equal(y)) return std::nullopt;
   return statistics::correlation_coefficient(mean_ranks(x), mean_ranks(y));
+}
+
+double shared_degrees(const std::vector<GroupVariance>& groups) {
+  constexpr double kLeast = 0.1, kMost = 100.0;
+  std::vector<double> logarithms, sampling;
+  for (const GroupVariance& group : groups) {
+    const double half = 0.5 * group.degrees;
+    logarithms.push_back(std::log(group.variance) - boost::math::digamma(half) + std::log(half));
+    sampling.push_back(boost::math::trigamma(half));
+  }
+  const double spread = scatter(logarithms), sought = spread * spread - mean(sampling);
+  const auto beyond = [&](double degrees) { return boost::math::trigamma(0.5 * degrees) - sought; };
+  if (beyond(kMost) >= 0.0) return kMost;
+  if (beyond(kLeast) <= 0.0) return kLeast;
+  const auto [low, high] = boost::math::tools::bisect(
+      beyond, kLeast, kMost, [](double a, double b) { return b - a < 1e-6; });
+  return 0.5 * (low + high);
 }
 
 std::string three_digits(double value) { return fmt::format("{:.3g}", value); }

@@ -29,6 +29,21 @@ std::optional<double> median_if_any(const std::vector<double>& values);
 // Source: Spearman, Am. J. Psychol. 15 (1904).
 std::optional<double> rank_correlation(const std::vector<double>& x, const std::vector<double>& y);
 
+// The variance of a group's values around their mean or a fit, and its degrees of freedom.
+struct GroupVariance {
+  double variance = 0.0, degrees = 1.0;
+};
+
+// Of groups whose true variances differ as a scaled inverse chi-square distribution says: its
+// degrees of freedom nu, as many values as one group's variance is known by before it has any.
+// With e = ln s^2 - psi(d / 2) + ln(d / 2) of each of n groups
+//
+//   mean of (e - mean e)^2 n / (n - 1) - psi'(d / 2)  =  psi'(nu / 2)
+//
+// at most 100: groups that do not differ.  Requires two groups and positive variances.
+// Source: Smyth, Stat. Appl. Genet. Mol. Biol. 3 (2004), article 3, section 6.2.
+double shared_degrees(const std::vector<GroupVariance>& groups);
+
 // "0.831", "1.2e+03": three digits.
 std::string three_digits(double value);
 

@@ -80,6 +80,7 @@ const std::vector<Field<Framework>>& framework_fields() {
       FIELD(errors.moe_site),
       FIELD(errors.cell),
       FIELD(errors.run),
+      FIELD(errors.noise_runs),
       FIELD(errors.faster),
       FIELD(errors.slower),
       FIELD(errors.memory),

@@ -249,6 +249,8 @@ struct PredictionErrors {
   double moe_site = 0.20;    // the same with experts, expert or context parallelism
   double cell = 0.08;        // of its runs on one device, in one framework and precision
   double run = 0.05;         // of one run among those of a cell
+  // Clusters differ in that: so many runs is one's own known by before it has any.
+  double noise_runs = 2.0;
   double faster = 1.645;
   double slower = 1.645;
   // Scale of ln(measured / predicted peak memory) of a run of a study that is not known: Student's

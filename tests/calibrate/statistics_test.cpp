@@ -1,6 +1,9 @@
 #include "calibrate/statistics.h"
 
 #include <cmath>
+#include <numbers>
+#include <random>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -23,6 +26,31 @@ TEST(RankCorrelation, IsNoneWithoutAnOrder) {
   EXPECT_FALSE(rank_correlation({}, {}));
   EXPECT_FALSE(rank_correlation({1.0, 1.0, 1.0}, {1.0, 2.0, 3.0}));
   EXPECT_FALSE(rank_correlation({1.0, 2.0, 3.0}, {4.0, 4.0, 4.0}));
+}
+
+// Variances of groups drawn from a scaled inverse chi-square distribution with 4 degrees of
+// freedom, each seen by 10 values.
+TEST(SharedDegrees, AreThoseThatGroupsWereDrawnWith) {
+  std::mt19937 random(3);
+  std::chi_squared_distribution<double> prior(4.0), sample(10.0);
+  std::vector<GroupVariance> groups;
+  for (int i = 0; i < 20000; ++i) {
+    const double own = 0.04 * 4.0 / prior(random);
+    groups.push_back({.variance = own * sample(random) / 10.0, .degrees = 10.0});
+  }
+  EXPECT_NEAR(shared_degrees(groups), 4.0, 0.2);
+}
+
+// psi'(1/2) = pi^2 / 2: two groups of whose logarithms half the squared difference is that much
+// more than sampling gives.
+TEST(SharedDegrees, OfTwoGroupsFollowFromTheirRatio) {
+  const double sampling = std::numbers::pi * std::numbers::pi / 2.0,
+               ratio = std::exp(std::sqrt(2.0 * (2.0 * sampling)));
+  EXPECT_NEAR(shared_degrees({{1.0, 1.0}, {ratio, 1.0}}), 1.0, 1e-4);
+}
+
+TEST(SharedDegrees, OfEqualGroupsAreMany) {
+  EXPECT_DOUBLE_EQ(shared_degrees({{0.01, 5.0}, {0.01, 5.0}, {0.01, 5.0}}), 100.0);
 }
 
 }  // namespace

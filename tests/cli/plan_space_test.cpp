@@ -48,9 +48,10 @@ TEST_F(PlanSpace, EachRowIsWhatPredictSaysOfIt) {
     EXPECT_EQ(predicted.feasible(), fits);
     EXPECT_NEAR(*rows.number(row, "peak_bytes"), predicted.memory.peak.value(), 1.0);
     EXPECT_NEAR(*rows.number(row, "needed_bytes"), predicted.memory.needed().value(), 1.0);
-    if (fits)
+    if (fits) {
       EXPECT_NEAR(*rows.number(row, "step_time_s") / predicted.step_time.value(), 1.0,
                   kSumRounding);
+    }
   }
   EXPECT_NE(outcome.messages.find("space.csv: " + std::to_string(rows.rows.size()) +
                                   " strategies, of which " + std::to_string(fitting) + " fit"),
