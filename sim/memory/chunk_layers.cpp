@@ -81,6 +81,15 @@ BlockKind kind_of(const Run& run, const LayerPrices& prices, const LayerKinds& k
   return kind;
 }
 
+// Whether all blocks of a part are of one kind, wherever they are in it.
+bool are_alike(const Run& run, const LayerPrices& prices, const ModelChunk& part) {
+  const Strategy& strategy = run.strategy;
+  return part.has_one_kind() && !prices.wide && !strategy.recompute.mixes() &&
+         !strategy.offload.activations &&
+         (strategy.recompute.kind != RecomputeKind::Full ||
+          checkpoint_spacing(strategy, run.framework) == 1.0);
+}
+
 const BlockPrice& price_of(const LayerPrices& prices, const BlockKind& kind) {
   const BlockPrices& blocks = kind.high_precision ? *prices.wide : prices;
   return (kind.kept ? blocks.whole_blocks : blocks.blocks)[kind.slot];
@@ -172,8 +181,13 @@ Chunk chunk_layers(const Run& run, const LayerPrices& prices, const RankParamete
                kNoLayer);
   const std::size_t first = layers.kinds().size();
   const LayerKinds kinds = layer_kinds(run.model);
+  const bool alike = are_alike(run, prices, part);
   std::vector<BlockKind> known;
   for (int block = 0; block < part.blocks; ++block) {
+    if (alike && block > 0) {
+      layers.add_again(first, block);
+      continue;
+    }
     const BlockKind kind = kind_of(run, prices, kinds, part, block);
     const auto found = std::find(known.begin(), known.end(), kind);
     if (found != known.end()) {

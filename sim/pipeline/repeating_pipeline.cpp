@@ -1,7 +1,12 @@
 #include "sim/pipeline/repeating_pipeline.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
+#include <memory_resource>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -23,6 +28,9 @@ namespace {
 // Two times that differ by less, relative to the clock, differ by rounding: each is a sum of up to
 // some thousand durations.
 constexpr double kRounding = 2e-13;
+
+// Bytes of the stack for the values of most simulations; those of long pipelines need others too.
+constexpr std::size_t kArena = 1 << 16;
 
 // Groups that are compared at most.
 constexpr int kLongestRepetition = 63;
@@ -56,11 +64,10 @@ inline LaneTimes later_of(LaneTimes one, const LaneTimes& other) {
   return one;
 }
 inline bool is_within(const LaneTimes& difference, const LaneTimes& rounding) {
-  bool all = true;
+  std::int64_t beyond = 0;
   for (std::size_t lane = 0; lane < kLanes; ++lane)
-    all = all & (difference.seconds[lane] <= rounding.seconds[lane]) &
-          (-difference.seconds[lane] <= rounding.seconds[lane]);
-  return all;
+    beyond += std::abs(difference.seconds[lane]) > rounding.seconds[lane] ? 1 : 0;
+  return beyond == 0;
 }
 
 // Of an input that a pass does not need: the stage is free later than that.
@@ -80,6 +87,11 @@ Time no_input() {
 template <class Time>
 constexpr bool kSumsIdle = std::is_same_v<Time, Seconds>;
 
+// Values of a simulation, in the memory that it has for all of them.
+using Arena = std::pmr::memory_resource;
+template <class Value>
+using Values = std::pmr::vector<Value>;
+
 // Of each stage, when all have done the passes of so many groups.
 template <class Time>
 struct Moment {
@@ -92,8 +104,10 @@ struct Moment {
 template <class Time>
 class Moments {
  public:
-  Moments(int stages, int longest_repetition)
-      : stages_(at(stages)), kept_(longest_repetition + 1), times_(kKinds * stages_ * at(kept_)) {}
+  Moments(int stages, int longest_repetition, Arena* arena)
+      : stages_(at(stages)),
+        kept_(longest_repetition + 1),
+        times_(kKinds * stages_ * at(kept_), arena) {}
 
   Moment<Time> after(int groups) {
     const std::span<Time> all =
@@ -107,7 +121,7 @@ class Moments {
   static constexpr std::size_t kKinds = 3;
   std::size_t stages_;
   int kept_;
-  std::vector<Time> times_;
+  Values<Time> times_;
 };
 
 // Whether a time is a period later than another.
@@ -161,8 +175,18 @@ struct RepeatingShape {
 // Of each stage.
 template <class Time>
 struct StageTimes {
-  std::vector<Time> start, finish, idle;
+  std::vector<Time> finish;
+  std::vector<Time> start{}, idle{};  // lanes: none
 };
+
+template <class Time>
+StageTimes<Time> stage_times(std::span<const Time> start, std::span<const Time> finish,
+                             std::span<const Time> idle) {
+  StageTimes<Time> times{.finish = {finish.begin(), finish.end()}};
+  if constexpr (kSumsIdle<Time>)
+    times.start.assign(start.begin(), start.end()), times.idle.assign(idle.begin(), idle.end());
+  return times;
+}
 
 // 1F1B.
 template <class Times>
@@ -170,8 +194,12 @@ class OneChunkSweeps {
  public:
   using Time = TimeOf<Times>;
 
-  explicit OneChunkSweeps(const RepeatingShape<Times>& shape)
-      : shape_(shape), start_(at(shape.stages)), clock_(start_), idle_(start_), backward_(start_) {}
+  OneChunkSweeps(const RepeatingShape<Times>& shape, Arena* arena)
+      : shape_(shape),
+        start_(at(shape.stages), arena),
+        clock_(at(shape.stages), arena),
+        idle_(at(shape.stages), arena),
+        backward_(at(shape.stages), arena) {}
 
   void run_to(Moment<Time> moment) {
     sweep();
@@ -187,7 +215,7 @@ class OneChunkSweeps {
   StageTimes<Time> run_to_end() {
     while (done_ < shape_.microbatches) sweep();
     drain();
-    return {.start = start_, .finish = clock_, .idle = idle_};
+    return stage_times<Time>(start_, clock_, idle_);
   }
 
  private:
@@ -229,9 +257,9 @@ class OneChunkSweeps {
   }
 
   const RepeatingShape<Times>& shape_;
-  std::vector<Time> start_, clock_, idle_;
-  std::vector<Time> backward_;  // ends of the last ones
-  int done_ = 0;                // forward passes of each stage
+  Values<Time> start_, clock_, idle_;
+  Values<Time> backward_;  // ends of the last ones
+  int done_ = 0;           // forward passes of each stage
 };
 
 // Of stage 0 or the last one: its passes of a direction go through one chunk for a group of
@@ -258,7 +286,7 @@ struct ChunkTurn {
 template <class Time>
 class PassEnds {
  public:
-  explicit PassEnds(int kept) {
+  PassEnds(int kept, Arena* arena) : ends_(arena) {
     while (capacity_ < kept) capacity_ *= 2;
     ends_.resize(at(capacity_));
   }
@@ -267,7 +295,7 @@ class PassEnds {
 
  private:
   int capacity_ = 1;  // a power of two
-  std::vector<Time> ends_;
+  Values<Time> ends_;
 };
 
 // One direction of all stages.
@@ -301,7 +329,7 @@ class InterleavedSweeps {
  public:
   using Time = TimeOf<Times>;
 
-  explicit InterleavedSweeps(const RepeatingShape<Times>& shape);
+  InterleavedSweeps(const RepeatingShape<Times>& shape, Arena* arena);
 
   // The stages come to the moment one after the other, each in the sweep after that of the stage
   // before.
@@ -344,9 +372,8 @@ class InterleavedSweeps {
 
   StageTimes<Time> run_to_end() {
     run_before(shape_.passes() + shape_.warmup);
-    return {.start = start_,
-            .finish = {clock(), clock() + stages_},
-            .idle = {idle(), idle() + stages_}};
+    const std::size_t stages = at(stages_);
+    return stage_times<Time>(start_, {clock(), stages}, {idle(), stages});
   }
 
  private:
@@ -378,23 +405,24 @@ class InterleavedSweeps {
 
   const RepeatingShape<Times>& shape_;
   int stages_;
-  int moment_ = 0;             // forward passes of a stage
-  std::vector<Time> columns_;  // of values of all stages
+  int moment_ = 0;        // forward passes of a stage
+  Values<Time> columns_;  // of values of all stages
   Progress now_{};
-  std::vector<Time> columns_at_moment_;
+  Values<Time> columns_at_moment_;
   Progress at_moment_{};
-  std::vector<Time> start_;
+  Values<Time> start_;
   PassEnds<Time> forward_of_last_, backward_of_first_;  // stage
 };
 
 template <class Times>
-InterleavedSweeps<Times>::InterleavedSweeps(const RepeatingShape<Times>& shape)
+InterleavedSweeps<Times>::InterleavedSweeps(const RepeatingShape<Times>& shape, Arena* arena)
     : shape_(shape),
       stages_(shape.stages),
-      columns_(kColumns * at(stages_ + 1)),
-      start_(at(stages_)),
-      forward_of_last_(shape.group + 1),
-      backward_of_first_(kept_backward(shape)) {
+      columns_(kColumns * at(stages_ + 1), arena),
+      columns_at_moment_(arena),
+      start_(at(stages_), arena),
+      forward_of_last_(shape.group + 1, arena),
+      backward_of_first_(kept_backward(shape), arena) {
   now_.forward.time = column(2), now_.forward.ends = column(3), now_.forward.inputs = column(4);
   now_.backward.time = column(5), now_.backward.ends = column(6), now_.backward.inputs = column(7);
 }
@@ -460,8 +488,10 @@ std::optional<int> repeated_groups(const Sweeps& sweeps, const Shape& shape, Mom
 template <class Sweeps, class Times>
 StageTimes<TimeOf<Times>> times_of(RepeatingShape<Times> shape) {
   using Time = TimeOf<Times>;
-  Sweeps sweeps(shape);
-  Moments<Time> moments(shape.stages, shape.longest_repetition());
+  alignas(64) std::array<std::byte, kArena> buffer;
+  std::pmr::monotonic_buffer_resource arena(buffer.data(), buffer.size());
+  Sweeps sweeps(shape, &arena);
+  Moments<Time> moments(shape.stages, shape.longest_repetition(), &arena);
   Time left_out{};
   for (int groups = 1; groups + 1 < shape.microbatches / shape.group; ++groups) {
     const Moment<Time> now = moments.after(groups);
@@ -484,7 +514,7 @@ StageTimes<TimeOf<Times>> times_of(RepeatingShape<Times> shape) {
 }
 
 template <class Times>
-StageTimes<TimeOf<Times>> stage_times(const RepeatingShape<Times>& shape) {
+StageTimes<TimeOf<Times>> simulated(const RepeatingShape<Times>& shape) {
   return shape.chunks == 1 ? times_of<OneChunkSweeps<Times>>(shape)
                            : times_of<InterleavedSweeps<Times>>(shape);
 }
@@ -498,7 +528,7 @@ bool passes_repeat(PipelineSchedule schedule) {
 
 PipelineTimes repeating_pipeline_times(const PipelineShape& shape,
                                        std::span<const ChunkTimes> chunks) {
-  StageTimes<Seconds> times = stage_times(
+  StageTimes<Seconds> times = simulated(
       RepeatingShape<ChunkTimes>(shape, shape.forward_transfer, shape.backward_transfer, chunks));
   return {.makespan = *std::max_element(times.finish.begin(), times.finish.end()),
           .start = std::move(times.start),
@@ -511,7 +541,7 @@ std::vector<LaneTimes> repeating_pipeline_ends(const PipelineShape& shape,
                                                const LaneTimes& forward_transfer,
                                                const LaneTimes& backward_transfer,
                                                std::span<const ChunkLanes> chunks) {
-  return stage_times(RepeatingShape<ChunkLanes>(shape, forward_transfer, backward_transfer, chunks))
+  return simulated(RepeatingShape<ChunkLanes>(shape, forward_transfer, backward_transfer, chunks))
       .finish;
 }
 

@@ -120,6 +120,7 @@ StepSimulation::StepSimulation(const Run& run, const LayerPrices& prices, Passes
   chunks_ = chunk_times();
   busiest_ = busiest_stage();
   work_ = stage_terms(busiest_);
+  closing_ = closing();
   ends_ = ends();
 }
 
@@ -245,15 +246,20 @@ Terms StepSimulation::stage_terms(int stage) const {
   return terms;
 }
 
-StepEnds StepSimulation::ends() const {
-  StepEnds ends{.straggler = straggler_share(run_.cluster),
-                .update = run_.optimizer_step ? longest_update() : Seconds(0.0),
-                .norm = exchange_.norm_time(),
-                .host = run_.framework.host.per_step};
+std::vector<StepEnds::Closing> StepSimulation::closing() const {
+  std::vector<StepEnds::Closing> list;
   for (const RepeatedCollective& closing :
        closing_collectives(run_, contents_.rank(), parts_of(busiest_)))
-    ends.closing.push_back({closing_term(closing), repeated_time(run_, closing)});
-  return ends;
+    list.push_back({closing_term(closing), repeated_time(run_, closing)});
+  return list;
+}
+
+StepEnds StepSimulation::ends() const {
+  return {.straggler = straggler_share(run_.cluster),
+          .update = run_.optimizer_step ? longest_update() : Seconds(0.0),
+          .norm = exchange_.norm_time(),
+          .host = run_.framework.host.per_step,
+          .closing = closing_};
 }
 
 // What the first forward and the last backward pass take beyond the others.

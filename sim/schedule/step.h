@@ -26,6 +26,7 @@
 // cut into terms is ours.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "sim/cost/layer_prices.h"
@@ -83,7 +84,7 @@ struct StepEnds {
     Term term;
     Seconds time;
   };
-  std::vector<Closing> closing{};
+  std::span<const Closing> closing{};
 };
 
 // A step from the passes of its busiest stage: `between` after the first has begun all stages are
@@ -100,6 +101,7 @@ class StepSimulation {
   // events of most, and what simulate() then gives.
   struct Passes {};
   StepSimulation(const Run& run, const LayerPrices& prices, Passes);
+  StepSimulation(const StepSimulation&) = delete;  // its ends refer to it
   Seconds bound() const;
   void simulate();
 
@@ -134,6 +136,7 @@ class StepSimulation {
     return passes_[kinds_[part_index(stage, chunk)]];
   }
   Terms stage_terms(int stage) const;
+  std::vector<StepEnds::Closing> closing() const;
   StepEnds ends() const;
   Seconds extra_time(int stage) const;
   Terms joined_terms(int stage) const;
@@ -157,6 +160,7 @@ class StepSimulation {
   std::vector<ChunkTimes> chunks_;
   int busiest_ = 0;
   Terms work_{};  // of the busiest stage
+  std::vector<StepEnds::Closing> closing_;
   StepEnds ends_;
   Terms terms_;
   double bubble_ = 0.0;

@@ -56,13 +56,13 @@ struct PartBytes {
 namespace {
 
 double most_activations(const std::vector<HeldPasses>& most, const EqualStages& stages,
-                        std::span<const PartBytes> parts) {
+                        std::span<const PartBytes* const> parts) {
   double peak = 0.0;
   for (const HeldPasses& held : most) {
-    const PartBytes& own = parts[held.part];
+    const PartBytes& own = *parts[held.part];
     double sum = held.backward ? own.backward_rise : own.forward_rise;
     for (std::size_t part = 0; part < stages.parts.size(); ++part)
-      sum += held.passes[part] * parts[part].left;
+      sum += held.passes[part] * parts[part]->left;
     peak = std::max(peak, sum);
   }
   return peak;
@@ -310,11 +310,12 @@ class CompleteSearch::Layouts {
     double peak = -1.0, lost = 0.0;
     for (std::size_t i = 0; i < pipeline_->stages.size(); ++i) {
       const EqualStages& stages = pipeline_->stages[i];
-      std::array<PartBytes, kMostPartKinds> parts;
-      for (std::size_t part = 0; part < stages.parts.size(); ++part)
-        parts[part] = bytes_of(sharding, one.way, stages.parts[part].id, prices);
-      const bool come_and_go = std::all_of(parts.begin(), parts.begin() + stages.parts.size(),
-                                           [](const PartBytes& own) { return own.comes_and_goes; });
+      std::array<const PartBytes*, kMostPartKinds> parts;
+      bool come_and_go = true;
+      for (std::size_t part = 0; part < stages.parts.size(); ++part) {
+        parts[part] = &bytes_of(sharding, one.way, stages.parts[part].id, prices);
+        come_and_go = come_and_go && parts[part]->comes_and_goes;
+      }
       if (!come_and_go) return walk(one, sharding, prices);
       const StageStates& states = states_[i];
       const double passes =
