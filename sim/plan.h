@@ -35,7 +35,8 @@ struct PricedStrategy {
 };
 
 // Calls visit(strategy) for every one that keeps the rules, on one thread; each equals predict() of
-// its run (search/complete_search.h).  False: query.progress has ended it.
+// its run (search/complete_search.h).  False: query.progress has ended it.  Throws Error as plan()
+// does: for a model or a restriction that is none.
 bool price_space(const PlanQuery& query, const std::function<void(const PricedStrategy&)>& visit);
 
 }  // namespace llmsim::sim

@@ -384,12 +384,14 @@ PartExchange part_exchange(const Run& run, const DataParallelCollectives& collec
   exchange.reduction_copies = copied(reduction_copy_bytes(run, collectives));
   exchange.gather_copies = copied(gather_copy_bytes(run, collectives));
   const double apart = rank.trained_apart(chunk);
-  exchange.at_once = collectives.times(trained - apart, 0.0).reduce() +
-                     collectives.expert_times(apart, 0.0).reduce();
+  if (!run.strategy.gradient_overlap)
+    exchange.at_once = collectives.times(trained - apart, 0.0).reduce() +
+                       collectives.expert_times(apart, 0.0).reduce();
   if (!exchange.has_neighbours) return exchange;
   if (chunk.blocks > 0)
     exchange.units = collectives.units(chunk), exchange.unit = collectives.unit_times(chunk);
-  exchange.gathers = end_messages(collectives, chunk, 0.0);
+  if (collectives.gathers_once() || collectives.gathers_every_pass())
+    exchange.gathers = end_messages(collectives, chunk, 0.0);
   exchange.reductions = end_messages(
       collectives, chunk, collectives.shards_weights() ? 0.0 : collectives.head_parameters(chunk));
   return exchange;

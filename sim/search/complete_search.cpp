@@ -127,7 +127,7 @@ class CompleteSearch::Layouts {
 
  private:
   // Of the pipeline at hand, what is left to do for a strategy whose memory is known.
-  struct Fitting {
+  struct Pending {
     std::size_t sharding = 0, way = 0, events = 0;
     Bytes peak{}, needed{};
     bool fits = false;
@@ -204,7 +204,7 @@ class CompleteSearch::Layouts {
         problem_.space.strategy(*layout_, choice, {}, problem_.space.recomputes().front());
     if (broken_rule_name(problem_.base.model, plain, problem_.base.num_devices)) return;
     shape_ = pipeline_shape(plain);
-    fitting_.clear(), num_events_ = 0;
+    pending_.clear(), num_events_ = 0;
     held_ = nullptr;
     contents_.reset();
     for (std::size_t i = 0; i < num_shardings_; ++i) {
@@ -212,10 +212,10 @@ class CompleteSearch::Layouts {
     }
     for (std::size_t i = 0; i < num_events_; i += kLanes)
       simulate(std::span(events_).subspan(i, std::min(kLanes, num_events_ - i)));
-    for (const Fitting& one : fitting_) visit(complete(one, finished(one)));
+    for (const Pending& one : pending_) visit(complete(one, finished(one)));
   }
 
-  CompleteStrategy complete(const Fitting& one, Seconds time) const {
+  CompleteStrategy complete(const Pending& one, Seconds time) const {
     return {.layout = *layout_,
             .pipeline = pipeline_->dealt->choice,
             .sharding = shardings_[one.sharding].choice,
@@ -241,7 +241,7 @@ class CompleteSearch::Layouts {
       sharding.run.strategy.recompute = problem_.space.recomputes()[way];
       const LayoutPrices& prices =
           prices_.of(*layout_, shape_, sharding.base, way, [&] { return strategy(number, way); });
-      Fitting one{.sharding = number, .way = way};
+      Pending one{.sharding = number, .way = way};
       one.fits = is_closed ? memory(one, sharding, prices) : walk(one, sharding, prices);
       if (!one.fits && times_ == CompleteTimes::OfFitting) {
         visit(complete(one, Seconds(0.0)));
@@ -249,7 +249,7 @@ class CompleteSearch::Layouts {
         visit(complete(one, step_time(sharding.run, *prices.layers)));
       } else {
         one.events = events_of(sharding, way, prices);
-        fitting_.push_back(one);
+        pending_.push_back(one);
       }
     }
   }
@@ -297,7 +297,7 @@ class CompleteSearch::Layouts {
     });
   }
 
-  bool walk(Fitting& one, const ShardedLayout& sharding, const LayoutPrices& prices) const {
+  bool walk(Pending& one, const ShardedLayout& sharding, const LayoutPrices& prices) const {
     const Memory memory =
         memory_footprint(sharding.run, *prices.layers, *contents_, MemoryStages::Fullest);
     one.peak = memory.peak, one.needed = memory.needed();
@@ -305,7 +305,7 @@ class CompleteSearch::Layouts {
   }
 
   // In closed form.
-  bool memory(Fitting& one, ShardedLayout& sharding, const LayoutPrices& prices) {
+  bool memory(Pending& one, ShardedLayout& sharding, const LayoutPrices& prices) {
     const MemoryReserve& reserve = sharding.run.framework.reserve;
     double peak = -1.0, lost = 0.0;
     for (std::size_t i = 0; i < pipeline_->stages.size(); ++i) {
@@ -421,7 +421,7 @@ class CompleteSearch::Layouts {
     }
   }
 
-  Seconds finished(const Fitting& one) {
+  Seconds finished(const Pending& one) {
     ShardedLayout& sharding = shardings_[one.sharding];
     const auto step = [&](PartId id) -> const PartStep<TermSums>& {
       return sharding.steps.of(one.way * index_.parts().size() + id,
@@ -479,7 +479,7 @@ class CompleteSearch::Layouts {
   std::vector<Events> events_;
   std::vector<ChunkLanes> lanes_, lanes_of_parts_;
   std::size_t num_events_ = 0;
-  std::vector<Fitting> fitting_;
+  std::vector<Pending> pending_;
 };
 
 CompleteSearch::CompleteSearch(const PlanProblem& problem, CompleteTimes times)

@@ -91,13 +91,26 @@ void complete(benchmark::State& state, const Run& run) {
   count_strategies(state);
 }
 
-// All strategies of a space that keep the rules, each with its memory and its time.
-void complete_space(benchmark::State& state, const Run& base) {
+// Shardings of a framework that keeps whole gradients from step to step, as Megatron's buffers do,
+// and of one whose gradients come and go (FSDP), whose memory is followed pass by pass.
+PlanQuery whole_gradients() {
   PlanQuery query;
-  query.base = base;
-  query.base.framework.gradients.persist = true;  // as in Megatron's buffers
+  query.base = llama_run(1);
+  query.base.framework.gradients.persist = true;
   query.base.framework.offers = {.module_recompute = true, .mesh_order = true};
   query.restriction["sharding"] = {std::string("none"), std::string("zero1")};
+  return query;
+}
+
+PlanQuery passing_gradients() {
+  PlanQuery query;
+  query.base = llama_run(1);
+  query.restriction["sharding"] = {std::string("zero3")};
+  return query;
+}
+
+// All strategies of a space that keep the rules, each with its memory and its time.
+void complete_space(benchmark::State& state, const PlanQuery& query) {
   std::size_t strategies = 0;
   for (auto _ : state) {
     const PlanProblem problem(query);
@@ -124,7 +137,10 @@ BENCHMARK_STRATEGY(passes);
 BENCHMARK_STRATEGY(pipeline);
 BENCHMARK_STRATEGY(memory);
 BENCHMARK_STRATEGY(complete);
-BENCHMARK_CAPTURE(complete_space, llama_70b_on_256, kOneChunk)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(complete_space, llama_70b_on_256, whole_gradients())
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(complete_space, llama_70b_on_256_zero3, passing_gradients())
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace llmsim::sim
