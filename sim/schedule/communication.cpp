@@ -98,10 +98,6 @@ void add_call(std::vector<CommunicationTerm>& list, const DataCall& call) {
                   .exposed = call.exposed});
 }
 
-CollectiveKind reduction_of(const DataParallelCollectives& exchange) {
-  return exchange.shards_optimizer() ? CollectiveKind::ReduceScatter : CollectiveKind::AllReduce;
-}
-
 // Gathers of weights and reductions of gradients; what is exposed of the two reductions is shared
 // out by their times.
 void add_shards(std::vector<CommunicationTerm>& list, const DataParallelCollectives& exchange,
@@ -119,7 +115,7 @@ void add_shards(std::vector<CommunicationTerm>& list, const DataParallelCollecti
             .bytes = gathers(all.parameters, all.again.parameters) * exchange.weight_wire_bytes(),
             .time = gathers(all.times.gather, all.again.time),
             .exposed = group.gather_exposed});
-  add_call(list, {.kind = reduction_of(exchange),
+  add_call(list, {.kind = exchange.gradient_collective(),
                   .group = group.kind,
                   .ranks = group.ranks,
                   .count = reductions * all.count,
@@ -313,7 +309,7 @@ void add_parameters(std::vector<RepeatedCollective>& list, const Strategy& strat
                   .message = Bytes(unit.parameters * exchange.weight_wire_bytes()),
                   .calls = unit.count * (forward + backward * unit.backward_gathers)});
     add_distinct(list, strategy,
-                 {.kind = reduction_of(exchange),
+                 {.kind = exchange.gradient_collective(),
                   .group = group,
                   .message = gradients,
                   .calls = reductions});

@@ -56,6 +56,11 @@ bool DataParallelCollectives::reduces_every_microbatch() const {
   return gathers_every_pass() || run_.framework.gradients.reduced_every_microbatch;
 }
 
+CollectiveKind DataParallelCollectives::gradient_collective() const {
+  const bool whole = run_.framework.gradients.reduced_whole && !shards_weights();
+  return shards_optimizer() && !whole ? CollectiveKind::ReduceScatter : CollectiveKind::AllReduce;
+}
+
 namespace {
 
 // Share of a layer's parameters with at least `share` of them behind.
@@ -139,10 +144,8 @@ DataParallelTimes DataParallelCollectives::times_over(const GroupLinks& links, i
   if (shards_optimizer()) {
     result.gather =
         collective_time(CollectiveKind::AllGather, Bytes(parameters * weight_wire_bytes()), links);
-    result.scatter = collective_time(CollectiveKind::ReduceScatter, gradients, links);
-  } else {
-    result.scatter = collective_time(CollectiveKind::AllReduce, gradients, links);
   }
+  result.scatter = collective_time(gradient_collective(), gradients, links);
   if (run_.strategy.replicates_shards()) {
     const Bytes shard = gradients / ranks;
     result.replicate = collective_time(CollectiveKind::AllReduce, shard, replicate_links_);

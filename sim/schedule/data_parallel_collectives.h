@@ -1,7 +1,8 @@
 // What data-parallel ranks send each other: weights before use, gradients after.
 //
 //   None        all-reduce of the gradients
-//   Zero1, 2    reduce-scatter of the gradients; all-gather of the updated weights
+//   Zero1, 2    reduce-scatter of the gradients, an all-reduce where the framework reduces them
+//               whole (GradientBehaviour::reduced_whole); all-gather of the updated weights
 //   Zero3       the same for every pass; weights are gathered block by block, forward and (unless
 //               kept) backward
 //               kept) backward; in a pipeline of a framework that keeps them whole through the step
@@ -104,6 +105,8 @@ class DataParallelCollectives {
   bool gathers_once() const;       // a step, in its first forward pass
   bool regathers_weights() const;  // in the backward pass
   bool reduces_every_microbatch() const;
+  // By which gradients are summed over the ranks that share a copy of the states.
+  CollectiveKind gradient_collective() const;
   // Times that the weights of a part's blocks are gathered in one of its backward passes; and at
   // least, whatever is recomputed.
   double backward_gathers(const ModelChunk& part) const;

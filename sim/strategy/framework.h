@@ -109,6 +109,8 @@ struct LossBehaviour {
 struct GradientBehaviour {
   bool reduced_in_fp32 = false;           // data-parallel reduction sends 4 bytes per parameter
   bool reduced_every_microbatch = false;  // after each micro-batch, not once per step
+  // Zero1, Zero2: every rank gets all sums (all-reduce), also of what others update.
+  bool reduced_whole = false;
   bool accumulated_by_gemm = false;  // the weight-gradient GEMM adds to the main buffer by itself
   bool fused_bias = false;           // sums over tokens come out of the weight-gradient GEMM
   // Of whole gradients around a reduction: into and out of buckets, division by the ranks.
@@ -184,7 +186,10 @@ struct SavedActivations {
 
 // MoE models.
 struct ExpertBehaviour {
-  bool routes_shards = false;   // with sequence parallelism each tensor rank routes its own tokens
+  bool routes_shards = false;  // with sequence parallelism each tensor rank routes its own tokens
+  // Standard deviation of what the experts of a layer get of a micro-batch, relative to the mean,
+  // while a loss balances them.
+  double load_spread = 0.0;
   bool grouped_kernel = false;  // one kernel multiplies the rows of all experts; else one for each
   bool copies_to_pad = false;  // rows of low-precision GEMMs are copied to and from a padded tensor
   // The weighted bias of the last GEMM is added in fp32, expert by expert.
@@ -249,6 +254,13 @@ struct PredictionErrors {
   double moe_site = 0.20;    // the same with experts, expert or context parallelism
   double cell = 0.08;        // of its runs on one device, in one framework and precision
   double run = 0.05;         // of one run among those of a cell
+  // Of what clusters differ in, as far as a step depends on it (schedule/step_error.h): the rate of
+  // their collectives, the times of their hosts, what a program does between steps, and the rate of
+  // memory-bound kernels, which only site fits tell from that of all else.
+  double collectives = 0.0;
+  double hosts = 0.0;
+  double between_steps = 0.0;
+  double memory_bound = 0.10;
   // Clusters differ in that: so many runs is one's own known by before it has any.
   double noise_runs = 2.0;
   double faster = 1.645;

@@ -197,6 +197,21 @@ TEST(DataParallelCollectives, ReductionsAreAsWideAsTheFrameworkSays) {
   EXPECT_EQ(c.exchange().gradient_wire_bytes(), 4.0);
 }
 
+TEST(DataParallelCollectives, GradientsThatAreReducedWholeCostAnAllReduceAndTheGather) {
+  ExchangeCase c;
+  c.run.strategy.sharding = Sharding::None;
+  const Seconds whole = c.exchange().times(1e9, 1e9).scatter;
+  c.run.strategy.sharding = Sharding::Zero1;
+  const DataParallelTimes scattered = c.exchange().times(1e9, 1e9);
+  c.run.framework.gradients.reduced_whole = true;
+  const DataParallelTimes times = c.exchange().times(1e9, 1e9);
+  EXPECT_EQ(times.scatter, whole);
+  EXPECT_EQ(times.gather, scattered.gather);
+  EXPECT_GT(times.scatter, 1.5 * scattered.scatter);
+  c.run.strategy.sharding = Sharding::Zero3;  // nothing of it holds where weights are sharded
+  EXPECT_EQ(c.exchange().times(1e9, 1e9).scatter, scattered.scatter);
+}
+
 TEST(DataParallelCollectives, QuantisedGathersSendOneByte) {
   ExchangeCase c;
   c.run.strategy.precision = Precision::Fp8;
