@@ -34,6 +34,11 @@ Uncertain<double> between(double a, double b) {
   return {std::sqrt(a * b), std::abs(std::log(a / b)) / (2.0 * kIntervalDeviations)};
 }
 
+double expected_largest(double n) {
+  const double p = (n - 0.375) / (n + 0.25);
+  return 4.91 * (std::pow(p, 0.14) - std::pow(1.0 - p, 0.14));
+}
+
 double student_probability(double t) {
   // Far out, where t^2 is infinite, s is that of the limit.
   const double s = std::isinf(t) ? std::copysign(1.0, t) : t / std::hypot(2.0, t);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "sim/base/uncertainty.h"
 #include "sim/model/parameters.h"
 #include "sim/operators/traffic.h"
 
@@ -284,6 +285,13 @@ bool routes_shards(const Strategy& strategy, const Framework& framework) {
          (framework.experts.routes_shards || strategy.expert_tensor_ranks() != strategy.tp);
 }
 
+double expected_imbalance(const Moe& moe, int expert_ranks, double load_spread) {
+  if (expert_ranks == 1) return 1.0;
+  return 1.0 +
+         load_spread * expected_largest(expert_ranks) *
+             std::sqrt(static_cast<double>(expert_ranks) / static_cast<double>(moe.num_experts));
+}
+
 ExpertShape expert_shape(const Transformer& model, const Strategy& strategy,
                          const Framework& framework) {
   const Moe& moe = *model.moe;
@@ -293,7 +301,9 @@ ExpertShape expert_shape(const Transformer& model, const Strategy& strategy,
   if (shape.routes_shards) shape.tokens /= strategy.tp;
   shape.sent = shape.tokens * moe.top_k;
   shape.rows = shape.routes_shards ? shape.sent * strategy.expert_tensor_ranks() : shape.sent;
-  const double busiest = std::min<double>(strategy.moe_imbalance, strategy.ep);
+  const double imbalance = strategy.moe_imbalance.value_or(
+      expected_imbalance(moe, strategy.ep, framework.experts.load_spread));
+  const double busiest = std::min<double>(imbalance, strategy.ep);
   const double load = strategy.moe_capacity.value_or(busiest);
   if (load != 1.0) shape.rows = static_cast<std::int64_t>(std::ceil(real(shape.rows) * load));
   shape.experts = moe.num_experts / strategy.ep;

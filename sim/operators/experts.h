@@ -18,9 +18,9 @@
 //             GEMM; the conjugate moves
 //
 // An all-to-all of a message of M bytes leaves M (x - 1) / x of them on the wire.  Every expert of
-// a rank has an equal part of its rows.  The busiest rank has `imbalance` times the mean, at most
-// all rows of the x ranks, and the others wait for it; a capacity bounds or pads what an expert
-// gets.
+// a rank has an equal part of its rows.  The busiest rank has `imbalance` times the mean
+// (expected_imbalance), at most all rows of the x ranks, and the others wait for it; a capacity
+// bounds or pads what an expert gets.
 // Router and gate see every token on all tensor ranks, whose combinations are partial sums: their
 // gradients are partial too, and summed when the step closes.
 //
@@ -75,6 +75,15 @@ struct ExpertShape {
 // Whether each tensor rank routes its own part of the sequence: so does Megatron-LM with sequence
 // parallelism, and so it must be where experts are divided otherwise than the rest.
 bool routes_shards(const Strategy& strategy, const Framework& framework);
+
+// Rows of the busiest of x ranks relative to the mean, where nothing else is known of a run:
+//
+//   1 + c m(x) sqrt(x / E)
+//
+// with c the spread of loads over experts (ExpertBehaviour::load_spread), of which a rank has the
+// mean of E / x, and m(x) the expected largest of x normal deviations (base/uncertainty.h).
+// Assumes that the loads of experts do not depend on each other.
+double expected_imbalance(const Moe& moe, int expert_ranks, double load_spread);
 
 // Requires an MoE model and a valid strategy.
 ExpertShape expert_shape(const Transformer& model, const Strategy& strategy,

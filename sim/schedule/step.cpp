@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "sim/base/uncertainty.h"
 #include "sim/cost/contention.h"
 #include "sim/cost/kernels.h"
 #include "sim/operators/update.h"
@@ -82,8 +83,7 @@ Seconds update_time(const Run& run, const StageParameters& updated, double tenso
 // Source: spread between GPUs of one node, stas00/ml-engineering compute/accelerator/README.md
 // @744d01e.
 double straggler_share(const Cluster& cluster) {
-  return cluster.device.achieved.device_spread *
-         std::sqrt(2.0 * std::log(static_cast<double>(cluster.num_devices)));
+  return cluster.device.achieved.device_spread * expected_largest(cluster.num_devices);
 }
 
 namespace {

@@ -57,8 +57,8 @@ StepTimes simulate_step(const Run& run, const LayerPrices& prices);
 // Only the total, for searches.
 Seconds step_time(const Run& run, const LayerPrices& prices);
 
-// How much slower the slowest of n equal devices is: the expected largest of n normal deviations,
-// sigma sqrt(2 ln n).
+// How much slower the slowest of n equal devices is: the expected largest of n normal deviations
+// (base/uncertainty.h).
 double straggler_share(const Cluster& cluster);
 
 // What the passes of a part take of a step, all micro-batches together, and the values that it

@@ -92,7 +92,7 @@ bool Strategy::replicates_shards() const {
 
 bool Strategy::plain_experts() const {
   return moe_dispatch == ExpertDispatch::AllToAll && !moe_overlap && moe_captured &&
-         moe_imbalance == 1.0 && !moe_capacity;
+         moe_imbalance.value_or(1.0) == 1.0 && !moe_capacity;
 }
 
 int Strategy::expert_data_ranks() const {
@@ -269,8 +269,8 @@ std::vector<StrategyField> expert_fields() {
        "--no-moe-captured",
        "", OrNothing},
       {RANGED(moe_imbalance, 1, kLoad), "RATIO",
-       "rows of the busiest expert rank relative to the mean; default 1; example: --moe-imbalance "
-       "1.3",
+       "rows of the busiest expert rank relative to the mean; 1: balance is forced; default what a "
+       "balancing loss leaves, 1.01 to 1.15; example: --moe-imbalance 1.3",
        "", OrNothing},
       {RANGED(moe_capacity, 1, kLoad), "RATIO",
        "rows of an expert, dropped or padded to this many times the mean; default dropless; "

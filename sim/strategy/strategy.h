@@ -86,8 +86,9 @@ struct Strategy {
   bool moe_overlap = false;
   // Captured graphs (cuda_graph) hold the experts too, not only modules of fixed shapes.
   bool moe_captured = true;
-  // Rows of the busiest rank relative to the mean; all others wait for it.
-  double moe_imbalance = 1.0;
+  // Rows of the busiest rank relative to the mean; all others wait for it.  None: as a router is
+  // balanced that a loss keeps so (operators/experts.h); 1: as benchmarks force it.
+  std::optional<double> moe_imbalance = {};
   // Rows of an expert relative to the mean, padded or dropped to it; none: dropless.
   std::optional<double> moe_capacity = {};
 

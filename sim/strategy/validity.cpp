@@ -100,7 +100,8 @@ const char* broken_experts(const Transformer& model, const Strategy& strategy) {
   if (model.moe->shared_expert_ffn_size % tp != 0) return kSharedFfn;
   if (model.moe->num_experts % ep != 0) return kExperts;
   if (stage_ranks(strategy) % product_of(ep, etp) != 0) return kExpertRanks;
-  if (strategy.moe_imbalance < 1.0 || strategy.moe_capacity.value_or(1.0) < 1.0) return kExpertLoad;
+  if (strategy.moe_imbalance.value_or(1.0) < 1.0 || strategy.moe_capacity.value_or(1.0) < 1.0)
+    return kExpertLoad;
   return strategy.replicates_shards() &&
                  product_of(strategy.shard_size, tp) % product_of(ep, etp) != 0
              ? kExpertShard

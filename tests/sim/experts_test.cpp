@@ -300,6 +300,24 @@ TEST(Experts, TheBusiestRankHasNoMoreThanAllRows) {
   EXPECT_EQ(rows(1, 1.5), 16);
 }
 
+// A rank of 8 has one of 8 experts, or the mean of 16 of 128, whose spread is a quarter as large; a
+// rank alone has all rows, and a run may say what it has.
+TEST(Experts, OfARouterThatALossBalancesTheBusiestRankHasMoreThanTheMean) {
+  Moe moe;
+  moe.num_experts = 8;
+  EXPECT_NEAR(expected_imbalance(moe, 8, 0.062), 1.088, 0.001);  // 1 + 0.062 * 1.424
+  EXPECT_EQ(expected_imbalance(moe, 1, 0.062), 1.0);
+  moe.num_experts = 128;
+  EXPECT_NEAR(expected_imbalance(moe, 8, 0.062), 1.022, 0.001);
+  ExpertsCase c;
+  c.strategy.dp = c.strategy.ep = 4, c.strategy.micro_batch = 100;  // 1,600 rows
+  c.framework.experts.load_spread = 0.062;
+  EXPECT_EQ(expert_shape(c.model, c.strategy, c.framework).rows,
+            std::ceil(1600.0 * expected_imbalance(*c.model.moe, 4, 0.062)));
+  c.strategy.moe_imbalance = 1.0;
+  EXPECT_EQ(expert_shape(c.model, c.strategy, c.framework).rows, 1600);
+}
+
 // 8 tokens visit 2 of 64 experts: 16 rows keep 16 busy, one row each, and the weights of the other
 // 48 are not read.
 TEST(Experts, NoMoreAreBusyThanThereAreRows) {

@@ -97,5 +97,14 @@ TEST(Student, TheEndsAreCertain) {
   EXPECT_NEAR(student_probability(1e200), 1.0, 1e-12);
 }
 
+// Exact: 1 / sqrt(pi) of two; tables of order statistics.
+TEST(ExpectedLargest, IsThatOfNormalValuesWithinFourPercent) {
+  EXPECT_NEAR(expected_largest(1.0), 0.0, 1e-12);
+  EXPECT_NEAR(expected_largest(2.0) / 0.5642, 1.0, 0.045);
+  EXPECT_NEAR(expected_largest(8.0) / 1.4236, 1.0, 0.01);
+  EXPECT_NEAR(expected_largest(64.0) / 2.3437, 1.0, 0.01);
+  EXPECT_NEAR(expected_largest(1000.0) / 3.2414, 1.0, 0.04);
+}
+
 }  // namespace
 }  // namespace llmsim::sim

@@ -158,8 +158,8 @@ TEST(PlannerCases, DeepSeekV3WithoutTensorRanksLacksMemoryAlone) {
 }
 
 // With what DeepSeek's own program has, no tensor ranks, DualPipe, experts over 64 ranks and cheap
-// modules recomputed.  The 16 stages that DeepSeek chose are the faster plan, with less memory to
-// spare than is left by default.
+// modules recomputed.  With less memory to spare than is left by default the 16 stages that
+// DeepSeek chose tie with 32 whose experts are over 16 ranks, which are loaded more evenly (0.3 %).
 TEST(PlannerCases, DeepSeekV3UnderItsOwnProgramIsPlannedAsItWasTrained) {
   RunOptions options{.model = "deepseek-v3"};
   options.gpus = "2048", options.hardware = "h800", options.global_batch = "15360";
@@ -169,14 +169,16 @@ TEST(PlannerCases, DeepSeekV3UnderItsOwnProgramIsPlannedAsItWasTrained) {
   ASSERT_TRUE(plan.tight);
   const auto expect_as_trained = [](const sim::Strategy& chosen) {
     EXPECT_EQ(chosen.tp, 1);
-    EXPECT_EQ(chosen.ep, 64);
     EXPECT_EQ(chosen.pipeline_schedule, sim::PipelineSchedule::DualPipe);
     EXPECT_EQ(chosen.sharding, sim::Sharding::Zero1);
     EXPECT_EQ(chosen.recompute.kind, sim::RecomputeKind::Selective);
   };
   expect_as_trained(plan.plans.front().run.strategy);
+  EXPECT_EQ(plan.plans.front().run.strategy.ep, 64);
   expect_as_trained(plan.tight->run.strategy);
-  EXPECT_EQ(plan.tight->run.strategy.pp, 16);
+  const sim::Prediction trained = deepseek_v3_as_trained("hai-llm", {});
+  EXPECT_TRUE(trained.memory.fits());
+  EXPECT_LT(trained.step_time, 1.01 * plan.tight->step_time);
 }
 
 struct HeadCase {
