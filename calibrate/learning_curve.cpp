@@ -38,6 +38,10 @@ Study study_of(const MeasuredRuns& runs, const RunFit& fit,
                noise = squared(fit.fit.noise);
   Study study;
   study.quantiles = fit.quantiles;
+  study.priors.spreads = {.step = 0.0,
+                          .memory = fit.spread(Level::StudyMemory),
+                          .network = fit.spread(Level::StudyNetwork),
+                          .host = fit.spread(Level::StudyHosts)};
   double knobs = 0.0;
   for (std::size_t k = 0; k < members.size(); ++k) {
     const std::size_t i = members[k];
@@ -45,7 +49,10 @@ Study study_of(const MeasuredRuns& runs, const RunFit& fit,
     row.residual = -fit.left_out[i];
     row.cell = cells.of_run[k];
     study.rows.push_back(row);
-    const double known = (runs.runs[i].moe ? moe : dense) + cell + noise;
+    const double known = (runs.runs[i].moe ? moe : dense) + cell + noise +
+                         squared(row.slopes.memory * study.priors.spreads.memory) +
+                         squared(row.slopes.network * study.priors.spreads.network) +
+                         squared(row.slopes.host * study.priors.spreads.host);
     knobs += std::max(0.0, squared(fit.deviations[i]) - known);
   }
   study.priors.spreads.step = std::sqrt(dense + knobs / static_cast<double>(members.size()));

@@ -25,30 +25,33 @@ constexpr double kStep = 0.02;      // of a numerical derivative
 constexpr int kLinearisations = 6;  // the last moves nothing by more than a thousandth
 
 // Priors.  Kernels are known to a few per cent and clocks under load to 10 %; what a framework
-// wastes is not known to better than 15 %; hosts differ by 30 %, which
-// studies' own effects take up; their mean and that of a framework are known to 30 %.  What a program
-// does between its steps is known within a factor of two, the mean of programs to 35 %.  What
-// misaligned GEMMs lose is known from single shapes.
+// wastes is not known to better than 15 %; hosts differ by 30 %, networks by 20 %, memory-bound
+// kernels by 10 % (estimated, they would take up whatever a program fuses or not: 62 %, and left-out
+// studies are 1.3 points further off), which studies' own effects take up; the mean of hosts and that of a framework are
+// known to 30 %.  What a program does between its steps is known within a factor of two, the mean of
+// programs to 35 %: where that is little of a step, its logarithm is no linear effect, so that its
+// spread is given.  What misaligned GEMMs lose is known from single shapes.
 constexpr std::array<EffectClass, kLevels> kClasses = {{
-    {0.15, kGiven, false},  // all frameworks
-    {0.08, 4.0, false},     // a framework
-    {0.06, 4.0, false},     // an architecture
-    {0.06, 4.0, false},     // a device
-    {0.10, kGiven, false},  // all collectives
-    {0.10, kGiven, false},  // those of one family of frameworks
-    {0.30, kGiven, false},  // all hosts
-    {0.30, 4.0, false},     // those of one family
-    {0.70, kGiven, false},  // blocks with experts
-    {0.10, 4.0, true},      // a study
-    {0.20, 4.0, true},      // with experts
-    {0.05, 4.0, true},      // a cell
-    {kStudyHostSpread, kGiven, false},
-    {kStudyNetworkSpread, kGiven, false},
-    {0.50, kGiven, false},  // low-precision GEMMs
-    {0.35, kGiven, false},  // between steps
-    {0.70, kGiven, false},  // those of a study
-    {0.50, kGiven, false},  // misaligned GEMMs
-    {1.20, kGiven, false},  // misaligned batches
+    {0.15, kGiven, false},                                  // all frameworks
+    {0.08, 4.0, false},                                     // a framework
+    {0.06, 4.0, false},                                     // an architecture
+    {0.06, 4.0, false},                                     // a device
+    {0.10, kGiven, false},                                  // all collectives
+    {0.10, 4.0, false},                                     // those of one family of frameworks
+    {0.30, kGiven, false},                                  // all hosts
+    {0.30, 4.0, false},                                     // those of one family
+    {0.70, kGiven, false},                                  // blocks with experts
+    {0.10, 4.0, true},                                      // a study
+    {0.20, 4.0, true},                                      // with experts
+    {0.05, 4.0, true},                                      // a cell
+    {0.30, 4.0, false},                                     // hosts of a study
+    {0.20, 4.0, false},                                     // its network
+    {0.50, kGiven, false},                                  // low-precision GEMMs
+    {0.35, kGiven, false},                                  // between steps
+    {0.70, kGiven, false},                                  // those of a study
+    {0.50, kGiven, false},                                  // misaligned GEMMs
+    {1.20, kGiven, false},                                  // misaligned batches
+    {sim::PredictionErrors{}.memory_bound, kGiven, false},  // memory-bound kernels of a study
 }};
 
 void turn(sim::Run& run, const Knobs& knobs) {
@@ -63,6 +66,7 @@ void turn(sim::Run& run, const Knobs& knobs) {
   run.framework.host.per_low_precision_gemm =
       factor(Knob::LowPrecisionHostCalls) * run.framework.host.per_low_precision_gemm;
   run.cluster.device.achieved.training_rate *= factor(Knob::TrainingRate);
+  run.cluster.device.achieved.memory_fraction *= factor(Knob::MemoryRate);
 }
 
 double log_time(const MeasuredRun& measured, const Knobs& knobs) {
@@ -121,6 +125,7 @@ class Hierarchy {
         if (run.framework.misaligned_gemm_gain != 1.0) return {};
         return {effect(Level::MisalignedGemms, "")};
       case Knob::MisalignedBatches: return {effect(Level::MisalignedBatches, "")};
+      case Knob::MemoryRate: return {};
       case Knob::HostCalls: break;
     }
     return {effect(Level::AllHosts, ""),
@@ -151,7 +156,7 @@ class Hierarchy {
 // A run's effects: of its knobs, and of its study.
 struct RunEffects {
   std::array<std::vector<std::size_t>, kKnobs> knobs;
-  std::size_t study = 0, cell = 0, hosts = 0, steps = 0, network = 0;
+  std::size_t study = 0, cell = 0, hosts = 0, steps = 0, network = 0, memory = 0;
 };
 
 RunEffects effects_of(const MeasuredRuns& runs, const MeasuredRun& run, Hierarchy& hierarchy) {
@@ -167,6 +172,7 @@ RunEffects effects_of(const MeasuredRuns& runs, const MeasuredRun& run, Hierarch
   effects.hosts = hierarchy.effect(Level::StudyHosts, group);
   effects.steps = hierarchy.effect(Level::StudySteps, group);
   effects.network = hierarchy.effect(Level::StudyNetwork, group);
+  effects.memory = hierarchy.effect(Level::StudyMemory, group);
   return effects;
 }
 
@@ -226,6 +232,7 @@ class Fitting {
         if (knob == Knob::HostCalls) o.slopes.emplace_back(behind_[i].hosts, slope);
         if (knob == Knob::StepHost) o.slopes.emplace_back(behind_[i].steps, slope);
         if (knob == Knob::CollectiveEfficiency) o.slopes.emplace_back(behind_[i].network, slope);
+        if (knob == Knob::MemoryRate) o.slopes.emplace_back(behind_[i].memory, slope);
       }
       o.slopes.emplace_back(behind_[i].study, 1.0);
       o.slopes.emplace_back(behind_[i].cell, 1.0);
@@ -375,6 +382,11 @@ class Rows {
         told_by(fit_, effects));
   }
 
+  // Of a study beside what is not known of the mean of studies.
+  double error_with(Level study, const std::vector<std::pair<Level, std::string>>& mean) const {
+    return std::hypot(fit_.spread(study), sum_of(existing(mean)).second);
+  }
+
   void add_error(const char* scope, const std::string& id, const std::string& key, double value) {
     add(scope, id, key, value, std::nullopt, "hierarchical fit (calibrate/run_fit.h)",
         std::string(kRunFit) + "all groups");
@@ -403,6 +415,13 @@ class Rows {
     add_error("framework", id, "errors.moe_site", fit_.spread(Level::MoeStudy));
     add_error("framework", id, "errors.cell", fit_.spread(Level::Cell));
     add_error("framework", id, "errors.run", fit_.fit.noise);
+    add_error(
+        "framework", id, "errors.collectives",
+        error_with(Level::StudyNetwork, {{Level::AllCollectives, ""}, {Level::Collectives, id}}));
+    add_error("framework", id, "errors.hosts",
+              error_with(Level::StudyHosts, {{Level::AllHosts, ""}, {Level::Hosts, id}}));
+    add_error("framework", id, "errors.between_steps",
+              error_with(Level::StudySteps, {{Level::StepHosts, ""}}));
     add_error("framework", id, "errors.noise_runs", fit_.noise_runs);
     add_error("framework", id, "errors.faster", std::max(0.0, -fit_.quantiles.first));
     add_error("framework", id, "errors.slower", std::max(0.0, fit_.quantiles.second));
@@ -459,7 +478,8 @@ const char* name_of(Level level) {
                                                        "between steps",
                                                        "between steps of a study",
                                                        "misaligned GEMMs",
-                                                       "misaligned batches"};
+                                                       "misaligned batches",
+                                                       "memory-bound kernels of a study"};
   return kNames[static_cast<std::size_t>(level)];
 }
 

@@ -1,9 +1,9 @@
 // Fits coefficients and error bars to the step times of whole runs.
 //
-// A run's time depends on nine knobs: the framework's efficiency and collective_efficiency, its
+// A run's time depends on ten knobs: the framework's efficiency and collective_efficiency, its
 // misaligned_gemm_rate and misaligned_batch_rate, its host.factor,
 // host.per_moe_block, host.per_low_precision_gemm and host.per_step, and the device's
-// training_rate.  The logarithm of a knob's value over its prior is a sum of effects
+// training_rate and memory_fraction.  The logarithm of a knob's value over its prior is a sum of effects
 // (mixed_model.h), one for each level of a hierarchy:
 //
 //   knob                   levels                                               prior
@@ -15,12 +15,13 @@
 //                          all                                                  1
 //   host.per_moe_block, host.per_low_precision_gemm, host.per_step
 //                          all                                                  frameworks.json
+//   memory_fraction        none of its own                                      measured
 //
 // and ln measured = ln predicted + study + cell + noise, a study being a group of runs, once with
 // and once without experts (or expert or context ranks), and a cell its runs on one device, in one
 // framework and precision.  Hosts and networks of a study differ from the usual ones, and
-// so does what its program does between steps: it has effects of its own through the slopes of
-// host.factor, host.per_step and collective_efficiency.  A study counts
+// so do its memory-bound kernels and what its program does between steps: it has effects of its own
+// through the slopes of host.factor, collective_efficiency, memory_fraction and host.per_step.  A study counts
 // once however many rows it has, since its rows share its
 // effect.  The spreads of effects are estimated: a level that the data do not move stays at its
 // prior and keeps its width.  What no run tells about has the spread of its level: devices and
@@ -51,13 +52,10 @@ enum class Knob {
   LowPrecisionHostCalls,
   StepHost,
   MisalignedGemms,
-  MisalignedBatches
+  MisalignedBatches,
+  MemoryRate
 };
-inline constexpr std::size_t kKnobs = 9;
-
-// Standard deviations of ln, priors: hosts and collectives of a study beside the usual ones.
-inline constexpr double kStudyHostSpread = 0.30;
-inline constexpr double kStudyNetworkSpread = 0.20;
+inline constexpr std::size_t kKnobs = 10;
 
 using Knobs = std::array<double, kKnobs>;  // ln(value / prior), by Knob
 
@@ -81,9 +79,10 @@ enum class Level {
   StepHosts,
   StudySteps,
   MisalignedGemms,
-  MisalignedBatches
+  MisalignedBatches,
+  StudyMemory
 };
-inline constexpr std::size_t kLevels = 19;
+inline constexpr std::size_t kLevels = 20;
 const char* name_of(Level level);
 
 struct Effect {

@@ -9,6 +9,7 @@
 #include "sim/base/error.h"
 #include "sim/cost/layer_prices.h"
 #include "sim/schedule/step.h"
+#include "sim/schedule/step_error.h"
 #include "sim/strategy/validity.h"
 
 namespace llmsim::calibrate {
@@ -43,6 +44,15 @@ double step_variance(const SiteRun& run) {
          squared(run.run.cluster.device.achieved.training_rate_error);
 }
 
+// Of ln(measured / predicted), without a site.
+double predicted_variance(const SiteRun& of) {
+  sim::Run run = of.run;
+  run.model.vocab_size = sim::trained_vocab_size(run);
+  const sim::LayerPrices prices = sim::layer_prices(run);
+  const sim::StepSlopes slopes = sim::step_slopes(run, prices, sim::simulate_step(run, prices));
+  return squared(sim::step_error(run, slopes));
+}
+
 template <typename Property>
 double mean_of(const std::vector<SiteRun>& runs, Property property) {
   double sum = 0.0;
@@ -56,11 +66,16 @@ double mean_ranks_variance(const std::vector<SiteRun>& runs) {
 
 SitePriors priors_of(const std::vector<SiteRun>& runs, const std::vector<hwdb::SiteCell>& cells) {
   const double shared = mean_of(runs, cell_variance), ranks = mean_ranks_variance(runs);
+  const auto spread = [&](double sim::PredictionErrors::*error) {
+    return mean_of(runs, [&](const SiteRun& run) { return run.run.framework.errors.*error; });
+  };
   SitePriors priors;
-  priors.spreads.step = std::sqrt(mean_of(runs, step_variance));
+  priors.spreads = {.step = std::sqrt(mean_of(runs, step_variance)),
+                    .memory = spread(&sim::PredictionErrors::memory_bound),
+                    .network = spread(&sim::PredictionErrors::collectives),
+                    .host = spread(&sim::PredictionErrors::hosts)};
   priors.noise = std::sqrt(mean_of(runs, run_variance));
-  priors.noise_runs =
-      mean_of(runs, [](const SiteRun& run) { return run.run.framework.errors.noise_runs; });
+  priors.noise_runs = spread(&sim::PredictionErrors::noise_runs);
   for (const hwdb::SiteCell& cell : cells)
     priors.cells.push_back(std::sqrt(shared + (cell.kind == hwdb::CellKind::Dense ? 0.0 : ranks)));
   return priors;
@@ -267,12 +282,7 @@ SiteFit fit_site(const std::string& name, const std::vector<SiteRun>& runs,
                            .after = std::exp(after),
                            .deviations = (std::log(runs[i].measured) - after) / linear.fit.noise});
   }
-  const auto prior_variance = [](const SiteRun& run) {
-    const bool ranks = hwdb::has_experts_or_ranks(run.run);
-    return step_variance(run) + run_variance(run) +
-           (ranks ? ranks_variance(run.run.framework.errors) : 0.0);
-  };
-  result.prior_error = std::sqrt(mean_of(runs, prior_variance));
+  result.prior_error = std::sqrt(mean_of(runs, predicted_variance));
   result.error =
       std::hypot(std::sqrt(mean_variance(linear, true, [](const SiteRow&) { return true; })),
                  linear.fit.noise);

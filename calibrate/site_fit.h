@@ -13,9 +13,9 @@
 //   cell      errors.cell; with experts, expert or context ranks also what errors.moe_site^2 is
 //             above errors.site^2
 //   noise     errors.run; estimated from three runs on, errors.noise_runs' worth of that behind it
-//   memory    0.10: measured bandwidths and cache behaviour of one kind of device
-//   network   kStudyNetworkSpread of run_fit.h: one library over the networks of studies
-//   host      kStudyHostSpread: processors of studies
+//   memory    errors.memory_bound
+//   network   errors.collectives
+//   host      errors.hosts
 //
 // From three runs on noise has Student's t and so has the step (mixed_model.h): a broken run does
 // not drag the others, and a site that is far off is no crowd of broken runs.  Of fewer runs none
@@ -56,8 +56,7 @@ struct SiteRow {
 };
 
 struct SitePriors {
-  hwdb::SiteEffects spreads = {
-      .step = 0.15, .memory = 0.10, .network = kStudyNetworkSpread, .host = kStudyHostSpread};
+  hwdb::SiteEffects spreads = {.step = 0.15, .memory = 0.10, .network = 0.20, .host = 0.30};
   double noise = 0.07;
   double noise_runs = 2.0;    // behind it
   std::vector<double> cells;  // by cell

@@ -117,7 +117,8 @@ void replace_errors(const Site& site, const SiteCell* cell, sim::Run& run) {
   sim::PredictionErrors& errors = run.framework.errors;
   run.cluster.device.achieved.training_rate_error = 0.0;
   errors.efficiency = 0.0;
-  errors.cell = 0.0;  // is in those of the site
+  errors.cell = errors.collectives = errors.hosts = errors.between_steps =
+      0.0;  // are in the site's
   errors.run = site.run_error;
   errors.site = cell ? cell->error : site.error;
   errors.moe_site = site.moe_error;

@@ -94,8 +94,8 @@ void put_site(Database& database, const Site& site, bool replace);
 //   frameworks that the site has cells of
 //   else                                      step of the site; errors stay, and a warning says so
 //
-// errors.efficiency and the device's training_rate_error are 0 where errors are replaced: they are
-// part of what the site's runs told.  A family is what is like the same framework.  Each value
+// errors.efficiency, errors.collectives, errors.hosts, errors.between_steps and the device's
+// training_rate_error are 0 where errors are replaced: they are part of what the site's runs told.  A family is what is like the same framework.  Each value
 // becomes a Fact "site.NAME.KEY".
 void apply(const Site& site, const Frameworks& frameworks, sim::Run& run);
 

@@ -7,6 +7,7 @@
 #include "sim/base/error.h"
 #include "sim/memory/shards.h"
 #include "sim/model/layer_kinds.h"
+#include "sim/schedule/step_error.h"
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
@@ -77,16 +78,11 @@ void add_out_of_memory(Prediction& prediction) {
   }
 }
 
-double error_of(const Run& run) {
+void add_step(Prediction& prediction, const LayerPrices& prices) {
+  const Run& run = prediction.run;
+  StepTimes step = simulate_step(run, prices);
   const PredictionErrors& errors = run.framework.errors;
-  return std::hypot(std::hypot(errors.efficiency, run.cluster.device.achieved.training_rate_error),
-                    has_moe_errors(run) ? errors.moe_site : errors.site,
-                    std::hypot(errors.cell, errors.run));
-}
-
-void add_step(Prediction& prediction, StepTimes step) {
-  const PredictionErrors& errors = prediction.run.framework.errors;
-  const double error = error_of(prediction.run);
+  const double error = step_error(run, step_slopes(run, prices, step));
   prediction.step_time = step.total;
   prediction.interval = {step.total * std::exp(-errors.faster * error),
                          step.total * std::exp(errors.slower * error)};
@@ -201,7 +197,7 @@ Prediction predict(const Run& asked) {
   if (prediction.infeasible) return prediction;
   prediction.run.model.vocab_size = trained_vocab_size(asked);
   const LayerPrices prices = layer_prices(run);
-  add_step(prediction, simulate_step(run, prices));
+  add_step(prediction, prices);
   add_slow_state(prediction);
   prediction.model_flops = model_flops(asked);
   prediction.hardware_flops = hardware_flops(run, prices);

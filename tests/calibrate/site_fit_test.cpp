@@ -128,8 +128,9 @@ TEST(SiteFit, ALoneRunMovesByTheShrinkageWorkedOutByHand) {
                       std::pow(run.run.cluster.device.achieved.training_rate_error, 2);
   const double cell = errors.cell * errors.cell;
   const double a = std::pow(row.slopes.step, 2) * (step + cell) +
-                   std::pow(0.10 * row.slopes.memory, 2) + std::pow(0.20 * row.slopes.network, 2) +
-                   std::pow(0.30 * row.slopes.host, 2);
+                   std::pow(errors.memory_bound * row.slopes.memory, 2) +
+                   std::pow(errors.collectives * row.slopes.network, 2) +
+                   std::pow(errors.hosts * row.slopes.host, 2);
   const double b = errors.run * errors.run;
   const SiteFit fit = fit_site("ours", {run}, "");
   const double before = predicted(run, {}), after = predicted(run, fit.site);

@@ -367,6 +367,36 @@ TEST(Predict, TheIntervalAddsTheErrorsInSquares) {
   EXPECT_NEAR(std::log(moe.interval.first / moe.step_time), -2.0 * std::sqrt(0.0369), 1e-12);
 }
 
+// Eight ranks of one node: what is exposed of the reduction has 0.5 of the network's error, launches
+// that nothing waits for none, and a quarter of a step between steps a quarter of that error.
+TEST(Predict, TheIntervalHoldsWhatTheRunDependsOn) {
+  TrainingRun run = small_run(8);
+  run.cluster.device.achieved.training_rate_error = 0.0;
+  run.framework.errors = {.efficiency = 0.0, .site = 0.0, .cell = 0.0, .run = 0.0, .slower = 1.0};
+  const auto width = [&] {
+    const Prediction p = predict(run);
+    return std::log(p.interval.second / p.step_time);
+  };
+  EXPECT_EQ(width(), 0.0);
+  const Seconds quiet = predict(run).step_time;
+  run.framework.host.per_step = quiet / 3.0 + run.framework.host.per_step;
+  run.framework.errors.between_steps = 0.4;
+  EXPECT_NEAR(width(), 0.4 * (run.framework.host.per_step / predict(run).step_time), 1e-12);
+  run.framework.errors.between_steps = 0.0;
+  run.framework.errors.collectives = 0.5;
+  const double network = width();
+  TrainingRun slower = run;
+  slower.framework.collective_efficiency *= std::exp(-0.02);
+  EXPECT_NEAR(network, 0.5 * std::log(predict(slower).step_time / predict(run).step_time) / 0.02,
+              0.05 * network);
+  run.framework.errors.collectives = 0.0;
+  run.framework.errors.hosts = 0.3;
+  run.framework.host.per_kernel = Seconds(1.0);  // nothing but launches
+  EXPECT_NEAR(width(), 0.3, 0.01);
+  run.framework.host.per_kernel = Seconds(0.0);
+  EXPECT_NEAR(width(), 0.0, 0.001);
+}
+
 TEST(Predict, AnUncertainDeviceWidensTheInterval) {
   TrainingRun run = small_run();
   const Prediction known = predict(run);
