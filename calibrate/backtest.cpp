@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <numeric>
+#include <string_view>
 
 #include "calibrate/ablation.h"
 #include "calibrate/setting.h"
@@ -44,7 +45,28 @@ void set_measured(const RunRecord& record, BacktestRow& row) {
   row.measured_outcome = record.measured->outcome;
 }
 
+bool is_arithmetic(const sim::TimeTerm& part) {
+  for (int t = 0; t < sim::kNumTerms; ++t) {
+    const auto term = static_cast<sim::Term>(t);
+    if (counts_as_arithmetic(term) && part.name == std::string_view(name_of(term))) return true;
+  }
+  return false;
+}
+
+// "none" of a step that is all arithmetic.
+std::string largest_wait(const std::vector<sim::TimeTerm>& step) {
+  const sim::TimeTerm* largest = nullptr;
+  for (const sim::TimeTerm& part : step) {
+    if (!is_arithmetic(part) && (!largest || part.time > largest->time)) largest = &part;
+  }
+  return largest ? largest->name : "none";
+}
+
 void set_predicted(const RunRecord& record, const sim::Prediction& prediction, BacktestRow& row) {
+  row.device = prediction.run.cluster.device.id;
+  row.framework = prediction.run.framework.id;
+  row.precision = name_of(prediction.run.strategy.precision);
+  row.waits_for = largest_wait(prediction.breakdown);
   row.predicted_outcome = verdict(prediction);
   if (usable(prediction.step_time.value())) {
     row.predicted_time = prediction.step_time;

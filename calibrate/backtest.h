@@ -41,6 +41,9 @@ struct BacktestRow {
   std::string id;
   std::string group;
   hwdb::Scored scored;
+  // Of the prediction, where there is one: ids, the number format, and the key of the largest term of
+  // the step that is no arithmetic.
+  std::string device{}, framework{}, precision{}, waits_for{};
   std::optional<sim::Seconds> measured_time, predicted_time;
   std::optional<std::pair<sim::Seconds, sim::Seconds>> interval;
   std::optional<sim::Bytes> measured_peak, predicted_peak;

@@ -12,6 +12,7 @@
 #include "calibrate/ablation.h"
 #include "calibrate/backtest.h"
 #include "calibrate/plan_backtest.h"
+#include "calibrate/residuals.h"
 #include "calibrate/source_tables.h"
 #include "cli/output.h"
 #include "cli/progress.h"
@@ -20,6 +21,7 @@
 #include "hwdb/run_resolver.h"
 #include "hwdb/source_tables.h"
 #include "reports/plan_backtest.h"
+#include "reports/residuals.h"
 #include "reports/run_errors.h"
 #include "reports/source_tables.h"
 #include "reports/validation.h"
@@ -35,6 +37,7 @@ struct ValidateOptions {
   std::string format = "table";
   bool ablations = false;   // what settings are worth, as ratios, instead of errors by group
   bool rows = false;        // with ablations: every pair
+  bool residuals = false;   // errors by device, framework, precision and what runs wait for
   bool runs = false;        // every run, worst first, instead of errors by group
   bool plans = false;       // what the planner chooses, instead of errors by group
   std::string comparisons;  // file of stated pairs; empty: the project's, if `files` is empty
@@ -131,6 +134,8 @@ std::string skipped_text(const calibrate::Backtest& backtest, const ValidateOpti
 
 std::string validation_text(const calibrate::Backtest& backtest, const ValidateOptions& options,
                             reports::Format format) {
+  if (options.residuals)
+    return reports::render(reports::residuals_table(calibrate::residuals(backtest)), format);
   if (format == reports::Format::Json) return reports::validation_json(backtest);
   if (options.runs) return reports::render(reports::run_errors_table(backtest), format);
   const std::string table = reports::render(reports::validation_table(backtest), format);
@@ -295,6 +300,11 @@ void add_questions(CLI::App& c, ValidateOptions& o) {
              "every scored run with its errors, worst first; JSON has all runs anyway")
       ->excludes(ablations)
       ->excludes(plans);
+  c.add_flag("--residuals", o.residuals,
+             "errors by device, framework, precision and by what runs wait for")
+      ->excludes(ablations)
+      ->excludes(plans)
+      ->excludes(c.get_option("--runs"));
   c.add_flag("--rows", o.rows, "with --ablations: every pair of runs")->needs(ablations);
   c.add_option("--comparisons", o.comparisons,
                "with --ablations: file of pairs and speed-ups that studies state; default: the "
@@ -306,7 +316,8 @@ void add_questions(CLI::App& c, ValidateOptions& o) {
                "beside its description, and print a summary")
       ->excludes(ablations)
       ->excludes(plans)
-      ->excludes(c.get_option("--runs"));
+      ->excludes(c.get_option("--runs"))
+      ->excludes(c.get_option("--residuals"));
   c.add_flag("--skipped", o.skipped, "list every run without a prediction, with the reason")
       ->excludes(plans);
 }

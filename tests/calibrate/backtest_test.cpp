@@ -146,6 +146,15 @@ TEST(Backtest, OutOfMemoryIsAVerdictAndAnotherBrokenRuleIsNot) {
   EXPECT_EQ(row.skipped, "tp = 3");
 }
 
+TEST(Backtest, ARunWaitsForTheLargestTermThatIsNoArithmetic) {
+  sim::Prediction prediction = step(10.0, 9.0, 11.0);
+  EXPECT_EQ(always({group("g", {finished("a", "ok")})}, prediction).rows.front().waits_for, "none");
+  prediction.breakdown = {{"forward_gemm", sim::Seconds(6.0)},
+                          {"tensor_exposed", sim::Seconds(1.0)},
+                          {"host", sim::Seconds(3.0)}};
+  EXPECT_EQ(always({group("g", {finished("a", "ok")})}, prediction).rows.front().waits_for, "host");
+}
+
 sim::Memory three_stages() {
   sim::Memory memory;
   memory.peak = Bytes(100.0);

@@ -1,0 +1,29 @@
+#include "reports/residuals.h"
+
+#include <cstdint>
+
+namespace llmsim::reports {
+
+Table residuals_table(const std::vector<calibrate::Residual>& residuals) {
+  Table table("Errors by what runs have in common", {{"by", "by", Kind::Text},
+                                                     {"value", "runs of", Kind::Text},
+                                                     {"studies", "studies", Kind::Number},
+                                                     {"runs", "runs", Kind::Number},
+                                                     {"time_error", "error", Kind::Percent},
+                                                     {"time_bias", "bias", Kind::Percent},
+                                                     {"coverage", "in interval", Kind::Percent},
+                                                     {"peak_error", "memory error", Kind::Percent},
+                                                     {"peak_bias", "bias", Kind::Percent}});
+  for (const calibrate::Residual& r : residuals) {
+    table.add_row({r.by, r.value, static_cast<std::int64_t>(r.studies),
+                   static_cast<std::int64_t>(r.runs), cell(r.error), cell(r.bias), cell(r.coverage),
+                   cell(r.memory_error), cell(r.memory_bias)});
+  }
+  table.add_note(
+      "means over studies of their medians of ln(predicted / measured); what a run waits for is "
+      "the "
+      "largest part of its step that is no GEMM or attention");
+  return table;
+}
+
+}  // namespace llmsim::reports
