@@ -378,6 +378,7 @@ StepTimes simulate_step(const Run& run, const LayerPrices& prices) {
   StepTimes step;
   step.total = terms.total();
   step.bubble = simulation.bubble();
+  step.bound = simulation.bound();
   for (int i = 0; i < kNumTerms; ++i) {
     const Term term = static_cast<Term>(i);
     if (is_listed(term, terms[term], step.total))

@@ -50,6 +50,7 @@ struct StepTimes {
   std::vector<TimeTerm> breakdown;  // adds up to total
   std::vector<CommunicationTerm> communication;
   double bubble = 0.0;  // idle share of the busiest stage while the passes of all stages run
+  Seconds bound{};      // StepSimulation::bound()
 };
 
 StepTimes simulate_step(const Run& run, const LayerPrices& prices);

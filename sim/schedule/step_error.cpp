@@ -1,6 +1,5 @@
 #include "sim/schedule/step_error.h"
 
-#include <algorithm>
 #include <cmath>
 #include <string_view>
 
@@ -9,11 +8,24 @@ namespace {
 
 constexpr double kDifference = 0.02;  // of a logarithm
 
-double slope(Seconds moved, Seconds at) { return std::log(moved / at) / kDifference; }
+Seconds time_of(const StepTimes& step, Term term) {
+  for (const TimeTerm& part : step.breakdown) {
+    if (part.name == std::string_view(name_of(term))) return part.time;
+  }
+  return Seconds(0.0);
+}
 
-// Whether a collective's time is in the prices of layers, not of the exchange of gradients alone.
-bool prices_collectives(const Strategy& strategy) {
-  return strategy.tp > 1 || strategy.cp > 1 || strategy.ep > 1;
+// Whether layers run collectives of their own beside their compute, so that a slower network shows
+// more of them.
+bool hides_collectives(const Strategy& strategy) {
+  return strategy.tp_overlap || strategy.moe_overlap || strategy.cp > 1;
+}
+
+// Of layers' own collectives, which the times between passes follow.
+double exposed_share(const StepTimes& step) {
+  const Seconds exposed = time_of(step, Term::TensorExposed) + time_of(step, Term::ContextExposed) +
+                          time_of(step, Term::ExpertExposed);
+  return exposed / (step.total - time_of(step, Term::PipelineBubble));
 }
 
 Run without_facts(const Run& run) {
@@ -29,25 +41,27 @@ Run without_facts(const Run& run) {
 }  // namespace
 
 StepSlopes step_slopes(const Run& run, const LayerPrices& prices, const StepTimes& step) {
-  const PredictionErrors& errors = run.framework.errors;
+  const Framework& framework = run.framework;
   StepSlopes slopes;
-  if (errors.collectives > 0.0 && run.cluster.num_devices > 1) {
+  const auto slope_of = [&](const Run& moved, const LayerPrices& its_prices) {
+    const StepSimulation simulation(moved, its_prices, StepSimulation::Passes{});
+    return std::log(simulation.bound() / step.bound) / kDifference;
+  };
+  if (framework.errors.collectives > 0.0 && run.cluster.num_devices > 1) {
     Run moved = without_facts(run);
     moved.framework.collective_efficiency *= std::exp(kDifference);
-    slopes.collectives =
-        slope(prices_collectives(run.strategy) ? step_time(moved, layer_prices(moved))
-                                               : step_time(moved, prices),
-              step.total);
+    slopes.collectives = hides_collectives(run.strategy)
+                             ? slope_of(moved, layer_prices(moved))
+                             : slope_of(moved, prices) - exposed_share(step);
   }
-  if (errors.hosts > 0.0) {
+  const bool launches =
+      time_of(step, Term::LaunchWait) > Seconds(0.0) || framework.update.tensor_by_tensor;
+  if (framework.errors.hosts > 0.0 && launches) {
     Run moved = without_facts(run);
     moved.framework.host.factor *= std::exp(kDifference);
-    slopes.hosts = slope(step_time(moved, prices), step.total);
+    slopes.hosts = slope_of(moved, prices);
   }
-  const auto host = std::find_if(
-      step.breakdown.begin(), step.breakdown.end(),
-      [](const TimeTerm& term) { return term.name == std::string_view(name_of(Term::Host)); });
-  if (host != step.breakdown.end()) slopes.between_steps = host->time / step.total;
+  slopes.between_steps = time_of(step, Term::Host) / step.total;
   return slopes;
 }
 

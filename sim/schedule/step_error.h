@@ -13,10 +13,17 @@
 //
 // n, h and b are derivatives of the logarithm of the step time by those of the rate and the times:
 // a run that hides its collectives does not depend on the network, one that waits for launches
-// depends on the host alone.  n and h are differences of predictions 2 % apart, b is the share of the
-// step.  Fitted, with the errors, to step times (calibrate/run_fit.h).  Errors are taken to be
-// independent of each other.  Source: linear propagation of errors (JCGM 100:2008, 5.1), in
-// logarithms.  Requires a valid run with positive times.
+// depends on the host alone.  With T the step, b and what layers expose of their own collectives are
+// shares of it,
+//
+//   n = d ln T' / d ln rate - (tensor + context + expert exposed) / (T - bubble),  b = host / T
+//
+// and the exchange of weights and gradients (n) and the launches (h, where the device waits for any)
+// are moved by 2 % in the shortest step that the passes allow, T' (StepSimulation::bound), whose
+// pipeline need not be simulated.  Where layers hide some of their own collectives these are priced
+// anew with the exchange.  Fitted, with the errors, to step times (calibrate/run_fit.h), there
+// by differences of whole predictions.  Errors are taken to be independent of each other.  Source:
+// linear propagation of errors (JCGM 100:2008, 5.1), in logarithms.
 #pragma once
 
 #include "sim/cost/layer_prices.h"
@@ -32,7 +39,7 @@ struct StepSlopes {
   double between_steps = 0.0;
 };
 
-// Slopes whose errors are 0 are left at 0.
+// Slopes whose errors are 0 are left at 0.  Requires a valid run with positive times.
 StepSlopes step_slopes(const Run& run, const LayerPrices& prices, const StepTimes& step);
 
 // Standard deviation of ln(measured / predicted step time).
