@@ -17,15 +17,21 @@ struct StudyErrors {
 };
 using Class = std::map<std::string, StudyErrors>;  // by study
 
+bool has_time(const BacktestRow& row) {
+  return row.scored.step_time && row.measured_time && row.predicted_time;
+}
+bool has_peak(const BacktestRow& row) {
+  return row.scored.memory && row.measured_peak && row.predicted_peak;
+}
+
 void add(const BacktestRow& row, StudyErrors& study) {
   ++study.runs;
-  if (row.scored.step_time && row.measured_time && row.predicted_time) {
+  if (has_time(row)) {
     study.times.push_back(std::log(*row.predicted_time / *row.measured_time));
     study.inside.push_back(row.interval && row.interval->first <= *row.measured_time &&
                            *row.measured_time <= row.interval->second);
   }
-  if (row.scored.memory && row.measured_peak && row.predicted_peak)
-    study.peaks.push_back(std::log(*row.predicted_peak / *row.measured_peak));
+  if (has_peak(row)) study.peaks.push_back(std::log(*row.predicted_peak / *row.measured_peak));
 }
 
 double size_of(std::vector<double> errors) {
@@ -76,9 +82,7 @@ std::vector<Residual> residuals(const Backtest& backtest) {
   for (const auto& [by, value] : kKinds) {
     std::map<std::string, Class> classes;
     for (const BacktestRow& row : backtest.rows) {
-      const bool time = row.scored.step_time && row.measured_time && row.predicted_time;
-      const bool peak = row.scored.memory && row.measured_peak && row.predicted_peak;
-      if (time || peak) add(row, classes[row.*value][row.group]);
+      if (has_time(row) || has_peak(row)) add(row, classes[row.*value][row.group]);
     }
     const auto first = static_cast<std::ptrdiff_t>(all.size());
     for (const auto& [name, studies] : classes) all.push_back(residual_of(by, name, studies));

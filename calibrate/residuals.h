@@ -4,7 +4,8 @@
 // Of a class, the errors e = ln(predicted / measured) of its scored step times: each study's median
 // of |e| and median of e, means over studies; peaks of memory alike.  What a run waits for is the
 // largest term of its step (schedule/passes.h) that is no arithmetic, so that a class of waits shows
-// the mechanism that would have to be wrong.  Runs without a prediction are left out.
+// the mechanism that would have to be wrong.  Runs without a prediction are left out.  Errors are
+// logarithms, without unit.  Source: ours.
 #pragma once
 
 #include <optional>
@@ -17,7 +18,7 @@ namespace llmsim::calibrate {
 
 struct Residual {
   std::string by;     // "device", "framework", "precision", "waits for"
-  std::string value;  // "h100_sxm", "nemo", "fp8", "tensor_exposed"
+  std::string value;  // "h100_sxm", "nemo", "fp8", "tensor_parallel_exposed"
   int studies = 0;    // with scored step times or peaks
   int runs = 0;
   std::optional<double> error, bias, coverage;  // of step times

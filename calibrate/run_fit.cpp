@@ -28,9 +28,9 @@ constexpr int kLinearisations = 6;  // the last moves nothing by more than a tho
 // wastes is not known to better than 15 %; hosts differ by 30 %, networks by 20 %, memory-bound
 // kernels by 10 % (estimated, they would take up whatever a program fuses or not: 62 %, and left-out
 // studies are 1.3 points further off), which studies' own effects take up; the mean of hosts and that
-// of a framework are known to 30 %.  What a program does between its steps is known within a factor of two, the mean of
-// programs to 35 %: where that is little of a step, its logarithm is no linear effect, so that its
-// spread is given.  What misaligned GEMMs lose is known from single shapes.
+// of a framework are known to 30 %.  What a program does between its steps is known within a factor
+// of two, the mean of programs to 35 %: where that is little of a step, its logarithm is no linear
+// effect, so that its spread is given.  What misaligned GEMMs lose is known from single shapes.
 constexpr std::array<EffectClass, kLevels> kClasses = {{
     {0.15, kGiven, false},                                  // all frameworks
     {0.08, 4.0, false},                                     // a framework
