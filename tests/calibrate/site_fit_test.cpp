@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cmath>
 #include <random>
 
@@ -165,15 +164,6 @@ TEST(SiteFit, NamesItsRunsAndCells) {
   ASSERT_EQ(fit.site.cells.size(), 2U);
   EXPECT_EQ(fit.site.cells[1].framework, "megatron-lm");
   EXPECT_EQ(fit.site.cells[1].kind, hwdb::CellKind::Dense);
-}
-
-TEST(SiteFit, FiftyRunsTakeLessThanASecond) {
-  std::vector<SiteRun> runs;
-  for (int i = 1; i <= 50; ++i) runs.push_back(measured(8 * i, {.step = 0.1}));
-  const auto start = std::chrono::steady_clock::now();
-  fit_site("ours", runs, "");
-  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-  EXPECT_LT(taken.count(), 1.0);
 }
 
 TEST(SiteRuns, WithoutAMeasuredTimeAreAnError) {

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <sstream>
@@ -118,18 +117,6 @@ TEST_F(CalibrateSite, ABrokenRunIsNamed) {
   EXPECT_EQ(outcome.status, 0);
   EXPECT_NE(outcome.messages.find("hardly count: run4; check"), std::string::npos)
       << outcome.messages;
-}
-
-TEST_F(CalibrateSite, FiftyRunsTakeLessThanASecond) {
-  std::string runs;
-  for (int i = 1; i <= 50; ++i)
-    runs += (i > 1 ? ", " : "") + run_text("run" + std::to_string(i), 0.05 * i, 16 * i);
-  write("fifty.json", R"({"schema": 2, "group": "ours", "runs": [)" + runs + "]}");
-  ASSERT_EQ(run("calibrate show").status, 0);  // makes the database
-  const auto start = std::chrono::steady_clock::now();
-  EXPECT_EQ(run("calibrate site ours fifty.json").status, 0);
-  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-  EXPECT_LT(taken.count(), 1.0);
 }
 
 TEST_F(CalibrateSite, MistakesAreOneLine) {
