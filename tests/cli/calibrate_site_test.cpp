@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <sstream>
 #include <string>
 
 #include "tests/cli/program.h"
+#include "tests/cli/site_run.h"
 
 namespace llmsim::cli {
 namespace {
@@ -16,19 +16,6 @@ constexpr const char* kSiteRun =
     "--model llama-3-8b --seq-len 4096 --gpus 16 --hardware h100_sxm --framework fsdp2 "
     "--global-batch 64";
 constexpr const char* kLayout = " --tp 1 --pp 1 --cp 1 --micro-batch 1 --sharding zero3";
-
-std::string run_text(const std::string& id, double step_time, int global_batch = 64) {
-  std::ostringstream text;
-  text << R"({"id": ")" << id << R"(", "model": {"name": "llama-3-8b", "seq_len": 4096}, )"
-       << R"("hardware": {"accelerator": "h100_sxm", "num_devices": 16}, )"
-       << R"("training": {"framework": "fsdp2", "precision": "bf16", "sharding": "zero3", )"
-       << R"("micro_batch": 1, "global_batch": )" << global_batch << "}";
-  if (step_time > 0.0)
-    text << R"(, "measured": {"step_time_s": )" << step_time << R"(, "outcome": "ok"}, )"
-         << R"("scored": {"step_time": true, "memory": false, "outcome": false})";
-  text << "}";
-  return text.str();
-}
 
 // The first number under a key, after the key `from` where that is given.
 double number(const std::string& json, const std::string& key, const std::string& from = "") {

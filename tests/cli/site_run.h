@@ -1,0 +1,23 @@
+// A measured run as llmsim calibrate site reads it.
+#pragma once
+
+#include <sstream>
+#include <string>
+
+namespace llmsim::cli {
+
+// A run of Llama 3 8B on 16 H100 under FSDP2; without a step time (0 s) nothing is measured.
+inline std::string run_text(const std::string& id, double step_time, int global_batch = 64) {
+  std::ostringstream text;
+  text << R"({"id": ")" << id << R"(", "model": {"name": "llama-3-8b", "seq_len": 4096}, )"
+       << R"("hardware": {"accelerator": "h100_sxm", "num_devices": 16}, )"
+       << R"("training": {"framework": "fsdp2", "precision": "bf16", "sharding": "zero3", )"
+       << R"("micro_batch": 1, "global_batch": )" << global_batch << "}";
+  if (step_time > 0.0)
+    text << R"(, "measured": {"step_time_s": )" << step_time << R"(, "outcome": "ok"}, )"
+         << R"("scored": {"step_time": true, "memory": false, "outcome": false})";
+  text << "}";
+  return text.str();
+}
+
+}  // namespace llmsim::cli
