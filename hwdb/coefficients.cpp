@@ -113,6 +113,8 @@ const std::vector<Field<Cluster>> kFields = {
     COEFFICIENT(Cluster, "devices_per_host_link", 1.0, 64.0, devices_per_host_link),
     COEFFICIENT(Cluster, "fabric.latency_s", 0.0, 1.0, fabric.latency),
     COEFFICIENT(Cluster, "network.ring_decay", 0.0, 1.0, network.ring_decay),
+    COEFFICIENT(Cluster, "network.ring_domains", 2.0, 1e6, network.ring_domains),
+    COEFFICIENT(Cluster, "network.ring_step_s", 0.0, 1.0, network.ring_step),
     COEFFICIENT(Cluster, "network.slow_fraction", 0.01, 1.0, network.slow_fraction),
     COEFFICIENT(Cluster, "network.socket_bytes_per_s", 1e6, 1e14, network.socket_bandwidth),
     COEFFICIENT(Cluster, "network.latency_s", 0.0, 1.0, network.latency),

@@ -21,8 +21,8 @@
 //   sharing.K         of processes of one host (sim/cost/contention.h); K in collectives gemms
 //                     memory_bound.
 //                     Listed where it is not 0, as is fabric.sum_bytes_per_s
-//   fabric.latency_s, network.latency_s, network.ring_decay, network.slow_fraction,
-//     network.socket_bytes_per_s
+//   fabric.latency_s, network.latency_s, network.ring_decay, network.ring_domains,
+//     network.ring_step_s, network.slow_fraction, network.socket_bytes_per_s
 #pragma once
 
 #include <optional>

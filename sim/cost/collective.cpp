@@ -40,6 +40,8 @@ constexpr std::array<const char*, 3> kProtocolNames{"Simple", "LL128", "LL"};
 constexpr std::array<const char*, 9> kRoutes{"none", "ring", "tree", "in-switch", "hierarchical",
                                              // By CollectiveRoute.
                                              "direct", "pair", "host", "deduplicated"};
+// Default of FI_CXI_RDZV_THRESHOLD.  Source: libfabric, fi_cxi(7).
+constexpr Bytes kRendezvousPiece{16384.0};
 constexpr double kTreeBandwidth = 0.92;
 // A step of a tree forwards what it has got only chunk by chunk: it holds back this much of a large
 // message at every level. 80 us per level and direction pair between 4 and 512 nodes of 8 H100 at
@@ -58,7 +60,9 @@ BytesPerSecond fabric_bandwidth(const Fabric& fabric, const GroupPlacement& plac
     case FabricKind::Mesh:
       return std::min(fabric.device_bandwidth, std::max(1, n - 1) * fabric.pair_bandwidth);
     case FabricKind::Paired:
-      return n == 2 && place.stride == 1 ? fabric.package_bandwidth : fabric.pair_bandwidth;
+      return n == 2 && place.stride == 1
+                 ? fabric.package_bandwidth
+                 : std::min(fabric.device_bandwidth, std::max(1, n / 2) * fabric.pair_bandwidth);
     case FabricKind::Torus:
       return n < fabric.devices ? std::min(fabric.device_bandwidth, 2.0 * fabric.pair_bandwidth)
                                 : fabric.device_bandwidth;
@@ -97,10 +101,13 @@ CollectiveTerms ring_terms(double rounds, Bytes message, const GroupLinks& links
   const Seconds alpha =
       protocol.base + hops(links, protocol, rounds * (n - domains), rounds * (domains - 1.0));
   const double few = few_ranks(links, rounds > 1.0 ? kFewRanksReduce : kFewRanksGather);
+  Seconds bytes = wire / (few * protocol.bandwidth * links.bus_bandwidth());
+  if (domains > 1.0 && message / n >= kRendezvousPiece)
+    bytes = std::max(bytes, rounds * (n - 1.0) * links.ring_step);
   return {.route = CollectiveRoute::Ring,
           .protocol = protocol.name,
           .alpha = alpha,
-          .time = alpha + wire / (few * protocol.bandwidth * links.bus_bandwidth())};
+          .time = alpha + bytes};
 }
 
 // A tree crosses the network with 2 (D-1)/D of the message per domain, and each of its steps fills
@@ -253,8 +260,10 @@ GroupLinks group_links(const Strategy& strategy, GroupKind kind, const Cluster& 
   links.fabric = efficiency * achieved.collective_fraction * fabric;
   links.network =
       node_bandwidth(cluster, efficiency) * nodes_per_domain / links.place.groups_per_domain;
-  if (links.place.domains > 2)
-    links.ring_share = std::pow(links.place.domains / 2.0, -cluster.network.ring_decay);
+  if (links.place.domains > cluster.network.ring_domains)
+    links.ring_share =
+        std::pow(links.place.domains / cluster.network.ring_domains, -cluster.network.ring_decay);
+  links.ring_step = cluster.network.ring_step;
   links.fabric_hop = cluster.fabric.latency;
   links.network_hop = cluster.network.latency;
   links.all_to_all = cluster.network.all_to_all_latency;

@@ -30,6 +30,11 @@
 // where it does, over several domains.  On one domain a tree has no D - 1 or log2(D), and its f is
 // b.  F = 13.6 MB is what a tree holds back at each level.
 //
+// A ring over several domains takes at least R (n-1) g for its bytes, R of 1 or 2 rounds, where a
+// piece S / n is of at least 16 KiB: libfabric asks the receiver before it sends as much (its
+// rendezvous), and the slowest hop passes n-1 pieces a round one after the other.  g is 0 but for
+// networks where it was measured.
+//
 // The ring's b is f on one domain, else the smaller of f and r w (r w alone of one rank a domain,
 // also in the tree's maximum): w is a domain's injection bandwidth shared by the groups that run
 // side by side, r = (D/2)^-ring_decay, D > 2, what rings keep of it on networks where they slow
@@ -69,6 +74,7 @@ struct GroupLinks {
   BytesPerSecond network{};  // achieved bus bandwidth of the group across domains
   BytesPerSecond nominal{};  // bus bandwidth that the links are built for
   double ring_share = 1.0;   // of `network` that a ring over all domains keeps
+  Seconds ring_step{};       // Network::ring_step
   Seconds fabric_hop{};
   Seconds network_hop{};
   Seconds all_to_all{};   // Network::all_to_all_latency

@@ -60,7 +60,7 @@ constexpr std::array<HardwareChange, 8> kChanges{{
      [](Cluster& cluster, double factor) {
        cluster.fabric.latency = cluster.fabric.latency / factor;
        for (Seconds* latency : {&cluster.network.latency, &cluster.network.all_to_all_latency,
-                                &cluster.network.peer_latency})
+                                &cluster.network.peer_latency, &cluster.network.ring_step})
          *latency = *latency / factor;
      }},
     {"kernels", improve_kernels},

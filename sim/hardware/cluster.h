@@ -18,7 +18,7 @@ namespace llmsim::sim {
 //   Mesh    one link per pair: a group of n devices uses n - 1 of the links (MI300X; V100 and A100
 //           boards of four)
 //   Paired  two devices share a package with a wide link; other neighbours are joined by narrower
-//           ones (MI250X)
+//           ones, over which n devices form n / 2 rings that share no link (MI250X)
 //   Torus   neighbours only, wrap-around (TPU)
 //   Host    through the host's PCIe
 //   Loopback  the devices are processes of one host, which share its memory and pass messages
@@ -64,8 +64,13 @@ struct Network {
   // of another domain, to which it has a message of its own.
   Seconds all_to_all_latency{};
   Seconds peer_latency{};
-  // a ring over D nodes reaches (D / 2)^-ring_decay of the bandwidth of one over two.
+  // A ring over D domains, more than ring_domains, reaches (D / ring_domains)^-ring_decay of the
+  // bandwidth of one over so many.
   double ring_decay = 0.0;
+  double ring_domains = 2.0;
+  // A step of a ring takes at least this where its pieces wait for their receiver, see
+  // sim/cost/collective.h.
+  Seconds ring_step{};
   // Share of its bandwidth in the slow one of its two states; 1: it has one state.
   double slow_fraction = 1.0;
   Transport transport = Transport::Rdma;

@@ -69,6 +69,39 @@ TEST(Collective, APackagePairIsFasterThanItsNeighbours) {
   EXPECT_LT(links_of(run, GroupKind::Data).fabric, 200.0 * GBps);
 }
 
+// Two packages joined by narrow links form two rings, one each way; all four packages four.
+TEST(Collective, PackagesFormARingForEachOfThem) {
+  TrainingRun run = small_run(8);
+  run.cluster.fabric.kind = FabricKind::Paired;
+  run.cluster.fabric.package_bandwidth = 200.0 * GBps;
+  run.cluster.fabric.pair_bandwidth = 50.0 * GBps;
+  run.cluster.fabric.device_bandwidth = 300.0 * GBps;
+  EXPECT_NEAR(links_of(run, GroupKind::Data).fabric / GBps, 200.0, 1e-9);
+  run.strategy.tp = 4, run.strategy.dp = 2;
+  EXPECT_NEAR(links_of(run, GroupKind::Tensor).fabric / GBps, 100.0, 1e-9);
+  EXPECT_NEAR(links_of(run, GroupKind::Data).fabric / GBps, 50.0, 1e-9);  // ranks 0 and 4
+  run.cluster.fabric.device_bandwidth = 75.0 * GBps;
+  EXPECT_NEAR(links_of(run, GroupKind::Tensor).fabric / GBps, 75.0, 1e-9);
+}
+
+// 64 ranks on 8 nodes, 30 us a step: 63 steps take 1.89 ms whatever the protocol.  64 MiB at 80 GB/s
+// would take 0.83 ms, 256 MiB 3.3 ms; pieces below 16 KiB wait for nobody.
+TEST(Collective, ARingWhosePiecesWaitTakesAStepForEach) {
+  TrainingRun run = small_run(64);
+  run.cluster.network.ring_step = Seconds(30e-6);
+  const auto bytes_take = [&](CollectiveKind kind, Bytes message) {
+    return collective_terms(kind, message, links_of(run, GroupKind::Data)).beta().value();
+  };
+  EXPECT_NEAR(bytes_take(CollectiveKind::AllGather, 64.0 * MiB), 63 * 30e-6, 1e-9);
+  EXPECT_NEAR(bytes_take(CollectiveKind::ReduceScatter, 64.0 * MiB), 63 * 30e-6, 1e-9);
+  EXPECT_NEAR(bytes_take(CollectiveKind::AllGather, 1.0 * MiB), 63 * 30e-6, 1e-9);
+  EXPECT_LT(bytes_take(CollectiveKind::AllGather, 0.99 * MiB), 63e-6);
+  EXPECT_NEAR(bytes_take(CollectiveKind::AllGather, 256.0 * MiB), 63.0 / 64.0 * 268.4e6 / 80e9,
+              1e-6);
+  run.cluster.algorithm = CollectiveAlgorithm::Ring;
+  EXPECT_NEAR(bytes_take(CollectiveKind::AllReduce, 64.0 * MiB), 2 * 63 * 30e-6, 1e-9);
+}
+
 TEST(Collective, ATreeOverTwoNodesSendsEachByteOnce) {
   // 16 ranks on two nodes: a tree crosses 80 GB/s with 2 (2-1)/2 S, a ring with 2 (16-1)/16 S;
   // inside, 2 * 15/16 S at 100 GB/s is longer than 1 S at 80.  Every tree runs at 0.92 and holds

@@ -1,4 +1,4 @@
-// Step times of recorded runs with the shipped facts alone.
+// Step times of recorded runs, with the shipped facts unless others are given.
 #pragma once
 
 #include "hwdb/database.h"
@@ -7,12 +7,18 @@
 
 namespace llmsim::hwdb {
 
-inline sim::Prediction predicted(const RunRecord& record) {
+inline const Database& shipped_database() {
   static const Database shipped(":memory:");
-  RunResolver resolver(shipped);
+  return shipped;
+}
+
+inline sim::Prediction predicted(const RunRecord& record, const Database& facts = shipped_database()) {
+  RunResolver resolver(facts);
   return sim::predict(resolver.resolve(record));
 }
 
-inline double step_seconds(const RunRecord& record) { return predicted(record).step_time.value(); }
+inline double step_seconds(const RunRecord& record, const Database& facts = shipped_database()) {
+  return predicted(record, facts).step_time.value();
+}
 
 }  // namespace llmsim::hwdb
