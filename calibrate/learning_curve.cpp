@@ -6,8 +6,10 @@
 #include <random>
 #include <utility>
 
+#include "calibrate/in_parallel.h"
 #include "calibrate/site_fit.h"
 #include "calibrate/statistics.h"
+#include "calibrate/two_piece_student.h"
 
 namespace llmsim::calibrate {
 namespace {
@@ -23,7 +25,6 @@ double squared(double x) { return x * x; }
 struct Study {
   std::vector<SiteRow> rows;
   SitePriors priors;
-  std::pair<double, double> quantiles;
 };
 
 Study study_of(const MeasuredRuns& runs, const RunFit& fit,
@@ -37,7 +38,6 @@ Study study_of(const MeasuredRuns& runs, const RunFit& fit,
                moe = squared(fit.spread(Level::MoeStudy)), cell = squared(fit.spread(Level::Cell)),
                noise = squared(fit.fit.noise);
   Study study;
-  study.quantiles = fit.quantiles;
   study.priors.spreads = {.step = 0.0,
                           .memory = fit.spread(Level::StudyMemory),
                           .network = fit.spread(Level::StudyNetwork),
@@ -76,9 +76,19 @@ MixedFit without_rates(std::vector<SiteRow> rows, const SitePriors& priors) {
   return site_posterior(rows, priors);
 }
 
-// `drawn` rows update, the rest is scored.
+// Of ln(measured) of a row beside those that updated the site.
+double deviation(const MixedFit& site, const SiteRow& row) {
+  return std::sqrt(site.variance_of(site_slopes(row)) + squared(site.noise));
+}
+
+// What it took beyond its prediction, in such deviations.
+double standardised(const MixedFit& site, const SiteRow& row) {
+  return (row.residual - site.mean_of(site_slopes(row))) / deviation(site, row);
+}
+
+// `drawn` rows update, the rest is scored; 90 % intervals reach over `quantiles`.
 Learned learned(const Study& study, const std::vector<SiteRow>& drawn,
-                const std::vector<SiteRow>& rest) {
+                const std::vector<SiteRow>& rest, std::pair<double, double> quantiles) {
   const MixedFit step = without_rates(drawn, study.priors),
                  site = site_posterior(drawn, study.priors);
   std::vector<double> ratios;
@@ -94,12 +104,10 @@ Learned learned(const Study& study, const std::vector<SiteRow>& drawn,
   result.site =
       median_size(rest, [&](const SiteRow& row) { return site.mean_of(site_slopes(row)); });
   for (const SiteRow& row : rest) {
-    const auto slopes = site_slopes(row);
-    const double error = std::sqrt(site.variance_of(slopes) + squared(site.noise));
-    const double z = (row.residual - site.mean_of(slopes)) / error;
+    const double z = standardised(site, row);
     const auto count = static_cast<double>(rest.size());
-    result.coverage += (z >= study.quantiles.first && z <= study.quantiles.second) / count;
-    result.width += error * (study.quantiles.second - study.quantiles.first) / count;
+    result.coverage += (z >= quantiles.first && z <= quantiles.second) / count;
+    result.width += deviation(site, row) * (quantiles.second - quantiles.first) / count;
   }
   return result;
 }
@@ -122,31 +130,83 @@ std::pair<std::vector<SiteRow>, std::vector<SiteRow>> drawn_from(std::vector<Sit
   return {{rows.begin(), middle}, {middle, rows.end()}};
 }
 
-StudyCurve curve_of(const std::string& name, const Study& study) {
+// `scored` is called for each draw of `count` rows with them and the rest.
+void for_each_draw(const Study& study, int count, auto scored) {
+  std::mt19937 random(20261101);
+  for (int draw = 0; draw < (count == 0 ? 1 : kDraws); ++draw) {
+    const auto [drawn, rest] = drawn_from(study.rows, static_cast<std::size_t>(count), random);
+    scored(drawn, rest);
+  }
+}
+
+std::pair<double, double> quantiles_after(int count, const RunFit& fit) {
+  if (count == 0) return fit.quantiles;
+  return count < kFewRuns ? fit.site_quantiles.few : fit.site_quantiles.some;
+}
+
+StudyCurve curve_of(const std::string& name, const Study& study, const RunFit& fit) {
   StudyCurve curve{.study = name, .runs = static_cast<int>(study.rows.size()), .after = {}};
   for (const int count : kLearnedFrom) {
-    std::mt19937 random(20261101);
     std::vector<Learned> draws;
-    for (int draw = 0; draw < (count == 0 ? 1 : kDraws); ++draw) {
-      const auto [drawn, rest] = drawn_from(study.rows, static_cast<std::size_t>(count), random);
-      draws.push_back(learned(study, drawn, rest));
-    }
+    for_each_draw(study, count, [&](const auto& drawn, const auto& rest) {
+      draws.push_back(learned(study, drawn, rest, quantiles_after(count, fit)));
+    });
     curve.after.push_back(mean_of(draws));
   }
   return curve;
 }
 
+// The runs of each group that has enough of them.
+std::vector<std::vector<std::size_t>> large_groups(const MeasuredRuns& runs) {
+  std::vector<std::vector<std::size_t>> members(runs.groups.size());
+  for (std::size_t i = 0; i < runs.runs.size(); ++i) members[runs.runs[i].group].push_back(i);
+  std::erase_if(members, [](const auto& of) { return of.size() < kFewestRuns; });
+  return members;
+}
+
+using Weighted = std::vector<std::pair<double, double>>;
+
+// Of the rest after each of some numbers of runs, a weight of one for each draw.
+Weighted standardised_rest(const Study& study, const std::vector<int>& counts) {
+  Weighted values;
+  for (const int count : counts) {
+    for_each_draw(study, count, [&](const auto& drawn, const auto& rest) {
+      const MixedFit site = site_posterior(drawn, study.priors);
+      for (const SiteRow& row : rest)
+        values.emplace_back(standardised(site, row), 1.0 / static_cast<double>(rest.size()));
+    });
+  }
+  return values;
+}
+
+std::pair<double, double> quantiles_of(const std::vector<Study>& studies,
+                                       const std::vector<int>& counts, unsigned threads) {
+  std::vector<Weighted> by_study(studies.size());
+  in_parallel(studies.size(), threads,
+              [&](std::size_t s) { by_study[s] = standardised_rest(studies[s], counts); });
+  Weighted all;
+  for (const Weighted& of : by_study) all.insert(all.end(), of.begin(), of.end());
+  return {weighted_quantile(all, 0.05), weighted_quantile(all, 0.95)};
+}
+
 }  // namespace
 
 std::vector<StudyCurve> learning_curves(const MeasuredRuns& runs, const RunFit& fit) {
-  std::vector<std::vector<std::size_t>> members(runs.groups.size());
-  for (std::size_t i = 0; i < runs.runs.size(); ++i) members[runs.runs[i].group].push_back(i);
   std::vector<StudyCurve> curves;
-  for (std::size_t g = 0; g < members.size(); ++g) {
-    if (members[g].size() >= kFewestRuns)
-      curves.push_back(curve_of(runs.groups[g], study_of(runs, fit, members[g])));
-  }
+  for (const std::vector<std::size_t>& members : large_groups(runs))
+    curves.push_back(
+        curve_of(runs.groups[runs.runs[members.front()].group], study_of(runs, fit, members), fit));
   return curves;
+}
+
+SiteQuantiles site_quantiles(const MeasuredRuns& runs, const RunFit& fit, unsigned threads) {
+  const std::vector<std::vector<std::size_t>> groups = large_groups(runs);
+  if (groups.empty()) return {};
+  std::vector<Study> studies(groups.size());
+  in_parallel(groups.size(), threads,
+              [&](std::size_t g) { studies[g] = study_of(runs, fit, groups[g]); });
+  return {.few = quantiles_of(studies, {1, 2}, threads),
+          .some = quantiles_of(studies, {3, 5}, threads)};
 }
 
 std::vector<Learned> mean_curve(const std::vector<StudyCurve>& studies) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "calibrate/measured_runs.h"
@@ -33,6 +34,11 @@ struct StudyCurve {
 inline constexpr int kLearnedFrom[] = {0, 1, 3, 5};
 
 std::vector<StudyCurve> learning_curves(const MeasuredRuns& runs, const RunFit& fit);
+
+// Of (ln measured - ln predicted) / deviation of the rest, after one or two runs and after three or
+// five: the 5 and 95 % quantiles, each study and each number of runs alike.  Those of the normal
+// distribution without a study of at least six runs.
+SiteQuantiles site_quantiles(const MeasuredRuns& runs, const RunFit& fit, unsigned threads = 0);
 
 // Each study once.
 std::vector<Learned> mean_curve(const std::vector<StudyCurve>& studies);

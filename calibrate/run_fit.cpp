@@ -7,6 +7,7 @@
 
 #include "calibrate/group_shifts.h"
 #include "calibrate/in_parallel.h"
+#include "calibrate/learning_curve.h"
 #include "calibrate/statistics.h"
 #include "calibrate/two_piece_student.h"
 #include "hwdb/frameworks.h"
@@ -200,6 +201,7 @@ class Fitting {
     result.fit = fit_;
     result.noise_runs = noise_runs();
     leave_out(result);
+    result.site_quantiles = site_quantiles(runs_, result, threads_);
     return result;
   }
 
@@ -425,6 +427,11 @@ class Rows {
     add_error("framework", id, "errors.noise_runs", fit_.noise_runs);
     add_error("framework", id, "errors.faster", std::max(0.0, -fit_.quantiles.first));
     add_error("framework", id, "errors.slower", std::max(0.0, fit_.quantiles.second));
+    const auto& [few, some] = fit_.site_quantiles;
+    add_error("framework", id, "errors.few_faster", std::max(0.0, -few.first));
+    add_error("framework", id, "errors.few_slower", std::max(0.0, few.second));
+    add_error("framework", id, "errors.site_faster", std::max(0.0, -some.first));
+    add_error("framework", id, "errors.site_slower", std::max(0.0, some.second));
   }
 
   // Where a framework has a time of its own.

@@ -96,6 +96,12 @@ struct Influence {
   double shift = 0.0;
 };
 
+// The 5 and 95 % quantiles after fewer than kFewRuns runs (site_fit.h), and after more; see
+// learning_curve.h.
+struct SiteQuantiles {
+  std::pair<double, double> few{-1.645, 1.645}, some{-1.645, 1.645};
+};
+
 struct RunFit {
   std::vector<Effect> effects;
   MixedFit fit;
@@ -110,6 +116,7 @@ struct RunFit {
   // Of (ln measured - ln predicted) / deviation of left-out runs, each group once: the 5 and 95 %
   // quantiles of their distribution (two_piece_student.h).
   std::pair<double, double> quantiles{};
+  SiteQuantiles site_quantiles;  // the same after some runs of the group
 
   double spread(Level level) const { return fit.spreads[static_cast<std::size_t>(level)]; }
 };

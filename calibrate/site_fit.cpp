@@ -20,7 +20,6 @@ using Slopes = std::vector<std::pair<std::size_t, double>>;
 constexpr std::size_t kFirstCell = std::size(hwdb::kSiteEffects);
 constexpr double kDifference = 0.02;    // of a numerical derivative
 constexpr int kSiteLinearisations = 2;  // the second moves nothing by more than a thousandth
-constexpr std::size_t kFewRuns = 3;     // from which on a broken one stands out
 
 double squared(double x) { return x * x; }
 
@@ -137,6 +136,15 @@ hwdb::Site site_of(const std::vector<SiteRun>& runs, std::vector<hwdb::SiteCell>
   site.error = std::sqrt(shared + mean_of(runs, cell_variance));
   site.moe_error = std::hypot(site.error, std::sqrt(mean_ranks_variance(runs)));
   site.run_error = fit.noise;
+  const bool few = static_cast<int>(runs.size()) < kFewRuns;
+  site.faster = mean_of(runs, [&](const SiteRun& run) {
+    const sim::PredictionErrors& errors = run.run.framework.errors;
+    return few ? errors.few_faster : errors.site_faster;
+  });
+  site.slower = mean_of(runs, [&](const SiteRun& run) {
+    const sim::PredictionErrors& errors = run.run.framework.errors;
+    return few ? errors.few_slower : errors.site_slower;
+  });
   for (std::size_t c = 0; c < cells.size(); ++c) {
     cells[c].step = linear.effects(c).step;
     cells[c].error =
@@ -177,7 +185,7 @@ std::string names_of(const std::vector<SiteRun>& runs) {
 }  // namespace
 
 MixedFit site_posterior(const std::vector<SiteRow>& rows, const SitePriors& priors) {
-  const bool student = rows.size() >= kFewRuns;
+  const bool student = static_cast<int>(rows.size()) >= kFewRuns;
   MixedModel model;
   const auto add = [&](double spread, bool heavy) {
     model.effects.push_back(model.classes.size());

@@ -37,6 +37,9 @@
 
 namespace llmsim::calibrate {
 
+// Runs from which on a broken one stands out.
+inline constexpr int kFewRuns = 3;
+
 struct SiteRun {
   std::string id;
   sim::Run run;           // as it resolves without a site

@@ -50,6 +50,17 @@ double scatter(const std::vector<double>& values) {
   return values.size() < 2 ? 0.0 : std::sqrt(statistics::sample_variance(values));
 }
 
+double weighted_quantile(std::vector<std::pair<double, double>> weighted, double p) {
+  std::ranges::sort(weighted);
+  double all = 0.0, below = 0.0;
+  for (const auto& [value, weight] : weighted) all += weight;
+  for (const auto& [value, weight] : weighted) {
+    below += weight;
+    if (below >= p * all) return value;
+  }
+  return weighted.back().first;
+}
+
 std::optional<double> rank_correlation(const std::vector<double>& x, const std::vector<double>& y) {
   if (all_equal(x) || all_equal(y)) return std::nullopt;
   return statistics::correlation_coefficient(mean_ranks(x), mean_ranks(y));

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace llmsim::calibrate {
@@ -14,6 +15,10 @@ double median(std::vector<double> values);
 
 // Standard deviation of one value: squares over their number less one, 0 of a single value.
 double scatter(const std::vector<double>& values);
+
+// The least value at or below which a share p of all weight lies.  Pairs of a value and its weight,
+// of which one at least is positive; p from 0 to 1.
+double weighted_quantile(std::vector<std::pair<double, double>> weighted, double p);
 
 // None of nothing.
 std::optional<double> mean_if_any(const std::vector<double>& values);

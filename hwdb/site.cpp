@@ -64,6 +64,8 @@ void read(const Coefficient& row, Site& site) {
   if (row.key == "errors.site") site.error = row.value;
   if (row.key == "errors.moe_site") site.moe_error = row.value;
   if (row.key == "errors.run") site.run_error = row.value;
+  if (row.key == "errors.faster") site.faster = row.value;
+  if (row.key == "errors.slower") site.slower = row.value;
 }
 
 std::vector<Coefficient> rows_of(const Site& site) {
@@ -83,6 +85,8 @@ std::vector<Coefficient> rows_of(const Site& site) {
   add("errors.site", site.error, std::nullopt);
   add("errors.moe_site", site.moe_error, std::nullopt);
   add("errors.run", site.run_error, std::nullopt);
+  add("errors.faster", site.faster, std::nullopt);
+  add("errors.slower", site.slower, std::nullopt);
   for (const SiteCell& cell : site.cells) add(key_of(cell), cell.step, cell.error);
   return rows;
 }
@@ -119,6 +123,7 @@ void replace_errors(const Site& site, const SiteCell* cell, sim::Run& run) {
   errors.efficiency = 0.0;
   errors.cell = errors.collectives = errors.hosts = errors.between_steps =
       0.0;  // are in the site's
+  errors.faster = site.faster, errors.slower = site.slower;
   errors.run = site.run_error;
   errors.site = cell ? cell->error : site.error;
   errors.moe_site = site.moe_error;
@@ -217,6 +222,8 @@ void apply(const Site& site, const Frameworks& frameworks, sim::Run& run) {
     note("errors.site", text_of(errors.site));
     note("errors.moe_site", text_of(errors.moe_site));
     note("errors.run", text_of(errors.run));
+    note("errors.faster", text_of(errors.faster));
+    note("errors.slower", text_of(errors.slower));
     return;
   }
   run.warnings.push_back("site " + site.name + " has no run on " + run.cluster.device.id +

@@ -12,6 +12,8 @@
 //                     device and under a family of frameworks that the site has cells of
 //   errors.moe_site   the same with experts, expert or context ranks
 //   errors.run        of one run among those of a cell
+//   errors.faster     how many of these deviations a 90 % interval reaches down and
+//   errors.slower     up
 #pragma once
 
 #include <optional>
@@ -69,6 +71,7 @@ struct Site {
   std::string name;
   SiteEffects effects, deviations;
   double error = 0.0, moe_error = 0.0, run_error = 0.0;  // errors.*
+  double faster = 1.645, slower = 1.645;                 // errors.*
   std::vector<SiteCell> cells;
   std::string source, fitted_from;  // how, and to which runs
 };
@@ -95,8 +98,9 @@ void put_site(Database& database, const Site& site, bool replace);
 //   else                                      step of the site; errors stay, and a warning says so
 //
 // errors.efficiency, errors.collectives, errors.hosts, errors.between_steps and the device's
-// training_rate_error are 0 where errors are replaced: they are part of what the site's runs told.  A family is what is like the same framework.  Each value
-// becomes a Fact "site.NAME.KEY".
+// training_rate_error are 0 where errors are replaced: they are part of what the site's runs told.
+// errors.faster and errors.slower are the site's there.  A family is what is like the same framework.
+// Each value becomes a Fact "site.NAME.KEY".
 void apply(const Site& site, const Frameworks& frameworks, sim::Run& run);
 
 }  // namespace llmsim::hwdb

@@ -265,6 +265,12 @@ struct PredictionErrors {
   double noise_runs = 2.0;
   double faster = 1.645;
   double slower = 1.645;
+  // The same where one or two runs of the cluster are known, and where three or more are
+  // (calibrate/site_fit.h).
+  double few_faster = 1.645;
+  double few_slower = 1.645;
+  double site_faster = 1.645;
+  double site_slower = 1.645;
   // Scale of ln(measured / predicted peak memory) of a run of a study that is not known: Student's
   // t with four degrees of freedom (sim/base/uncertainty.h).
   double memory = 0.10;

@@ -120,7 +120,7 @@ TEST(SiteRowOf, SlopesHaveTheSignOfTheirEffects) {
 
 // With a = variance of all effects in the row, b of the noise: a / (a + b).
 TEST(SiteFit, ALoneRunMovesByTheShrinkageWorkedOutByHand) {
-  const SiteRun run = measured(32, {.step = 0.12});
+  const SiteRun run = measured(32, {.step = 0.06});
   const SiteRow row = site_row(run);
   const sim::PredictionErrors& errors = run.run.framework.errors;
   const double step = errors.site * errors.site + errors.efficiency * errors.efficiency +

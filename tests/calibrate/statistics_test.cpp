@@ -30,6 +30,16 @@ TEST(RankCorrelation, IsNoneWithoutAnOrder) {
 
 // Variances of groups drawn from a scaled inverse chi-square distribution with 4 degrees of
 // freedom, each seen by 10 values.
+// A tenth of the weight lies at 1, six tenths at or below 2.
+TEST(WeightedQuantile, IsWhereThatShareOfTheWeightIsReached) {
+  const std::vector<std::pair<double, double>> weighted{{3.0, 4.0}, {1.0, 1.0}, {2.0, 5.0}};
+  EXPECT_EQ(weighted_quantile(weighted, 0.05), 1.0);
+  EXPECT_EQ(weighted_quantile(weighted, 0.1), 1.0);
+  EXPECT_EQ(weighted_quantile(weighted, 0.6), 2.0);
+  EXPECT_EQ(weighted_quantile(weighted, 0.61), 3.0);
+  EXPECT_EQ(weighted_quantile(weighted, 1.0), 3.0);
+}
+
 TEST(SharedDegrees, AreThoseThatGroupsWereDrawnWith) {
   std::mt19937 random(3);
   std::chi_squared_distribution<double> prior(4.0), sample(10.0);
