@@ -68,11 +68,21 @@ TEST_F(CalibrateSite, PredictMovesTowardsTheMeasurement) {
   const std::string with = answer("predict slow.json --site ours"),
                     without = answer("predict slow.json");
   EXPECT_NEAR(number(with, "step_time_s"), after, 1e-9);
-  EXPECT_LT(width(with), 0.7 * width(without));
+  EXPECT_LT(width(with), 0.75 * width(without));
   EXPECT_NE(with.find("site fit (calibrate/site_fit.h) to 1 run"), std::string::npos);
   EXPECT_NE(run("predict slow.json --site ours --verbose").out.find("site.ours.memory_rate"),
             std::string::npos);
   EXPECT_EQ(run("trace slow.json --site ours -o trace.json").status, 0);
+}
+
+// One run does not tell how noisy the site is, three do.
+TEST_F(CalibrateSite, IntervalsNarrowWithRuns) {
+  store();
+  for (const char* id : {"again", "once_more"})
+    write(std::string(id) + ".json", run_text(id, 1.2 * predicted("")));
+  EXPECT_EQ(run("calibrate site three slow.json again.json once_more.json").status, 0);
+  EXPECT_LT(width(answer("predict slow.json --site three")),
+            0.8 * width(answer("predict slow.json --site ours")));
 }
 
 TEST_F(CalibrateSite, PlanAndPredictAgree) {

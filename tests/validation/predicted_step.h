@@ -12,7 +12,8 @@ inline const Database& shipped_database() {
   return shipped;
 }
 
-inline sim::Prediction predicted(const RunRecord& record, const Database& facts = shipped_database()) {
+inline sim::Prediction predicted(const RunRecord& record,
+                                 const Database& facts = shipped_database()) {
   RunResolver resolver(facts);
   return sim::predict(resolver.resolve(record));
 }
