@@ -37,8 +37,8 @@
 //
 // The ring's b is f on one domain, else the smaller of f and r w (r w alone of one rank a domain,
 // also in the tree's maximum): w is a domain's injection bandwidth shared by the groups that run
-// side by side, r = (D/2)^-ring_decay, D > 2, what rings keep of it on networks where they slow
-// down with the number of nodes.  Few ranks on one switched domain reach less of f than eight do,
+// side by side, r = (D/d)^-ring_decay, D > d = ring_domains, what rings keep of it on networks where
+// they slow down with the number of nodes.  Few ranks on one switched domain reach less of f than eight do,
 // min(1, (1 + c/64) / (1 + c/n^2)) with c = 1.6, in all-reduces 0.6: 0.73 for gathers and scatters
 // of two ranks; a pair is spared that.  An all-to-all's ranks all send over the same w: p times.
 // Over sockets a node carries no more than its host's kernels do. One rank, or no message, is free.
