@@ -162,8 +162,9 @@ TEST(Hardware, FourNodesOfSlingshotCollectAsMeasured) {
 }
 
 // Abstracts of arXiv 2504.18658 v1 and v2, 2,048 GCDs of Frontier: a hierarchical library gathers 6
-// to 33 times as fast as RCCL's rings.  Here 6 is that of 1 GiB, and 33 lies among the sizes, tens
-// and hundreds of MiB, that it was made for.
+// to 33 times as fast as RCCL's rings and scatters up to 168 times, at sizes that they do not say.
+// Here 6 is that of 1 GiB; the most, at 32 MiB, is 103, where the step of a ring was measured over
+// four nodes only.
 TEST(Hardware, RingsOverFrontierLoseWhatAHierarchicalLibraryGained) {
   sim::GroupLinks links = links_of_ranks(cluster_of("frontier", 2048));
   const auto gain = [&](sim::Bytes message) {
@@ -175,6 +176,7 @@ TEST(Hardware, RingsOverFrontierLoseWhatAHierarchicalLibraryGained) {
   EXPECT_NEAR(gain(1.0 * GiB), 6.0, 0.3);
   EXPECT_LT(gain(256.0 * sim::MiB), 33.0);
   EXPECT_GT(gain(64.0 * sim::MiB), 33.0);
+  EXPECT_LT(gain(32.0 * sim::MiB), 168.0);
 }
 
 TEST(Hardware, MI300XPairIsASeventhOfItsLinks) {
