@@ -9,7 +9,6 @@
 #include "calibrate/in_parallel.h"
 #include "calibrate/site_fit.h"
 #include "calibrate/statistics.h"
-#include "calibrate/two_piece_student.h"
 
 namespace llmsim::calibrate {
 namespace {

@@ -59,22 +59,23 @@ double mean_of(const std::vector<SiteRun>& runs, Property property) {
   return sum / static_cast<double>(runs.size());
 }
 
+double mean_error(const std::vector<SiteRun>& runs, double sim::PredictionErrors::*error) {
+  return mean_of(runs, [&](const SiteRun& run) { return run.run.framework.errors.*error; });
+}
+
 double mean_ranks_variance(const std::vector<SiteRun>& runs) {
   return mean_of(runs, [](const SiteRun& r) { return ranks_variance(r.run.framework.errors); });
 }
 
 SitePriors priors_of(const std::vector<SiteRun>& runs, const std::vector<hwdb::SiteCell>& cells) {
   const double shared = mean_of(runs, cell_variance), ranks = mean_ranks_variance(runs);
-  const auto spread = [&](double sim::PredictionErrors::*error) {
-    return mean_of(runs, [&](const SiteRun& run) { return run.run.framework.errors.*error; });
-  };
   SitePriors priors;
   priors.spreads = {.step = std::sqrt(mean_of(runs, step_variance)),
-                    .memory = spread(&sim::PredictionErrors::memory_bound),
-                    .network = spread(&sim::PredictionErrors::collectives),
-                    .host = spread(&sim::PredictionErrors::hosts)};
+                    .memory = mean_error(runs, &sim::PredictionErrors::memory_bound),
+                    .network = mean_error(runs, &sim::PredictionErrors::collectives),
+                    .host = mean_error(runs, &sim::PredictionErrors::hosts)};
   priors.noise = std::sqrt(mean_of(runs, run_variance));
-  priors.noise_runs = spread(&sim::PredictionErrors::noise_runs);
+  priors.noise_runs = mean_error(runs, &sim::PredictionErrors::noise_runs);
   for (const hwdb::SiteCell& cell : cells)
     priors.cells.push_back(std::sqrt(shared + (cell.kind == hwdb::CellKind::Dense ? 0.0 : ranks)));
   return priors;
@@ -136,15 +137,10 @@ hwdb::Site site_of(const std::vector<SiteRun>& runs, std::vector<hwdb::SiteCell>
   site.error = std::sqrt(shared + mean_of(runs, cell_variance));
   site.moe_error = std::hypot(site.error, std::sqrt(mean_ranks_variance(runs)));
   site.run_error = fit.noise;
-  const bool few = static_cast<int>(runs.size()) < kFewRuns;
-  site.faster = mean_of(runs, [&](const SiteRun& run) {
-    const sim::PredictionErrors& errors = run.run.framework.errors;
-    return few ? errors.few_faster : errors.site_faster;
-  });
-  site.slower = mean_of(runs, [&](const SiteRun& run) {
-    const sim::PredictionErrors& errors = run.run.framework.errors;
-    return few ? errors.few_slower : errors.site_slower;
-  });
+  const bool few = std::ssize(runs) < kFewRuns;
+  using Errors = sim::PredictionErrors;
+  site.faster = mean_error(runs, few ? &Errors::few_faster : &Errors::site_faster);
+  site.slower = mean_error(runs, few ? &Errors::few_slower : &Errors::site_slower);
   for (std::size_t c = 0; c < cells.size(); ++c) {
     cells[c].step = linear.effects(c).step;
     cells[c].error =
@@ -185,7 +181,7 @@ std::string names_of(const std::vector<SiteRun>& runs) {
 }  // namespace
 
 MixedFit site_posterior(const std::vector<SiteRow>& rows, const SitePriors& priors) {
-  const bool student = static_cast<int>(rows.size()) >= kFewRuns;
+  const bool student = std::ssize(rows) >= kFewRuns;
   MixedModel model;
   const auto add = [&](double spread, bool heavy) {
     model.effects.push_back(model.classes.size());

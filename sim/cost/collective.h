@@ -2,9 +2,9 @@
 //
 // n ranks in D scale-up domains of p = n / D, S message bytes (nccl-tests' size), hop latencies a
 // (inside a domain) and A (between domains), and the bus bandwidths f (inside) and w (between) that
-// the group achieves; L and l, what an all-to-all over the network takes at once and for each message
-// that leaves the domain (0 but for fabrics where it was measured).  A protocol has a base latency o, factors by which its hops are shorter than
-// a and A, and a share e of the bandwidth:
+// the group achieves; L and l, what an all-to-all over the network takes at once and for each
+// message that leaves the domain (0 but for fabrics where it was measured).  A protocol has a base
+// latency o, factors by which its hops are shorter than a and A, and a share e of the bandwidth:
 //
 //              o         a          A          e
 //     Simple   8.4 us    1          1          1
@@ -37,11 +37,12 @@
 //
 // The ring's b is f on one domain, else the smaller of f and r w (r w alone of one rank a domain,
 // also in the tree's maximum): w is a domain's injection bandwidth shared by the groups that run
-// side by side, r = (D/d)^-ring_decay, D > d = ring_domains, what rings keep of it on networks where
-// they slow down with the number of nodes.  Few ranks on one switched domain reach less of f than eight do,
-// min(1, (1 + c/64) / (1 + c/n^2)) with c = 1.6, in all-reduces 0.6: 0.73 for gathers and scatters
-// of two ranks; a pair is spared that.  An all-to-all's ranks all send over the same w: p times.
-// Over sockets a node carries no more than its host's kernels do. One rank, or no message, is free.
+// side by side, r = (D/d)^-ring_decay, D > d = ring_domains, what rings keep of it on networks
+// where they slow down with the number of nodes.  Few ranks on one switched domain reach less of f
+// than eight do, min(1, (1 + c/64) / (1 + c/n^2)) with c = 1.6, in all-reduces 0.6: 0.73 for
+// gathers and scatters of two ranks; a pair is spared that.  An all-to-all's ranks all send over
+// the same w: p times.  Over sockets a node carries no more than its host's kernels do. One rank,
+// or no message, is free.
 //
 // Processes of one host exchange pieces through its kernel (Gloo over the loopback interface),
 // every one with every other at once. With a, what an exchange of nothing takes (threads that wake

@@ -116,7 +116,7 @@ struct HardwareChange {
 //   memory            nominal and usable
 //   links in a node   bandwidths of the scale-up fabric
 //   network           bandwidth of a node
-//   latency           of a hop, in the node and between nodes
+//   latency           of a hop, in the node and between nodes, and of a ring's step
 //   kernels           time of kernels with almost nothing to do, and of the host's calls
 //   host link         of a device, and its share of the host's memory bandwidth
 std::span<const HardwareChange> hardware_changes();
