@@ -83,7 +83,7 @@ bool dropped(const ordered_json& row, const std::vector<Coefficient>& rows,
              const std::string& fit) {
   if (!row.value("fitted_from", std::string()).starts_with(fit)) return false;
   return std::none_of(rows.begin(), rows.end(), [&](const Coefficient& r) {
-    return r.scope == row.at("scope") && r.id == row.at("id") && r.key == row.at("key");
+    return row.at("scope") == r.scope && row.at("id") == r.id && row.at("key") == r.key;
   });
 }
 
