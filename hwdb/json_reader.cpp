@@ -29,6 +29,12 @@ std::string printable(const std::string& key) {
   return quoted.substr(1, quoted.size() - 2);
 }
 
+// What follows a path: ".key" or "[index]"; the first key has no dot.
+std::string joined_path(const std::string& path, const std::string& rest) {
+  const bool plain = path.empty() || rest.empty() || rest.starts_with('[');
+  return plain ? path + rest : path + "." + rest;
+}
+
 // Refuses an object in which a key stands twice: readers would take the last one without a word.
 class DuplicateKeys {
  public:
@@ -108,6 +114,26 @@ std::string shown(const json& value) {
   return text;
 }
 
+bool has_control_characters(const std::string& text) {
+  return std::any_of(text.begin(), text.end(), [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte < 0x20 || byte == 0x7f;
+  });
+}
+
+std::optional<std::string> path_of_control_characters(const json& value) {
+  if (value.is_string() && has_control_characters(value.get_ref<const std::string&>())) return "";
+  if (!value.is_structured()) return std::nullopt;
+  std::size_t index = 0;
+  for (const auto& [key, member] : value.items()) {
+    const auto rest = path_of_control_characters(member);
+    const std::string place = value.is_array() ? "[" + std::to_string(index) + "]" : printable(key);
+    if (rest) return joined_path(place, *rest);
+    ++index;
+  }
+  return std::nullopt;
+}
+
 std::optional<sim::FieldValue> field_value_of(const json& value) {
   if (value.is_boolean()) return value.get<bool>();
   if (value.is_number_integer() && value >= std::numeric_limits<std::int64_t>::min() &&
@@ -165,6 +191,13 @@ void ObjectReader::refuse(const std::string& key, const std::string& right) cons
   const auto found = object_->find(key);
   const std::string value = found == object_->end() ? "" : " = " + shown(*found);
   throw Error(place_ + ": " + path_of(key) + value + ": " + right);
+}
+
+void ObjectReader::refuse_control_characters() const {
+  const std::optional<std::string> path = path_of_control_characters(*object_);
+  if (path)
+    throw Error(place_ + ": " + path_of(*path) +
+                ": line feeds, tabs and other control characters are not allowed in a text");
 }
 
 const json* ObjectReader::any(const char* key) {

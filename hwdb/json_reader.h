@@ -24,6 +24,13 @@ nlohmann::json parse_json(const std::string& text, const std::string& file,
 // Text of the value for a message, cut after a few dozen characters.
 std::string shown(const nlohmann::json& value);
 
+// Whether a text has a character that is no text, such as a line feed: C0 controls and DEL.
+bool has_control_characters(const std::string& text);
+
+// The path of the first string in `value`, however deep, that has control characters: "model.name",
+// "training.settings.x" or "caveats[2]"; none where every string is plain text.
+std::optional<std::string> path_of_control_characters(const nlohmann::json& value);
+
 // The value of a field: a switch, a number, a word, or a list of integers or of words; none where
 // it is none of these.
 std::optional<sim::FieldValue> field_value_of(const nlohmann::json& value);
@@ -58,6 +65,10 @@ class ObjectReader {
 
   // Throws Error where the object has a key that was not asked for, naming the nearest known one.
   void finish() const;
+
+  // Throws Error where a string of the object, however deep, has control characters: names and
+  // notes are printed in tables and written into scripts, where a line feed begins a command.
+  void refuse_control_characters() const;
 
   // Throws Error "PLACE: PATH.KEY = VALUE: RIGHT".
   [[noreturn]] void refuse(const std::string& key, const std::string& right) const;

@@ -168,6 +168,7 @@ Scored read_scored(ObjectReader reader) {
 RunRecord read_record(const json& value, const std::string& file, const std::string& id,
                       const std::string& group) {
   ObjectReader reader(value, file + ": run " + id);
+  reader.refuse_control_characters();
   RunRecord record;
   record.file = file;
   record.id = id;
@@ -196,9 +197,15 @@ RunRecord read_record(const json& value, const std::string& file, const std::str
 
 // The id of a run, or its place in the file.
 std::string id_of(const json& value, std::size_t index) {
-  if (value.is_object() && value.contains("id") && value["id"].is_string() && value["id"] != "")
-    return value["id"];
+  const std::string id = value.is_object() ? text(value, "id") : "";
+  if (!id.empty() && !has_control_characters(id)) return id;
   return "number " + std::to_string(index + 1);
+}
+
+// Texts of the file itself; one run with a bad text does not refuse the others.
+void check_texts_beside_runs(json document, const std::string& file) {
+  document.erase("runs");
+  ObjectReader(document, file).refuse_control_characters();
 }
 
 void add_run(RunFile& file, const json& value, std::set<std::string>& seen) {
@@ -242,6 +249,7 @@ RunFile parse_runs(const std::string& text, const std::string& file) {
     reader.refuse(
         "schema",
         "this program reads schema 2; tests/validation/convert_runs.py IN OUT converts schema 1");
+  check_texts_beside_runs(document, file);
   result.group = reader.text("group").value_or("");
   result.description = reader.text("description").value_or("");
   result.unmodelled = reader.text("unmodelled").value_or("");

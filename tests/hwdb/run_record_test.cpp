@@ -113,6 +113,32 @@ TEST(RunRecords, AWrongTypeOrRangeIsRefusedWithWhatIsExpected) {
             "runs.json: run a: date = \"May 2021\": a date as \"YYYY-MM-DD\" is expected");
 }
 
+// A line feed in a name would begin a command in an exported script.
+TEST(RunRecords, ControlCharactersInATextAreRefusedWithTheField) {
+  const std::string rule =
+      ": line feeds, tabs and other control characters are not allowed in a text";
+  EXPECT_EQ(record_error(R"({"id": "a", "model": {"name": "gpt2\nrm -r ."}})"),
+            "runs.json: run a: model.name" + rule);
+  EXPECT_EQ(record_error(R"({"id": "a", "training": {"framework_version": "1\t"}})"),
+            "runs.json: run a: training.framework_version" + rule);
+  EXPECT_EQ(record_error(R"({"id": "a", "model": {"lora": {"targets": ["q", "v\u007f"]}}})"),
+            "runs.json: run a: model.lora.targets[1]" + rule);
+  EXPECT_EQ(record_error(R"({"id": "a\rb"})"), "runs.json: run number 1: id" + rule);
+  EXPECT_EQ(record_error(R"({"group": "a\nb", "runs": []})"), "runs.json: group" + rule);
+  EXPECT_EQ(record_error(R"({"runs": [{"id": "a", "notes": "\u0000"}]})"),
+            "runs.json: run a: notes" + rule);
+  EXPECT_EQ(record_error(R"({"id": "a", "notes": "K\u00f6ln: 5 \u00b5s \\n"})"), "");
+}
+
+TEST(RunRecords, ATextWithALineFeedRefusesItsRunOnly) {
+  const RunFile file =
+      parse_runs(R"({"runs": [{"id": "a", "notes": "x\ny"}, {"id": "b"}]})", "runs.json");
+  ASSERT_EQ(file.runs.size(), 1u);
+  EXPECT_EQ(file.runs[0].id, "b");
+  ASSERT_EQ(file.rejected.size(), 1u);
+  EXPECT_EQ(file.rejected[0].id, "a");
+}
+
 TEST(RunRecords, ADateIsADayOfTheCalendar) {
   EXPECT_TRUE(is_date("2024-02-29"));
   for (const char* none : {"2023-02-29", "2021-13-01", "2021-00-10", "2021-99-99", "----------",
