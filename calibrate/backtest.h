@@ -102,12 +102,14 @@ using Progress = std::function<void(std::size_t done, std::size_t all)>;
 Backtest backtest(std::span<const hwdb::RunFile> files, Scope scope, const Predictor& predict,
                   const Progress& progress = {});
 
-// The predicted figure that a measured peak is compared with:
-//   kind   "allocated": what the framework's allocator handed out; "device": with reserved and
-//          driver memory; else what it
-//   reserved scope  "last-stage": the last pipeline stage; "first-or-last-stage": the larger of the
-//                   first and the last; else the
-//   largest stage
+// The predicted peak that a measured one is compared with, by its kind and its scope:
+//
+//   kind    "allocated"             what the framework's allocator handed out
+//           "device"                what it reserved, and the context of the driver
+//           "reserved" or unknown   what it reserved
+//   scope   "last-stage"            of the last pipeline stage
+//           "first-or-last-stage"   the larger of the first stage's and the last one's
+//           "max-rank" or unknown   the largest of all stages
 sim::Bytes comparable_peak(const sim::Memory& memory, const hwdb::Measured& measured);
 
 // Studies whose step times were computed, not measured.

@@ -9,18 +9,17 @@
 //                     cudnn composable-kernel aotriton aotriton-first splash blockwise
 //                     blockwise-fp32; K in forward backward seq_half head_dim_64_factor
 //   attention.K       of all kernels
-//   memory_bound.F.O.P   rate of a memory-bound kernel (sim/hardware/device.h) with activations of
-//                        format F, relative to the
-//                     achieved memory bandwidth; P in forward backward and, where the operands fit
-//                     the last-level cache,
-//                     forward_cached backward_cached.  Listed where it is not 1.
+//   memory_bound.F.O.P
+//                     rate of the memory-bound kernel O (sim/hardware/device.h) with activations of
+//                     format F, relative to the achieved memory bandwidth; P in forward backward
+//                     and, where the operands fit the last-level cache, forward_cached
+//                     backward_cached.  It is listed where it is not 1.
 //   kernel_time_s, memory_fraction, sustained_clock, training_rate, host_call_factor,
 //     collective_fraction, scale_out_fraction, contention, device_spread
 //   context_bytes, communicator_bytes, matmul_workspace_bytes, host_bytes_per_s,
 //     host_memory_bytes_per_s, devices_per_host_link
 //   sharing.K         of processes of one host (sim/cost/contention.h); K in collectives gemms
-//                     memory_bound.
-//                     Listed where it is not 0, as is fabric.sum_bytes_per_s
+//                     memory_bound.  It is listed where it is not 0, as is fabric.sum_bytes_per_s.
 //   fabric.latency_s, network.latency_s, network.ring_decay, network.ring_domains,
 //     network.ring_step_s, network.slow_fraction, network.socket_bytes_per_s
 #pragma once

@@ -14,7 +14,7 @@ using sim::Run;
 
 // --- strategy ---
 
-std::string gemm_text(const sim::Strategy& s) {
+std::string mesh_product_text(const sim::Strategy& s) {
   return "dp * tp * pp * cp = " + std::to_string(s.dp) + " * " + std::to_string(s.tp) + " * " +
          std::to_string(s.pp) + " * " + std::to_string(s.cp);
 }
@@ -36,7 +36,7 @@ void set_mesh(const RecordedTraining& t, int num_devices, sim::Strategy& s, Assu
       assume.note("training.dp", std::to_string(dp), "num_devices / (tp * pp * cp)");
     return;
   }
-  assume.refuse("training: " + gemm_text(s) + " is not num_devices = " +
+  assume.refuse("training: " + mesh_product_text(s) + " is not num_devices = " +
                 std::to_string(num_devices) + sim::mesh_advice(s, num_devices));
 }
 

@@ -31,14 +31,14 @@ class RunResolver {
   //   mesh       tp, pp, cp, ep default to 1; dp to what remains of the devices
   //   batch      two of micro_batch, num_microbatches, global_batch give the third; micro_batch and
   //              num_microbatches default to 1
-  //   layers     are dealt to stages with the embedding and the head counted as layers where only
-  //              that divides evenly
-  //   the rest   from the framework of the framework (frameworks.h)
-  // What is assumed answers as the same value given would: the number format, the model and the
-  // sharding are filled before the framework is asked how it behaves.  Free text is never read.
-  // Each assumption becomes a Fact "assumed.<path of the key>".  Throws Error naming file, run, key
-  // and what would be right: an unknown accelerator, system or framework; a mesh or a batch that
-  // does not multiply; an essential figure that is missing.
+  //   layers     are divided over the stages with the embedding and the LM head counted as layers
+  //              where only that divides evenly
+  //   the rest   from the defaults of the framework (frameworks.h)
+  // An assumed value gives the same answer as the same value stated: the number format, the model
+  // and the sharding are filled in first, because the behaviour of the framework depends on them.
+  // Free text is never read.  Each assumption becomes a Fact "assumed.<path of the key>".  Throws
+  // Error naming file, run, key and what would be right: an unknown accelerator, system or
+  // framework; a mesh or a batch that does not multiply; an essential value that is missing.
   sim::Run resolve(const RunRecord& record);
 
   // The same for a search, which chooses the layout: mesh, micro-batch, pipeline, sequence

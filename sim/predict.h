@@ -24,10 +24,9 @@ namespace llmsim::sim {
 // what is wrong with them.
 struct Prediction {
   Run run;
-  std::optional<Infeasible>
-      // Out of memory, of a device or of the host, still has all figures; other rules leave them
-      // empty.
-      infeasible{};
+  // A run that is out of memory, of a device or of the host, still has all values; one that breaks
+  // another rule has none.
+  std::optional<Infeasible> infeasible{};
 
   Seconds step_time{};
   // Holds the measured step time with probability interval_level.

@@ -78,10 +78,10 @@ class DataParallel {
   virtual void update(std::int64_t step, const AdamWOptions& options, double scale) = 0;
 };
 
-// The form that a strategy asks for.  `groups` must outlive it.  Where states live is the
-// strategy's word, not the behaviour'.
+// The form of data parallelism that a strategy has.  `groups` must outlive it.  Where the states
+// live follows from the strategy, not from `behaviour`.
 std::unique_ptr<DataParallel> data_parallel_form(const sim::Strategy& strategy,
-                                                 NumberFormats formats, ExchangeBehaviour habits,
+                                                 NumberFormats formats, ExchangeBehaviour behaviour,
                                                  const RankGroups& groups);
 
 }  // namespace llmsim::runtime

@@ -3,10 +3,9 @@
 //   None        all-reduce of the gradients
 //   Zero1, 2    reduce-scatter of the gradients, an all-reduce where the framework reduces them
 //               whole (GradientBehaviour::reduced_whole); all-gather of the updated weights
-//   Zero3       the same for every pass; weights are gathered block by block, forward and (unless
-//               kept) backward
-//               kept) backward; in a pipeline of a framework that keeps them whole through the step
-//               (gathers_units_once) as ZeRO-2, in units
+//   Zero3       the same for every pass, by FSDP units: weights are gathered for the forward pass
+//               and, unless they stay gathered, for the backward pass; in a pipeline of a framework
+//               whose units stay gathered through the step (gathers_units_once) once, as in ZeRO-2
 //   Hsdp        as Zero3 inside a shard group, then an all-reduce of each shard over the replicas
 //
 // A backward pass gathers a weight so many times:

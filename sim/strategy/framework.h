@@ -194,10 +194,9 @@ struct ExpertBehaviour {
   bool copies_to_pad = false;  // rows of low-precision GEMMs are copied to and from a padded tensor
   // The weighted bias of the last GEMM is added in fp32, expert by expert.
   bool biases_one_by_one = false;
-  bool dispatches_low_precision =
-      // Tokens go to experts in the low-precision format, with its scales; results come back in 16
-      // bits.
-      false;
+  // Tokens are dispatched to experts in the low-precision format, with its scales; results come back
+  // in 16 bits.
+  bool dispatches_low_precision = false;
   bool operator==(const ExpertBehaviour&) const = default;
 };
 
