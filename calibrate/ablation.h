@@ -8,7 +8,7 @@
 // values are numbers (micro-batch, topology); of repeated runs the fastest counts, as a slow repeat
 // is the network's or the node's.  Two recipes of one number format are the setting "recipe".
 // Studies that state a relative speed-up, or pairs whose records differ in text only, come from a
-// file (hwdb/comparison.h).
+// file (hwdb/runs/comparison.h).
 //
 // A pair decides a sign where the measured ratio is outside the noise: |ln r| > max(2 n, q, 0.02),
 // with n the larger relative noise that the runs state and q the sum of what rounding of the two
@@ -27,8 +27,8 @@
 #include <vector>
 
 #include "calibrate/backtest.h"
-#include "hwdb/comparison.h"
-#include "hwdb/run_record.h"
+#include "hwdb/runs/comparison.h"
+#include "hwdb/runs/run_record.h"
 
 namespace llmsim::calibrate {
 

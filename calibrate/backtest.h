@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-#include "hwdb/run_record.h"
+#include "hwdb/runs/run_record.h"
 #include "sim/predict.h"
 
 namespace llmsim::calibrate {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "hwdb/runtime_results.h"
+#include "hwdb/runs/runtime_results.h"
 #include "sim/run.h"
 
 namespace llmsim::calibrate {

@@ -24,8 +24,8 @@
 #include <string>
 #include <vector>
 
-#include "hwdb/database.h"
-#include "hwdb/runtime_results.h"
+#include "hwdb/runs/runtime_results.h"
+#include "hwdb/store/database.h"
 #include "sim/hardware/cluster.h"
 
 namespace llmsim::calibrate {

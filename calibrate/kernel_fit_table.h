@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "calibrate/measured_kernels.h"
-#include "hwdb/database.h"
+#include "hwdb/store/database.h"
 
 namespace llmsim::calibrate {
 

@@ -11,7 +11,7 @@
 #include "calibrate/logged_run.h"
 #include "calibrate/steady_phase.h"
 #include "calibrate/training_log.h"
-#include "hwdb/run_record.h"
+#include "hwdb/runs/run_record.h"
 #include "sim/base/quantity.h"
 
 namespace llmsim::calibrate {

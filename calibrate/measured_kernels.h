@@ -10,7 +10,7 @@
 #include "calibrate/attention_fit.h"
 #include "calibrate/collective_fit.h"
 #include "calibrate/gemm_fit.h"
-#include "hwdb/database.h"
+#include "hwdb/store/database.h"
 
 namespace llmsim::calibrate {
 

@@ -10,8 +10,8 @@
 #include "calibrate/backtest.h"
 #include "calibrate/group_shifts.h"
 #include "calibrate/statistics.h"
-#include "hwdb/frameworks.h"
-#include "hwdb/rounding.h"
+#include "hwdb/frameworks/frameworks.h"
+#include "hwdb/text/rounding.h"
 #include "sim/predict.h"
 
 namespace llmsim::calibrate {

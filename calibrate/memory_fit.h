@@ -29,7 +29,7 @@
 #include "calibrate/measured_memory.h"
 #include "calibrate/mixed_model.h"
 #include "calibrate/outcome_fit.h"
-#include "hwdb/database.h"
+#include "hwdb/store/database.h"
 
 namespace llmsim::calibrate {
 

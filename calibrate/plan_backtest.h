@@ -1,6 +1,6 @@
 // The back-test of the planner: what a search would have chosen, held against measured runs.
 //
-// A problem is what is left of a run when its layout is taken away (hwdb/plan_query.h): model,
+// A problem is what is left of a run when its layout is taken away (hwdb/runs/plan_query.h): model,
 // devices, global batch, sequence length, framework, number format and all switches.  Runs of one
 // study that agree in them share a problem; it is searched once, over every layout.
 //
@@ -31,8 +31,8 @@
 #include <vector>
 
 #include "calibrate/backtest.h"
-#include "hwdb/run_record.h"
-#include "hwdb/run_resolver.h"
+#include "hwdb/runs/run_record.h"
+#include "hwdb/runs/run_resolver.h"
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::calibrate {

@@ -38,7 +38,7 @@
 
 #include "calibrate/measured_runs.h"
 #include "calibrate/mixed_model.h"
-#include "hwdb/database.h"
+#include "hwdb/store/database.h"
 
 namespace llmsim::calibrate {
 

@@ -3,7 +3,7 @@
 //
 // Settings are the fields of a strategy (sim/strategy/strategy.h), where "topology" is tp,
 // pp and dp, "recompute" the whole of it and "virtual_stages" the schedule too, and those of
-// hwdb/settings.h under their own keys, except those that are a detail of one above (the recipe of
+// hwdb/frameworks/settings.h under their own keys, except those that are a detail of one above (the recipe of
 // fp8 is part of "precision").  "vocab_size" is the model's, "software" the framework with its
 // version.  Free text is no setting.
 #pragma once
@@ -11,7 +11,7 @@
 #include <map>
 #include <string>
 
-#include "hwdb/run_record.h"
+#include "hwdb/runs/run_record.h"
 
 namespace llmsim::calibrate {
 

@@ -5,7 +5,7 @@
 #include <iterator>
 #include <utility>
 
-#include "hwdb/run_resolver.h"
+#include "hwdb/runs/run_resolver.h"
 #include "sim/base/error.h"
 #include "sim/cost/layer_prices.h"
 #include "sim/schedule/step.h"

@@ -4,7 +4,7 @@
 //
 //   ln t = ln p + s (step + cell) + m memory + n network + h host + noise
 //
-// where s, m, n, h are the derivatives of ln p by the site's effects (hwdb/site.h), so that p with
+// where s, m, n, h are the derivatives of ln p by the site's effects (hwdb/runs/site.h), so that p with
 // the effects applied is what the fit says; s is nearly 1.  A cell is the site's runs on one device,
 // in one framework and number format, of dense models or of MoE ones.  The effects are normal around
 // 0; their spreads are what the fit to all clusters (run_fit.h) leaves unknown:
@@ -30,9 +30,9 @@
 
 #include "calibrate/mixed_model.h"
 #include "calibrate/run_fit.h"
-#include "hwdb/database.h"
-#include "hwdb/run_record.h"
-#include "hwdb/site.h"
+#include "hwdb/runs/run_record.h"
+#include "hwdb/runs/site.h"
+#include "hwdb/store/database.h"
 #include "sim/run.h"
 
 namespace llmsim::calibrate {

@@ -11,7 +11,7 @@
 
 #include "calibrate/ablation.h"
 #include "calibrate/backtest.h"
-#include "hwdb/source_tables.h"
+#include "hwdb/runs/source_tables.h"
 #include "sim/predict.h"
 
 namespace llmsim::calibrate {

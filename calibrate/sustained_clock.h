@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "calibrate/measured_kernels.h"
-#include "hwdb/database.h"
+#include "hwdb/store/database.h"
 #include "sim/cost/kernels.h"
 
 namespace llmsim::calibrate {

@@ -15,7 +15,7 @@
 
 #include "calibrate/log_formats.h"
 #include "calibrate/steady_phase.h"
-#include "hwdb/run_record.h"
+#include "hwdb/runs/run_record.h"
 #include "sim/base/quantity.h"
 
 namespace llmsim::calibrate {

@@ -13,7 +13,7 @@
 #include "calibrate/run_fit.h"
 #include "calibrate/statistics.h"
 #include "cli/commands.h"
-#include "hwdb/coefficient_file.h"
+#include "hwdb/hardware/coefficient_file.h"
 #include "reports/table.h"
 #include "sim/base/error.h"
 #include "sim/base/uncertainty.h"

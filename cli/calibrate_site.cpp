@@ -11,7 +11,7 @@
 
 #include "calibrate/site_fit.h"
 #include "cli/commands.h"
-#include "hwdb/site.h"
+#include "hwdb/runs/site.h"
 #include "reports/table.h"
 #include "sim/base/error.h"
 

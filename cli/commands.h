@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cli/output.h"
-#include "hwdb/run_record.h"
+#include "hwdb/runs/run_record.h"
 
 namespace llmsim::cli {
 

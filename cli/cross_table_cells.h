@@ -9,8 +9,8 @@
 
 #include "cli/job_options.h"
 #include "cli/run_options.h"
-#include "hwdb/database.h"
-#include "hwdb/table_file.h"
+#include "hwdb/store/database.h"
+#include "hwdb/text/table_file.h"
 #include "reports/cross_table.h"
 
 namespace llmsim::cli {

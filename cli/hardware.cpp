@@ -5,9 +5,9 @@
 #include <memory>
 
 #include "cli/output.h"
-#include "hwdb/hardware.h"
-#include "hwdb/input_file.h"
-#include "hwdb/user_hardware.h"
+#include "hwdb/hardware/hardware.h"
+#include "hwdb/hardware/user_hardware.h"
+#include "hwdb/text/input_file.h"
 #include "reports/table.h"
 #include "sim/base/error.h"
 

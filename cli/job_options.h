@@ -1,12 +1,12 @@
 // The options that describe a whole training job: how many tokens, and what interrupts it.  What is
-// not given comes from hwdb/job_defaults.h.
+// not given comes from hwdb/hardware/job_defaults.h.
 #pragma once
 
 #include <CLI/App.hpp>
 #include <optional>
 #include <string>
 
-#include "hwdb/database.h"
+#include "hwdb/store/database.h"
 #include "reports/job.h"
 #include "sim/predict.h"
 

@@ -7,7 +7,7 @@
 
 #include <CLI/App.hpp>
 
-#include "hwdb/database.h"
+#include "hwdb/store/database.h"
 #include "reports/table.h"
 
 namespace llmsim::cli {

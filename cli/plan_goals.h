@@ -7,7 +7,7 @@
 
 #include "cli/plan_answer.h"
 #include "cli/plan_questions.h"
-#include "hwdb/database.h"
+#include "hwdb/store/database.h"
 #include "reports/plan_comparison.h"
 
 namespace llmsim::cli {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "hwdb/settings.h"
+#include "hwdb/frameworks/settings.h"
 
 namespace llmsim::cli {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "cli/run_options.h"
-#include "hwdb/database.h"
+#include "hwdb/store/database.h"
 #include "reports/run_changes.h"
 #include "sim/predict.h"
 

@@ -7,8 +7,8 @@
 
 #include "cli/help_format.h"
 #include "cli/number_list.h"
+#include "hwdb/frameworks/settings.h"
 #include "hwdb/launch/launch_file.h"
-#include "hwdb/settings.h"
 #include "sim/base/error.h"
 
 namespace llmsim::cli {

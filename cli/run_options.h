@@ -28,7 +28,7 @@ struct RunOptions {
   std::optional<bool> dp_overlap{};
   // By key of sim/strategy/strategy.h; switches are "true" and "false".
   std::map<std::string, std::string> strategy{};
-  sim::SettingValues settings{};        // hwdb/settings.h
+  sim::SettingValues settings{};        // hwdb/frameworks/settings.h
   std::vector<std::string> excluded{};  // of a search: "sharding=zero3"
   std::string allowed{};                // beside what a search tries: "fp8,zb-h1,optimizer"
 };

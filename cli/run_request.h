@@ -18,9 +18,9 @@
 #include <string>
 
 #include "cli/run_options.h"
-#include "hwdb/database.h"
-#include "hwdb/run_record.h"
-#include "hwdb/run_resolver.h"
+#include "hwdb/runs/run_record.h"
+#include "hwdb/runs/run_resolver.h"
+#include "hwdb/store/database.h"
 #include "sim/model/catalogue.h"
 #include "sim/plan.h"
 #include "sim/run.h"

@@ -1,10 +1,10 @@
-// The options of a table file (hwdb/table_file.h) as options of a run.
+// The options of a table file (hwdb/text/table_file.h) as options of a run.
 #pragma once
 
 #include <string>
 
 #include "cli/run_options.h"
-#include "hwdb/table_file.h"
+#include "hwdb/text/table_file.h"
 
 namespace llmsim::cli {
 

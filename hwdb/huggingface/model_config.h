@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "hwdb/json_reader.h"
+#include "hwdb/text/json_reader.h"
 #include "sim/model/transformer.h"
 
 namespace llmsim::hwdb {

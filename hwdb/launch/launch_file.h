@@ -25,8 +25,8 @@
 #include <string>
 #include <vector>
 
-#include "hwdb/run_record.h"
-#include "hwdb/run_resolver.h"
+#include "hwdb/runs/run_record.h"
+#include "hwdb/runs/run_resolver.h"
 #include "sim/run.h"
 
 namespace llmsim::hwdb {

@@ -6,9 +6,9 @@
 #include <sstream>
 #include <utility>
 
-#include "hwdb/json_reader.h"
+#include "hwdb/frameworks/settings.h"
 #include "hwdb/launch/layer_pattern.h"
-#include "hwdb/settings.h"
+#include "hwdb/text/json_reader.h"
 #include "sim/base/error.h"
 #include "sim/base/number_text.h"
 #include "sim/model/catalogue.h"

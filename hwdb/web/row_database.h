@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "hwdb/database.h"
+#include "hwdb/store/database.h"
 
 namespace llmsim::hwdb {
 

@@ -22,7 +22,7 @@ namespace llmsim::reports {
 // What an interactive page asks its planner.
 struct PageQuestion {
   std::vector<std::string> arguments;  // of `llmsim plan`: "--model=llama-70b"
-  std::string rows;                    // JSON, of the database: hwdb/database_rows.h
+  std::string rows;                    // JSON, of the database: hwdb/store/database_rows.h
 };
 
 // Whether this program holds the planner (LLMSIM_WITH_WEB): without it there are no interactive

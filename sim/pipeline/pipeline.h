@@ -3,7 +3,8 @@
 // arrived.
 //
 // With p stages, m micro-batches, v chunks per stage, equal forward time F and backward time B per
-// stage and free transfers the makespan is (Narayanan et al. 2021, arXiv 2104.04473, section 2.2)
+// stage and free transfers the makespan is (source: Narayanan et al. 2021, arXiv 2104.04473,
+// section 2.2)
 //
 //   GPipe, 1F1B   (m + p - 1)(F + B)          interleaved   m (F + B) + (p - 1)(F + B) / v
 //

@@ -1,7 +1,7 @@
 // The collectives of a step on its busiest rank: summed by kind and group, and message by message.
 //
-// Which there are, how often and of what size: stage_work.h and data_parallel_collectives.h, the
-// models of each (no source but theirs).
+// Which collectives there are, how often and of what size follows from stage_work.h and
+// data_parallel_collectives.h, which name their sources; the summing up is ours.
 #pragma once
 
 #include <vector>

@@ -52,7 +52,7 @@
 #include "sim/cost/contention.h"
 #include "sim/memory/shards.h"
 #include "sim/run.h"
-#include "sim/schedule/waits.h"
+#include "sim/schedule/overlap.h"
 
 namespace llmsim::sim {
 

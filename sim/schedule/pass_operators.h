@@ -1,11 +1,11 @@
-// The operators of one pass of a model part, one after the other, each with its price: what a
-// pass's GEMMs, kernels and collectives are made of.
+// The operators of one pass of a model chunk, one after the other, each with its price: which GEMMs,
+// kernels and collectives a pass consists of.
 //
-// The times of a part's operators add up to the compute and the exposed collectives of its pass
-// (passes.h) where all layers are of one kind of window; layers that differ take the mean of both,
-// as in cost/layer_prices.h.
+// The times of a chunk's operators add up to the compute and the exposed collectives of its pass
+// (passes.h) where all layers have the same kind of attention window; layers that differ are priced
+// at the mean of both, as in cost/layer_prices.h.
 //
-// The order is that of the blocks as they are lowered (operators/block.h); no other source.
+// The order is that of the blocks as they are lowered (operators/block.h), and otherwise ours.
 #pragma once
 
 #include <optional>

@@ -5,7 +5,9 @@
 
 #include "sim/memory/chunk_layers.h"
 #include "sim/schedule/communication.h"
-#include "sim/schedule/waits.h"
+#include "sim/schedule/launch.h"
+#include "sim/schedule/offload.h"
+#include "sim/schedule/overlap.h"
 
 namespace llmsim::sim {
 

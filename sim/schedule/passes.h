@@ -1,10 +1,11 @@
-// The forward and backward pass of one model part for one micro-batch, term by term.
+// The forward and backward pass of one model chunk for one micro-batch, term by term.
 //
-// A pass is its operators' device time; the host's launch time where that is longer; the part of
-// the collectives of weights and gradients that does not fit under it (see waits.h); and the host link
-// under offload.
+// A pass takes the device time of its operators; what it waits for the host where that takes longer
+// (launch.h); what the collectives of weights and gradients take beyond the compute that they
+// overlap with (overlap.h); and what copies over the host link take beyond it under offload
+// (offload.h).
 //
-// How they add up is ours; each part names its source: waits.h, data_parallel_collectives.h,
+// How these add up is ours; each of them names its source, as do data_parallel_collectives.h and
 // cost/contention.h.
 #pragma once
 

@@ -5,8 +5,8 @@
 
 #include "sim/schedule/communication.h"
 #include "sim/schedule/data_parallel_collectives.h"
+#include "sim/schedule/launch.h"
 #include "sim/schedule/step.h"
-#include "sim/schedule/waits.h"
 
 namespace llmsim::sim {
 

@@ -64,7 +64,7 @@ struct ParameterStorage {
 };
 
 // Time of the host for each thing it calls; a step is never faster than these allow
-// (schedule/waits.h).
+// (schedule/launch.h).
 struct HostTimes {
   double factor = 1.0;       // of all of these but the last
   Seconds per_kernel{6e-6};  // to launch one kernel, eager

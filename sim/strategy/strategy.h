@@ -175,7 +175,8 @@ struct StrategyField : Field<Strategy> {
   Written written = Written::Always;
   // Whether it says something; null: where it differs from a plain strategy's.
   bool (*says)(const Strategy&) = nullptr;
-  bool of_framework = false;  // the framework has a default of its own (hwdb/frameworks.h)
+  bool of_framework =
+      false;  // the framework has a default of its own (hwdb/frameworks/frameworks.h)
 };
 
 const std::vector<StrategyField>& strategy_fields();

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <random>
 
-#include "hwdb/run_resolver.h"
+#include "hwdb/runs/run_resolver.h"
 #include "sim/predict.h"
 #include "tests/calibrate/sample_runs.h"
 #include "tests/error_of.h"
