@@ -149,7 +149,7 @@ int run_calibrate_show(const ShowOptions& options) {
 
 void add_site(CLI::App& calibrate, int& status) {
   CLI::App* command = calibrate.add_subcommand(
-      "site", "store what measured runs of one's own cluster say, for predict and plan --site");
+      "site", "store what measured runs of your own cluster say, for predict and plan --site");
   const auto options = std::make_shared<SiteOptions>();
   command->add_option("name", options->name, "what to call the cluster; example: our-cluster")
       ->required()

@@ -124,7 +124,7 @@ int run_hardware_add(const HardwareOptions& options) {
 
 void add_hardware(CLI::App& program, int& status) {
   CLI::App* command = program.add_subcommand(
-      "hardware", "accelerators and systems: list, show with sources, add one's own");
+      "hardware", "accelerators and systems: list, show with sources, add your own");
   command->require_subcommand(1);
   const auto options = std::make_shared<HardwareOptions>();
 
@@ -143,7 +143,7 @@ void add_hardware(CLI::App& program, int& status) {
   show->callback([options, &status] { status = run_hardware_show(*options); });
 
   CLI::App* add = command->add_subcommand(
-      "add", "store hardware of one's own; hwdb/README.md has a complete example");
+      "add", "store your own hardware; hwdb/README.md has a complete example");
   add->add_option("file", options->file, "JSON with accelerators, systems, coefficients")
       ->required()
       ->type_name("FILE");

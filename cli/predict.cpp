@@ -180,10 +180,10 @@ void add_predict(CLI::App& program, int& status) {
   add_timeline_options(*command, *options);
   add_explain_option(*command, *options);
   command->add_flag("--sensitivity", options->sensitivity,
-                    "also what it would take: one switch, number or property of the hardware "
+                    "also a sensitivity analysis: one switch, number or property of the hardware "
                     "changed at a time; default off, and on where memory is not enough");
   command->add_flag("--verbose", options->verbose,
-                    "also every term, stage, convention and assumption, and each figure's source");
+                    "also every term, stage, convention and assumption, and each value's source");
   add_output_options(*command, options->output);
   add_database_option(*command, options->database);
   command->footer(

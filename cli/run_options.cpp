@@ -177,10 +177,12 @@ const std::map<std::string, const char*>& searched() {
        "default "
        "alltoall, and deepep where the framework has it; example: --moe-dispatch alltoall,deepep"},
       {"tp_overlap",
-       "tensor-parallel collectives beside their GEMMs; default both ways where the framework can; "
+       "tensor-parallel collectives overlap with their GEMMs; default both on and off where the "
+       "framework can; "
        "example: --no-tp-overlap"},
       {"moe_overlap",
-       "dispatch and combine beside the other pass of another micro-batch; default both ways where "
+       "dispatch and combine overlap with the other pass of another micro-batch; default both "
+       "where "
        "the framework can; example: --no-moe-overlap"}};
   return all;
 }
@@ -318,11 +320,10 @@ void add_pins(CLI::App& c, RunOptions& o) {
       ->type_name("KEY=LIST")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  c.add_option(
-       "--allow", o.allowed,
-       "beside what is tried anyway: schedules (zb-h1, zb-v, dualpipe), and a plan each with "
-       "precisions (fp8) and with the optimizer, parameters or activations on the host; "
-       "default none; example: --allow zb-h1,fp8")
+  c.add_option("--allow", o.allowed,
+               "tried too: schedules (zb-h1, zb-v, dualpipe), and a plan each with "
+               "precisions (fp8) and with the optimizer, parameters or activations on the host; "
+               "default none; example: --allow zb-h1,fp8")
       ->type_name("LIST");
   set_group(c, "Layout", {"--fix", "--exclude", "--allow"});
 }

@@ -58,7 +58,7 @@ struct Prediction {
   Parameters parameters{};  // of the model as asked, without vocabulary padding
   double bubble = 0.0;      // idle fraction of the busiest stage's pipeline time
 
-  int asked_vocab_size = 0;  // before the framework padded it
+  int unpadded_vocab_size = 0;  // before the framework padded it
   // Figures that no real machine gives, a sign of a wrong coefficient; each names its limit and
   // what to look at.  A hardware rate above the peak, or above what the device's best measured
   // GEMMs reach; memory traffic above the data sheet's bandwidth; more devices than the named

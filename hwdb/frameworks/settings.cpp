@@ -39,7 +39,7 @@ std::vector<Setting> all_settings() {
   const std::vector<std::string> half{"fp32", "bf16", "fp16"};
   return {
       word("weight_dtype", "storage.weight_bytes", {"fp32", "bf16", "fp16", "fp8"}, "precision",
-           "format in which weights are kept", "fp32"),
+           "format in which weights are stored", "fp32"),
       word("gradient_dtype", "storage.gradient_bytes", half, "precision", "format of gradients",
            "fp32"),
       word("main_gradient_dtype", "storage.main_gradient_bytes", {"none", "fp32", "bf16"},
@@ -68,7 +68,7 @@ std::vector<Setting> all_settings() {
       on_off("moe_fp8_dispatch", "experts.dispatches_low_precision", "precision",
              "tokens travel to experts in low precision"),
       on_off("fp8_activation_inputs", "saved.fp8_activation_inputs", "precision",
-             "gate and values of a gated MLP are kept in 8 bits"),
+             "gate and values of a gated MLP are saved in 8 bits"),
       word("attention_kernel", "attention_kernel",
            {"flash-1", "flash-triton", "flash-2", "flash-3", "cudnn", "composable-kernel",
             "aotriton", "aotriton-first", "splash", "blockwise", "blockwise-fp32"},
@@ -100,7 +100,7 @@ std::vector<Setting> all_settings() {
       number_setting("reduce_bucket_size", "gradients.bucket", 1, kNoLimit, "",
                      "gradients in one bucket, elements", "5e8"),
       on_off("reshard_after_forward", "sharded.regathers_in_backward", "",
-             "off: zero3 keeps gathered weights for the backward pass", "false"),
+             "off: zero3 leaves weights gathered until the backward pass", "false"),
       on_off(
           "checkpoints_outside_units", "sharded.regathers_recomputed", "recompute",
           "recomputed blocks hold whole units of zero3, which are gathered for recomputation and "

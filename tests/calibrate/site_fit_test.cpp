@@ -97,7 +97,7 @@ SiteRun measured(int global_batch, const hwdb::SiteEffects& truth,
   SiteRun run{.id = "a" + std::to_string(global_batch),
               .run = hwdb::RunResolver(database()).resolve(record)};
   sim::Run turned = run.run;
-  hwdb::turn(turned, truth);
+  hwdb::apply_effects(turned, truth);
   run.measured = sim::predict(turned).step_time.value();
   return run;
 }

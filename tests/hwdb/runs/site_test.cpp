@@ -53,7 +53,7 @@ sim::Run resolved_at(const RunRecord& record, std::optional<Site> site = std::nu
 TEST(Site, TurnsEachKnobByItsFactor) {
   const sim::Run before = resolved_at(record("fsdp2"));
   sim::Run run = before;
-  turn(run, {.step = 0.1, .memory = 0.05, .network = -0.2, .host = 0.3});
+  apply_effects(run, {.step = 0.1, .memory = 0.05, .network = -0.2, .host = 0.3});
   const auto ratio = [](double after, double from) { return std::log(after / from); };
   EXPECT_NEAR(ratio(run.framework.efficiency, before.framework.efficiency), -0.1, 1e-12);
   EXPECT_NEAR(ratio(run.framework.collective_efficiency, before.framework.collective_efficiency),
@@ -69,7 +69,7 @@ TEST(Site, TurnsEachKnobByItsFactor) {
 TEST(Site, EffectsMoveTheStepTimeAsTheirNamesSay) {
   const auto time = [](const SiteEffects& effects) {
     sim::Run run = resolved_at(record("fsdp2"));
-    turn(run, effects);
+    apply_effects(run, effects);
     return sim::predict(run).step_time.value();
   };
   EXPECT_GT(time({.step = 0.1}), 1.05 * time({}));
