@@ -1,5 +1,4 @@
-// What the runtime counted in a step of its own beside what the simulator says: figures that must
-// be equal.
+// Counts of a training step by the runtime and by the simulator, which must be equal.
 #pragma once
 
 #include <cstdint>

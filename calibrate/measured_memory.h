@@ -1,5 +1,5 @@
-// Measured peaks and outcomes made ready for fitting: resolved once, without what an earlier fit
-// found.
+// Measured peaks and outcomes made ready for fitting: resolved once, without what
+// an earlier fit found.
 #pragma once
 
 #include <cstddef>

@@ -51,7 +51,7 @@ double log_peak(const MeasuredPeak& peak, double gaps) {
   return std::log(comparable_peak(memory_at(peak.run, gaps), peak.measured).value());
 }
 
-// What every peak is moved by: the knob, and the error that stays.
+// What moves every peak: the factor of gaps, and the error that remains.
 struct PeakEffects {
   Effects gaps;
   std::size_t study_gaps = 0;

@@ -4,7 +4,7 @@
 //
 //   P(ran | study) = F((x - location - study) / (k s b)),   study = k s a T,  a^2 + b^2 = 1
 //
-// F and T those of t_4 (sim/base/uncertainty.h), a^2 the part of the error that a study has in
+// F and T those of t_4 (sim/base/uncertainty.h), a^2 the share of the error that a study has in
 // common.
 // The study's effect is integrated out, so that a study counts once however many runs it has.  A
 // study that reports one outcome only is left out: most tables list what ran, and what was tried

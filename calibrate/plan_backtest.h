@@ -20,7 +20,7 @@
 // (c) The choice.  Of a problem with measured times the speed-up t / p of the plan over the best
 // measured layout, both predicted, and whether the two are alike: the same tp, pp, cp and ep.
 //
-// Figures of a study are medians over its problems, those of all studies their means, so that each
+// Values of a study are medians over its problems, those of all studies their means, so that each
 // study counts once; counts are summed, and so is `alike`.
 #pragma once
 

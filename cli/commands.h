@@ -37,7 +37,7 @@ void add_models(CLI::App& program, int& status);
 std::vector<std::string> run_files(const std::vector<std::string>& paths);
 
 // The same, read; without paths the runs of the project that the program was built in: the folder
-// `tests/validation/runs`, and where `first_contact` is asked for the one beside it.
+// `tests/validation/runs`, and its sibling `first_contact`, where that is wanted.
 std::vector<hwdb::RunFile> read_run_files(const std::vector<std::string>& paths,
                                           bool first_contact = false);
 
@@ -85,8 +85,8 @@ int run_calibrate_import(const CalibrateOptions& options);
 // Predicted against measured step times of the file's training steps, on the imported device.
 int run_calibrate_compare(const CalibrateOptions& options);
 
-// --- calibrate verify: what the simulator must get exactly right, counted in real training steps
-// ---
+// --- calibrate verify: what the simulator must get exactly right, counted in
+// real training steps ---
 
 struct VerifyOptions {
   std::vector<std::string> results;  // files of `llmsim-runtime --verify`; none: count here
@@ -106,7 +106,7 @@ void add_calibrate_log(CLI::App& calibrate, int& status);
 // Adds `calibrate site` and `calibrate show`: what the runs of one cluster say beyond all others.
 void add_calibrate_site(CLI::App& calibrate, int& status);
 
-// Prints a line for each figure, predicted and measured.  0 where all are equal, else 1.
+// Prints a line for each count, predicted and measured.  0 where all are equal, else 1.
 int run_calibrate_verify(const VerifyOptions& options);
 
 }  // namespace llmsim::cli

@@ -3,8 +3,8 @@
 
 namespace llmsim::cli {
 
-// While one lives, the first interruption (SIGINT) is noted and a second one ends the program as
-// usual.
+// While one lives, the first interruption (SIGINT) is noted and a second one ends
+// the program as usual.
 class Interruption {
  public:
   Interruption();

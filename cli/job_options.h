@@ -23,8 +23,8 @@ struct JobOptions {
 // All in the group "Job"; each of the others but --price needs --tokens.
 void add_job_options(CLI::App& command, JobOptions& options);
 
-// A count as people type it: "15T", "300B", "20M", "4K", "1.5e13", "1000000".  Throws Error naming
-// `option`.
+// A count as people type it: "15T", "300B", "20M", "4K", "1.5e13", "1000000".
+// Throws Error naming `option`.
 double token_count(const std::string& option, const std::string& text);
 
 // USD of a device-hour: --price, else the public prices of the device; none where it has none.

@@ -9,8 +9,8 @@ namespace llmsim::cli {
 
 // Writes a CSV row for each strategy of the query's space that keeps the rules: the fields that a
 // search chooses, as people type them, whether it fits, its step time where it does, and its bytes.
-// Ctrl-C ends it with an Error, and leaves an older file as it is.  Throws Error where `path` cannot
-// be written.  Says on standard error how many strategies there are.
+// Ctrl-C ends it with an Error, and leaves an older file as it is.  Throws Error where `path`
+// cannot be written.  Says on standard error how many strategies there are.
 void write_space(const sim::PlanQuery& query, const std::string& path);
 
 }  // namespace llmsim::cli

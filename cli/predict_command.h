@@ -11,12 +11,12 @@ namespace llmsim::cli {
 // What was asked of a search, as typed, and the strategy in the place of what the search chose.
 RunOptions predict_options(const RunOptions& asked, const sim::Strategy& strategy);
 
-// " --model llama-70b --gpus 256 --tp 4 ...", of what is given; run files are left out.  `database`:
-// the path of --db, empty without.
+// " --model llama-70b --gpus 256 --tp 4 ...", of what is given; run files are left out.
+// `database`: the path of --db, empty without.
 std::string options_text(const RunOptions& options, const std::string& database = "");
 
-// "llmsim predict --model llama-70b --gpus 256 --tp 4 ...": the options of one strategy of a
-// search.
+// "llmsim predict --model llama-70b --gpus 256 --tp 4 ...": the options of one
+// strategy of a search.
 std::string predict_command(const RunOptions& asked, const sim::Strategy& strategy,
                             const std::string& database = "");
 

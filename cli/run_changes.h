@@ -16,7 +16,7 @@ inline constexpr double kBetterHardware = 1.25;
 // Every change of the strategy that keeps the rules, predicted as `llmsim predict` predicts the run
 // with the options of its text:
 //
-//   the other way to recompute; twice and half the micro-batch, the virtual stages and the expert
+//   the other recompute policies; twice and half the micro-batch, the virtual stages and the expert
 //   ranks; each sharding; twice the tensor ranks, stages or context ranks on half the replicas, and
 //   half of them on twice; twice the tensor ranks on half the stages, and back; each switch the
 //   other way round; fp8; the optimizer or the activations on the host

@@ -1,7 +1,7 @@
-// From the options of a command line to what the simulator is asked.
+// From the options of a command line to the simulator's input.
 //
-// What is not given takes a documented default, which becomes a fact "assumed.<key>" of the run so
-// that the answer can print it:
+// An option that is not given takes a documented default, which becomes a fact "assumed.<key>" of
+// the run so that the answer can print it:
 //
 //   gpus         predict: dp * tp * pp * cp; plan has no default
 //   hardware     h100 in nodes of the system dgx_h100; with --hardware alone, the usual nodes of
@@ -10,8 +10,9 @@
 //   global_batch 4 Mi tokens, or 1,024 a device where that is more, as whole sequences that the
 //                devices (predict: dp * micro_batch) divide
 //   framework    megatron-lm; maxtext on TPUs, megatron-deepspeed on Gaudi, other on Trainium
-//   precision    the usual 16-bit format of the device; optimizer adamw; the switches: those of the
-//                framework
+//   precision    the usual 16-bit format of the device
+//   optimizer    adamw
+//   switches     those of the framework
 #pragma once
 
 #include <map>
@@ -47,7 +48,7 @@ class RunRequests {
   explicit RunRequests(const hwdb::Database& database);
 
   // One run.  Throws Error for an unknown name or a value out of range.  A mesh or batch that does
-  // not multiply is kept as asked: the simulator answers with the rule it breaks.
+  // not multiply stays as it is: the simulator answers with the rule it breaks.
   sim::Run run_of(const RunOptions& options);
   Request request_of(const RunOptions& options);
 

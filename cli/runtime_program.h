@@ -7,8 +7,8 @@
 
 namespace llmsim::cli {
 
-// Where LLMSIM_RUNTIME says, or where the build puts it beside this program.  Throws Error where it
-// is not.
+// Where LLMSIM_RUNTIME says, or where the build puts it, next to this program.  Throws
+// Error where it is not.
 std::filesystem::path runtime_program();
 
 // Runs llmsim-runtime to its end.  Throws Error where it cannot be started or fails.

@@ -12,7 +12,7 @@
 
 namespace llmsim::cli {
 
-// "a,b" into its parts; none of an empty text.
+// "a,b" as a list of "a" and "b"; empty for an empty text.
 std::vector<std::string> split(const std::string& text, char separator = ',');
 
 // Throws Error: "OPTION = VALUE: RIGHT is expected".

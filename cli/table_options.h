@@ -8,8 +8,8 @@
 
 namespace llmsim::cli {
 
-// Which options there are: those of one run, or those of a search, which takes lists where it
-// chooses.
+// Which options there are: those of one run, or those of a search, which takes
+// lists where it chooses.
 enum class TableOptionsOf { Run, Search };
 
 // Throws hwdb::UnknownKey for an unknown option, naming file, line and the nearest known one, and

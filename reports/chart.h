@@ -1,8 +1,8 @@
 // Drawings as SVG files: lines or points on two axes, and heat maps.
 //
-// A file stands alone and asks the network for nothing; 900 wide, on white, so that it prints.  A
-// <title> in each mark says its values, which browsers show under the pointer.  Numbers are written
-// with two decimals: the same values give the same file.
+// A file stands alone and asks the network for nothing; 900 pixels wide, on white, so that it
+// prints.  A <title> in each mark says its values, which browsers show under the pointer.  Numbers
+// are written with two decimals: the same values give the same file.
 #pragma once
 
 #include <optional>

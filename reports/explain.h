@@ -17,7 +17,8 @@ enum class Explained { Gemm, Attention, Collective };
 const char* name_of(Explained what);  // "gemm", "attention", "collective"
 std::optional<Explained> explained_named(const std::string& name);
 
-// Requires a run with figures: that of a prediction which breaks no rule but the memory's.
+// Requires a run that was simulated: its prediction breaks no rule, except that it
+// may be out of memory.
 Table explained_table(Explained what, const sim::Run& run);
 
 // The facts of the run that the factors come from.

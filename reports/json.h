@@ -35,15 +35,15 @@ Json run_json(const sim::Run& run);
 // The run of a prediction, with the vocabulary that was asked for: it is read back as it was.
 Json run_json(const sim::Prediction& prediction);
 
-// A prediction: all keys of README.md, "prediction".  Figures that an infeasible run does not have
+// A prediction: all keys of README.md, "prediction".  Values that an infeasible run does not have
 // are null.
 Json prediction_json(const sim::Prediction& prediction, const Provenance& provenance);
 
-// The same with what is told beside it: what `predict` prints (prediction.cpp).
+// The same with the extras that `predict` prints (prediction.cpp).
 Json prediction_json(const sim::Prediction& prediction, const Provenance& provenance,
                      const PredictionExtras& extras);
 
-// What a published figure means: the key "reported" of a prediction.
+// The meaning of a published rate: the key "reported" of a prediction.
 Json reported_json(const sim::Prediction& prediction, const Reported& reported);
 
 // A whole training job: the key "job" of a prediction (job.cpp).
@@ -52,8 +52,8 @@ Json job_json(const JobAnswer& answer);
 // What changes of a run bring: the key "changes" of a prediction and of a plan (run_changes.cpp).
 Json changes_json(std::span<const RunChange> changes);
 
-// The GEMMs, attention kernels or collectives of a run, a row each: what --explain prints
-// (explain.cpp).
+// The GEMMs, attention kernels or collectives of a run, a row each:
+// what --explain prints (explain.cpp).
 Json explained_json(Explained what, const sim::Run& run);
 
 // A step as it is drawn: the key "step" of a prediction and of a plan (step_detail.cpp).

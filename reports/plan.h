@@ -44,8 +44,8 @@ struct PlanAnswer {
   Provenance provenance;
 };
 
-// For people the screen of plan_screen.h.  CSV is the ranking alone; JSON has the keys of README.md,
-// "plan".
+// For people the screen of plan_screen.h.  CSV is the ranking alone; JSON has the
+// keys of README.md, "plan".
 std::string render(const PlanAnswer& answer, Format format, const Style& style = {});
 
 // What a plan costs: USD for 10^9 tokens, of the whole job where there is one.  None without a

@@ -8,10 +8,11 @@
 // for), and of operators "flops" and "moved_bytes".  "otherData" has the step time and the busiest
 // stage, whose exposed times add up to the breakdown of `llmsim predict`.
 //
-// Flow events ("ph": "s", "f") go from the pass that makes a message to the pass of another stage
-// that needs it; both ends have the same "id".  Counter events ("ph": "C", "memory") give the allocated bytes of a rank
-// of the stage: from the start of a compute event the most while its passes run, at the ends of the
-// step what lasts.  The largest is the peak of the stage (memory/footprint.h).
+// Flow events ("ph": "s", "f") go from the pass that makes a message to the pass of another
+// stage that needs it; both ends have the same "id".  Counter events ("ph": "C", "memory")
+// give the allocated bytes of a rank of the stage: from the start of a compute event the
+// most while its passes run, at the boundaries of the step what lasts.  The largest is the
+// peak of the stage (memory/footprint.h).
 //
 // Source: "Trace Event Format", Google,
 // docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU.

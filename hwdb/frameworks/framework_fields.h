@@ -1,7 +1,7 @@
 // The fields of a framework that facts/frameworks.json, a coefficient or a rule can set, by key.
 //
-// Private to hwdb.  Times are in seconds, sizes in bytes, rates in bytes per second; none is
-// negative.
+// Private to hwdb.  Times are in seconds, sizes in bytes, rates in bytes per
+// second; none is negative.
 #pragma once
 
 #include <string>

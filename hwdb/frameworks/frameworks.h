@@ -1,5 +1,5 @@
-// Training frameworks: what they store, launch and overlap, and what they do where a run does not
-// say.
+// Training frameworks: what they store, launch and overlap, and their defaults for what a run does
+// not state.
 //
 // facts/frameworks.json holds three lists.
 //
@@ -32,7 +32,7 @@
 
 namespace llmsim::hwdb {
 
-// What decides how the software of a run behaves.  Empty: unknown.
+// The facts of a run that decide how its software behaves.  Empty: unknown.
 struct FrameworkQuery {
   std::string framework{};  // id of a framework
   std::string date{};       // "YYYY-MM-DD"; empty: today
@@ -46,7 +46,7 @@ struct FrameworkQuery {
   sim::SettingValues settings{};
 };
 
-// What a framework does where a run's record is silent.
+// The defaults of a framework for what a run's record does not state.
 struct FrameworkDefaults {
   // Of the fields that strategy_fields() calls the framework's, and the sharding.
   sim::Strategy strategy;

@@ -1,9 +1,9 @@
-// Settings of a training program that a run may state beside its layout: number formats, recipes,
-// kernels, wrapping.
+// Settings of a training program that a run may state in addition to its layout: number formats,
+// recipes, kernels, wrapping.
 //
 // One table names each setting, its kind and its range, and which field of the framework's
-// behaviour (framework_fields.h) it sets. Run files, options, saved runs and the conditions of
-// facts/frameworks.json go by this table.  What a run does not state is the framework's own.
+// behaviour (framework_fields.h) it sets.  Run files, options, saved runs and the conditions of
+// facts/frameworks.json use this table.  A setting that a run does not state is the framework's.
 #pragma once
 
 #include <string>
@@ -16,7 +16,8 @@ namespace llmsim::hwdb {
 
 struct Setting {
   const char* key;  // in run files; the option has dashes for underscores
-  // Of the framework's behaviour that it sets; empty: rules of facts/frameworks.json read it.
+  // The field of the framework's behaviour that it sets; empty: rules of facts/frameworks.json
+  // read it.
   const char* field;
   sim::FieldKind kind;             // a Switch, a Number, a Count or a Word
   double least, most;              // of a number
@@ -33,8 +34,8 @@ const std::vector<Setting>& run_settings();
 // Null for an unknown key.
 const Setting* find_setting(const std::string& key);
 
-// The value that people type: "true", "0.1", "bf16".  Throws Error "NAME = TEXT: RIGHT is
-// expected".
+// The value that people type: "true", "0.1", "bf16".  Throws Error "NAME =
+// TEXT: RIGHT is expected".
 sim::FieldValue setting_from(const Setting& setting, const std::string& name,
                              const std::string& text);
 

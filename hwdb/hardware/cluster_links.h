@@ -21,14 +21,14 @@ struct Home {
 // The system of that name, if it is one.
 Home home_of(const Database& database, std::string_view name);
 
-// The usual network of an accelerator stands in where a named system does not say.
+// The usual network of an accelerator is taken where a named system does not describe its own.
 Home network_home(const Database& database, const Home& home, const HardwareRecord& accelerator);
 
 // Devices of a node.
 Sourced nodes_of(const Home& home, const HardwareRecord& accelerator,
                  const ClusterOverrides& overrides);
 
-// What the run asks of the system beyond what it is: a larger copy of it, or one with other
+// Notes where the run needs more than the system has: a larger copy of it, or one with other
 // devices, is simulated all the same.
 void note_beyond_the_system(const HardwareRecord& system, sim::Cluster& cluster);
 
@@ -37,7 +37,7 @@ void set_fabric(sim::Cluster& cluster, const Home& home, const HardwareRecord& a
                 Ledger& ledger);
 void set_network(sim::Cluster& cluster, const Home& home, const HardwareRecord& accelerator,
                  const ClusterOverrides& overrides, Ledger& ledger);
-// Only of a named system: who names a device alone may have it in any host.
+// Does nothing without a named system: a device that is named alone may sit in any host.
 void set_host(sim::Cluster& cluster, const Home& home, Ledger& ledger);
 
 }  // namespace llmsim::hwdb

@@ -1,9 +1,9 @@
 // From the rows of the database to the hardware that the simulator computes with.
 //
-// A device's peaks and sizes come from its record; what the record leaves open is assumed, and said
-// to be.  Coefficients come from the device's own rows, then from the device it is "like", and so
-// on; what no row gives keeps the default of sim.  Coefficients of the system (its network may
-// reach a third of its nominal rate) come last and win.
+// A device's peaks and sizes come from its record; what the record leaves open is assumed, and
+// marked as assumed.  Coefficients come from the device's own rows, then from those of the device
+// that it is "like", and so on; a coefficient without a row keeps the default of sim.  Coefficients
+// of the system (its network may reach a third of its nominal rate) override those of the device.
 #pragma once
 
 #include <optional>

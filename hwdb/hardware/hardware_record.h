@@ -1,5 +1,5 @@
-// A row of the database about hardware while it is read: its fields, the sources of each, and the
-// facts that come of them.
+// A row of the database about hardware while it is read: its fields, the source of each, and the
+// facts that follow from them.
 //
 // Private to hwdb.
 #pragma once
@@ -78,8 +78,8 @@ inline constexpr sim::BytesPerSecond kPcieGen4{31.5e9};
 // Without coefficients; notes every value but the host link's, which a coefficient may replace.
 sim::Device recorded_device(const Database& database, const HardwareRecord& record, Ledger& ledger);
 
-// USD of a device-hour: what the record says, else the median of the public prices, of which the
-// middle counts where one is a range.
+// USD of a device-hour: the price in the record, else the median of the public prices, of which a
+// range counts with its middle.
 struct HourPrice {
   Sourced usd;
   // Of the logarithm of the next price (sim/base/uncertainty.h, pooled); 0: the record's.
@@ -87,7 +87,7 @@ struct HourPrice {
 };
 std::optional<HourPrice> hour_price(const Database& database, const HardwareRecord& record);
 
-// Mean of the measured host-to-device rates, the practical rate of the record, or a part of the
+// Mean of the measured host-to-device rates, the practical rate of the record, or a fraction of the
 // theoretical one.
 Sourced host_bandwidth(const Database& database, const HardwareRecord& record);
 

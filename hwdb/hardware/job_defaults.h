@@ -1,8 +1,8 @@
-// What a training job meets on a cluster where nobody says otherwise: failures, restarts, storage,
-// price and power, from the facts of public clusters.
+// What a training job has to reckon with on a cluster unless the user says otherwise: failures,
+// restarts, storage, price and power, from the facts of public clusters.
 //
-//   failures   of one device, with its share of the node, per second: what the cluster's own rows of
-//              facts/reliability.json say, else the pool of all clusters that have a rate
+//   failures   of one device, with its share of the node, per second: the rate in the cluster's own
+//              rows of facts/reliability.json, else the pool of all clusters that have a rate
 //              (sim/base/uncertainty.h, pooled): per device-hour as printed, per node-day over the
 //              devices of a node, one over mean time between interruptions times devices
 //   start      chance that a node keeps a job from starting: of the cluster's own row, else none
@@ -13,9 +13,10 @@
 //   watts      rated power of a node over its devices, else 1.8 times the device's (both of DGX
 //              H100), times the fraction that nodes draw in training, times the building's PUE
 //
-// A cluster's own rate was seen once, and is taken to be known within 1.6 times (deviation 0.3).
-// Rates of nodes say too little of jobs of a thousand devices: those of RSC-1 lived 7.9 h, not the
-// 28.8 h of its nodes, and OPT-175B 7.5 h; the pool holds both kinds, which is why it is wide.
+// A cluster's own rate was observed once, and is taken to be known within a factor of 1.6
+// (deviation 0.3).  Failure rates of nodes underestimate those of jobs of a thousand devices: such
+// jobs of RSC-1 ran for 7.9 h, not the 28.8 h of its nodes, and OPT-175B for 7.5 h.  The pool has
+// both kinds, so its deviation is large.
 #pragma once
 
 #include <optional>

@@ -42,8 +42,8 @@ struct MeasuredFabric {
   sim::BytesPerSecond bandwidth{};
 };
 
-// JSON with the device as an accelerator and these coefficients of it.  `source` says what measured
-// it.
+// JSON with the device as an accelerator and these coefficients of it.  `source` names the program
+// that measured it.
 std::string hardware_document(const sim::Device& device, const MeasuredFabric& fabric,
                               const std::vector<Coefficient>& coefficients,
                               const std::string& source);

@@ -19,10 +19,10 @@ struct AddedHardware {
   int num_coefficients = 0;
 };
 
-// Checks the document and stores all of it as the user's rows, or nothing.  `file` names it in
-// messages.  Throws Error for malformed JSON, unknown keys, missing ids and sources, absurd values,
-// references to unknown hardware, and for an id or alias that exists already unless `replace` is
-// set.
+// Checks the document and stores all of it as the user's rows, or nothing.  `file` names it
+// in messages.  Throws Error for malformed JSON, unknown keys, missing ids and sources,
+// absurd values, references to unknown hardware, and for an id or alias that exists already
+// unless `replace` is set.
 AddedHardware add_hardware(Database& database, const std::string& text, const std::string& file,
                            bool replace);
 

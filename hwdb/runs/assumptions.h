@@ -1,4 +1,4 @@
-// What is assumed about one record while it becomes a run, and how its errors are worded.
+// Collects what is assumed about one record while it becomes a run, and words its errors.
 //
 // Private to hwdb.
 #pragma once

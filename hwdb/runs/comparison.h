@@ -1,5 +1,5 @@
-// Comparisons: pairs of runs that a study says differ in one setting, where the records alone do
-// not tell.
+// Comparisons: pairs of runs that differ in one setting, as a study states where the records alone
+// do not show it.
 //
 // A file {"schema": 1, "comparisons": [...]} with, for each,
 //
@@ -8,10 +8,8 @@
 //   group                            the study
 //   off, on                          ids of measured runs without and with the setting; or
 //   run, without, speedup            the run with the setting, in the schema of run records; a JSON
-//                                    merge patch (RFC 7396) that
-//   takes the
-//                                    setting away; and the stated relative gain in speed, 0.12 for
-//                                    +12 %
+//                                    merge patch (RFC 7396) that takes the setting away; and the
+//                                    stated relative gain in speed, 0.12 for +12 %
 //   values                           what the setting was without and with it, where the records do
 //                                    not tell; else "off" and "on"
 //   noise                            relative, or none

@@ -12,7 +12,7 @@ namespace llmsim::hwdb {
 
 // What the record does not say follows from the catalogue's model of its name, if that has the
 // recorded shape, else from the two families, GPT and Llama.  Throws Error for models that are no
-// decoders, and for essential figures that are missing.
+// decoders, and for essential sizes that are missing.
 sim::Transformer model_of(const RunRecord& record, const FrameworkDefaults& defaults,
                           Assumptions& assume);
 

@@ -1,4 +1,4 @@
-// Run records: training runs as people write them down, and what makes simulator input of them.
+// Run records: training runs as people write them down.
 //
 // A record is the JSON of one run: what was trained, on what, how, and (in a measured run) what
 // came out.  The schema is described in tests/validation/runs/README.md.  Every part is optional
@@ -44,16 +44,16 @@ struct RecordedTraining {
   std::optional<std::string> framework, framework_version;
   std::optional<std::string> framework_detail, precision_detail, recompute_detail;  // free text
   sim::PartialStrategy strategy;  // sim/strategy/strategy.h
-  // What follows from the fields of a strategy: num_microbatches = global_batch / (dp *
-  // micro_batch), forward passes of one replica per optimizer step; replicate_size = dp * cp /
-  // shard_size; dp_overlap is both overlaps where one is not said.
+  // Values that follow from the fields of a strategy: num_microbatches = global_batch / (dp *
+  // micro_batch), the gradient accumulation steps of a replica; replicate_size = dp * cp /
+  // shard_size; dp_overlap is each of the two overlaps that is not stated.
   std::optional<int> num_microbatches, replicate_size;
   std::optional<bool> dp_overlap;
   sim::SettingValues settings;  // of the training program: settings.h
 };
 
-// What came out.  Reported rates are kept as printed; only times, bytes and outcomes are compared
-// with predictions.
+// What was measured.  Reported rates are stored as printed; only times, bytes and outcomes are
+// compared with predictions.
 struct Measured {
   std::optional<sim::Seconds> step_time;
   std::optional<std::string> step_time_derived_from;
@@ -66,7 +66,7 @@ struct Measured {
   std::optional<std::string> outcome;       // "ok", "oom", "crash", "flaky", "feasible"
 };
 
-// Whether a figure is exact and complete enough to score a prediction by.
+// Whether a value is exact and complete enough to score a prediction by.
 struct Scored {
   bool step_time = false;
   bool memory = false;
@@ -102,12 +102,13 @@ struct RunFile {
   std::vector<RejectedRun> rejected;  // runs with an unknown key, a wrong type or an unknown value
 };
 
-// Free text (notes, source, framework_detail, precision_detail, recompute.detail, ...) is kept to
-// be printed; nothing reads it.
+// Free text (notes, source, framework_detail, precision_detail, recompute.detail, ...) is stored to
+// be printed; nothing depends on it.
 //
-// Runs of the JSON in `text`: {"schema": 2, "group": ..., "runs": [...]}, or one run alone.  Throws
-// Error where the text is no such JSON (with file and line); a run with a mistake is put into
-// `rejected` and the others are read.  `file` names it in messages.
+// Runs of the JSON in `text`: {"schema": 2, "group": ..., "runs": [...]}, or one run alone.
+// Throws Error where the text is no such JSON (with file and line); a run with a mistake, or
+// with control characters in a text, is put into `rejected` and the others are read.  `file`
+// names it in messages.
 RunFile parse_runs(const std::string& text, const std::string& file);
 
 // The same for a file.  Throws Error where it cannot be read.

@@ -1,5 +1,5 @@
-// Makes simulator input of run records: fills what they do not say, and notes each value it
-// assumed.
+// Makes simulator input of run records: fills what they do not say, and notes
+// each value it assumed.
 #pragma once
 
 #include <map>

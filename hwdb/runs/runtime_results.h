@@ -1,5 +1,5 @@
-// Result files of llmsim-runtime: JSON lines, a header and one record for each measurement
-// (runtime/measure/results.h).
+// Result files of llmsim-runtime: JSON lines, a header and one record
+// for each measurement (runtime/measure/results.h).
 #pragma once
 
 #include <optional>
@@ -25,14 +25,14 @@ struct MeasuredMachine {
   sim::Bytes last_level_cache{};  // 0: unknown
 };
 
-// One operator, or one call of the library (`library`: "stream_copy", "launch", ...; empty for
-// operators).
+// One operator, or one call of the library (`library`: "stream_copy", "launch",
+// ...; empty for operators).
 struct MeasuredKernel {
   std::string library;
   std::string label;
   sim::Operator op;  // kind, dtype, shape, FLOPs, bytes; op.label is empty
   bool backward = false;
-  std::optional<sim::MemoryBoundKernel> memory_bound;  // which kernel, of operators that stream
+  std::optional<sim::MemoryBoundKernel> memory_bound;  // which kernel, of memory-bound operators
   sim::Seconds median{};
   double spread = 0.0;
 };
@@ -48,14 +48,14 @@ struct MeasuredCollective {
   sim::Seconds median{};
 };
 
-// A collective beside GEMMs that take as long, on all ranks of a group.
+// A collective overlapped with GEMMs that take as long, on all ranks of a group.
 struct MeasuredOverlap {
   sim::CollectiveKind kind = sim::CollectiveKind::AllReduce;
   sim::DType dtype = sim::DType::Fp32;
   int ranks = 1;
   int nodes = 1;
-  double collective_slowdown = 1.0;  // beside GEMMs that outlast it, relative to alone
-  double gemm_slowdown = 1.0;        // beside collectives that outlast them
+  double collective_slowdown = 1.0;  // during GEMMs that outlast it, relative to alone
+  double gemm_slowdown = 1.0;        // during collectives that outlast them
 };
 
 // A call that all ranks of a node make at once, each on its own data.
@@ -95,8 +95,8 @@ struct RuntimeResults {
   bool truncated = false;  // the last line was cut off, and left out
 };
 
-// Throws Error naming file and line for text that is no result file; records of unknown types are
-// skipped.
+// Throws Error naming file and line for text that is no result file; records of
+// unknown types are skipped.
 RuntimeResults parse_runtime_results(const std::string& text, const std::string& file);
 
 // The records of one device in several files.  Throws Error for files of different devices, and of

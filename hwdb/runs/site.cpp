@@ -136,7 +136,7 @@ void replace_errors(const Site& site, const SiteCell* cell, sim::Run& run) {
 
 }  // namespace
 
-void turn(sim::Run& run, const SiteEffects& effects) {
+void apply_effects(sim::Run& run, const SiteEffects& effects) {
   const double slower = std::exp(effects.step), host = std::exp(effects.step + effects.host);
   sim::Framework& framework = run.framework;
   framework.efficiency /= slower;
@@ -206,7 +206,7 @@ void apply(const Site& site, const Frameworks& frameworks, sim::Run& run) {
   const SiteCell* cell = cell_of(site, run);
   SiteEffects effects = site.effects;
   if (cell) effects.step = cell->step;
-  turn(run, effects);
+  apply_effects(run, effects);
   const auto note = [&](const std::string& key, const std::string& value) {
     run.facts.push_back(
         {"site." + site.name + "." + key, value, sim::Evidence::Fitted, site.source});

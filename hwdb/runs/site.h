@@ -1,5 +1,5 @@
-// What the runs of one cluster say beyond the model: rows of scope "site", fitted by
-// calibrate/site_fit.h.
+// A site: how one cluster differs from the model of all clusters, in rows of scope "site" which
+// calibrate/site_fit.h fits to its runs.
 //
 //   step              ln of measured over predicted step time that all its runs share
 //   memory_rate       ln of the rate of memory-bound kernels over the predicted one
@@ -51,8 +51,8 @@ inline constexpr SiteEffectName kSiteEffects[] = {
 //   efficiency *= e^-step, collective_efficiency *= e^(network - step),
 //   host times *= e^(step + host), memory_fraction *= e^memory
 //
-// What depends on none of these stays: start-up of kernels and messages, the host link.
-void turn(sim::Run& run, const SiteEffects& effects);
+// Everything else stays as it is: start-up of kernels and messages, the host link.
+void apply_effects(sim::Run& run, const SiteEffects& effects);
 
 // Whether the interval of a run has to hold what experts, expert or context ranks bring.
 bool has_experts_or_ranks(const sim::Run& run);
@@ -90,16 +90,17 @@ Site site(const Database& database, const std::string& name);
 void check_site_name(const Database& database, const std::string& name, bool replace);
 void put_site(Database& database, const Site& site, bool replace);
 
-// Turns a run by what is known of its cell, and replaces its errors:
+// Applies what is known of its cell to a run, and replaces its errors:
 //
 //   in a cell                                 step of the cell; errors.site = that of the cell
 //   else, on a device and under a family of   step of the site; errors.site, errors.moe_site
 //   frameworks that the site has cells of
 //   else                                      step of the site; errors stay, and a warning says so
 //
-// errors.efficiency, errors.collectives, errors.hosts, errors.between_steps and the device's
-// training_rate_error are 0 where errors are replaced: they are part of what the site's runs told.
-// errors.faster and errors.slower are the site's there.  A family is what is like the same framework.
+// Where errors are replaced, errors.efficiency, errors.collectives, errors.hosts,
+// errors.between_steps and the device's training_rate_error are 0, because the site's runs have
+// shown what they stand for, and errors.faster and errors.slower are the site's.  A family are the
+// frameworks that are like the same one.
 // Each value becomes a Fact "site.NAME.KEY".
 void apply(const Site& site, const Frameworks& frameworks, sim::Run& run);
 

@@ -1,5 +1,5 @@
 // Source tables: which measured runs the tables of a published project consist of, so that they can
-// be printed again with predictions beside the measured figures.
+// be printed again with a prediction for each measured value.
 //
 // A file describes one project:
 //
@@ -9,11 +9,9 @@
 // source, the number of rows that the source prints, and one of
 //
 //   runs         patterns of run ids, "*" for any text; rows come in the order of the run files
-//   stages       figures of single pipeline stages, which run records have no place for: {run,
-//                stage: "first" | "middle" |
-//   "last",
-//                allocated_bytes, peak_bytes, reserved_bytes}, allocated being what stays after a
-//                step
+//   stages       memory of single pipeline stages, for which run records have no place: {run,
+//                stage: "first" | "middle" | "last", allocated_bytes, peak_bytes, reserved_bytes};
+//                allocated_bytes are resident between steps
 //   comparisons  settings whose pairs and stated speed-ups (comparison.h) of `groups` are listed
 //
 // and optionally `assume`: {reason, model, hardware, training}, in the schema of run records, for
@@ -57,8 +55,8 @@ SourceProject read_source_project(const std::string& path);
 // Whether `pattern` covers the whole of `id`.
 bool matches(const std::string& pattern, const std::string& id);
 
-// `record` with what it does not say taken from `assumed`: counts of the model, hardware, ranks and
-// batch.
+// `record` with what it does not say taken from `assumed`: counts of the model,
+// hardware, ranks and batch.
 RunRecord filled(RunRecord record, const RunRecord& assumed);
 
 }  // namespace llmsim::hwdb

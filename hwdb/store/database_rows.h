@@ -7,13 +7,14 @@
 
 namespace llmsim::hwdb {
 
-// Every row that resolving runs and their jobs asks for, as the queries of `database` give it: all
-// hardware under all its names, all coefficients, and the measurements of the subjects below.  What
-// a user's row hides is not in it.
+// Every row that is needed to resolve runs and their jobs, as the queries of `database` return it:
+// all hardware under all its names, all coefficients, and the measurements of the subjects below.
+// Shipped rows that a user's row hides are left out.
 //
 //   {"path", "version",
 //    "accelerator", "system": {"rows": [[id, name, origin, record]], "ids": {name: id}},
-//    "coefficients": [[scope, id, key, value, standard_error, evidence, source, fitted_from, origin]],
+//    "coefficients": [[scope, id, key, value, standard_error, evidence, source, fitted_from,
+//                      origin]],
 //    "measurements": [[subject, accelerator, evidence, source, origin, record]]}
 //
 // hwdb/web/row_database.h reads it.

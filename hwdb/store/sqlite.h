@@ -35,8 +35,8 @@ class Connection {
 
   void execute(const std::string& sql) const;
 
-  // What `call` gives of the database.  What SQLite refuses is an Error, which says what to do where
-  // the file is damaged or no database at all.
+  // The result of `call` on the database.  A failure of SQLite becomes an Error, which says what to
+  // do where the file is damaged or no database at all.
   template <typename Call>
   auto with(Call call) const {
     try {

@@ -7,9 +7,9 @@
 
 namespace llmsim::hwdb {
 
-// The content of a file or pipe.  Throws Error "PATH: ..." for what cannot be read, for a device
-// (/dev/zero has no end), and for more than 64 MiB, which is forty times the largest file of runs
-// there is.
+// The content of a file or pipe.  Throws Error "PATH: ..." where it cannot be read, for a
+// device (/dev/zero has no end), and for more than 64 MiB, forty times the largest file
+// of runs that exists.
 std::string content_of_file(const std::string& path);
 
 }  // namespace llmsim::hwdb

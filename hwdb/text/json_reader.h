@@ -1,5 +1,5 @@
-// Strict reading of JSON objects: every key must be known, every value must have the right type and
-// range.
+// Strict reading of JSON objects: every key must be known, every value must have the
+// right type and range.
 //
 // Private to hwdb: the only header that shows nlohmann-json.
 #pragma once

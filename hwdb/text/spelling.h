@@ -1,4 +1,4 @@
-// Names as they are compared, and suggestions for misspelled ones: "did you mean".
+// How names are compared, and suggestions for misspelled ones: "did you mean".
 #pragma once
 
 #include <optional>

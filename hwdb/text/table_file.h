@@ -6,7 +6,7 @@
 //   convention = "palm"                 how FLOPs are counted; default the exact ones
 //   interval = true                     each value with its 90 % interval; default false
 //   plan = true                         cells are the best plans, not given layouts; default false
-//   runs = ["mine.json"]                files of measured runs, beside this file, for [[cells]]
+//   runs = ["mine.json"]                files of measured runs, in this folder, for [[cells]]
 //
 //   [common]                            options of all cells, as of `llmsim predict`
 //   [[rows]]                            label = "bf16", and options of the row
@@ -56,7 +56,7 @@ struct TableCell {
 
 struct TableFile {
   std::string file, title;
-  std::vector<std::string> notes, values;  // values: empty where the file leaves them open
+  std::vector<std::string> notes, values;  // values: empty where the file does not list them
   std::optional<std::string> convention;
   bool interval = false, plan = false;
   std::vector<std::string> runs;  // paths
@@ -65,7 +65,7 @@ struct TableFile {
   std::vector<TableCell> cells;  // at most one for each row and column
 };
 
-// Throws UnknownKey for an unknown key beside options, and Error for what is no such TOML, each
+// Throws UnknownKey for an unknown key that is no option, and Error for what is no such TOML, each
 // with `file` and line.  Options are not looked at.
 TableFile parse_table_file(const std::string& text, const std::string& file);
 TableFile read_table_file(const std::string& path);

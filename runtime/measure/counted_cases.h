@@ -4,7 +4,7 @@
 //           unfused and blockwise
 //   attention;
 //           fp32 on the CPU, bf16 with fp32 master weights and autocast on the meta device
-//   heads   wide heads beside a narrow residual stream: the peak is in a copy of heads
+//   heads   large heads and a small residual stream: the peak is in a copy of heads
 //   ranks   every way to divide a step: data, sharded, tensor, sequence and pipeline parallelism
 //           and combinations, one rank of
 //   each

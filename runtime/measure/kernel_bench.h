@@ -25,7 +25,7 @@ namespace llmsim::runtime {
 nlohmann::json measure_kernel(const KernelCase& one, c10::Device device, sim::Bytes cache,
                               const RepeatOptions& options);
 
-// Puts the figures of a timing into a record.
+// Puts the results of a timing into a record.
 void add_timing(nlohmann::json& record, const Timing& timing);
 
 // Runs a measurement that fills `record`; where it runs out of memory the record gets outcome

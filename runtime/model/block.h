@@ -39,7 +39,7 @@ struct BlockContext {
   RankShape shape;
   TensorParallel tensor;
   ExpertParallel experts;
-  bool balanced_experts = false;  // tokens are dealt to experts evenly, whatever the router says
+  bool balanced_experts = false;  // tokens go to experts evenly, whatever the router chooses
   bool blockwise_attention = true;
   AttentionKernels attention_kernels = AttentionKernels::Blockwise;  // where it is not unfused
   GemmFormat gemms = GemmFormat::Operands;  // of the linear layers in blocks
@@ -47,8 +47,8 @@ struct BlockContext {
   RotaryTable rotary;                       // empty: no rotation
 };
 
-// What a block keeps from forward to backward.  Undefined members have been dropped and are
-// recomputed.
+// What a block keeps from forward to backward.  Undefined members have been
+// dropped and are recomputed.
 struct BlockTape {
   at::Tensor x;
   NormOutput attention_norm;
@@ -79,8 +79,8 @@ class Block {
   // what its modules name.
   at::Tensor forward(at::Tensor x, BlockTape& tape, const sim::Recompute& recompute) const;
 
-  // Gradient of x; adds to the gradients of the unit.  What the tape lacks is recomputed when it is
-  // needed.
+  // Gradient of x; adds to the gradients of the unit.  What the tape lacks is
+  // recomputed when it is needed.
   at::Tensor backward(at::Tensor dy, BlockTape tape) const;
 
  private:

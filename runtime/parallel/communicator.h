@@ -1,5 +1,5 @@
-// The collectives of one group of ranks, in the vocabulary of the simulator, counted as it counts
-// them.
+// The collectives of one group of ranks, in the vocabulary of the simulator,
+// counted as it counts them.
 //
 // Sizes are nccl-tests': the whole buffer of an all-gather, reduce-scatter, all-reduce or
 // all-to-all, one message of a send.  Tensors are contiguous.  A call blocks until its result may

@@ -66,7 +66,7 @@ class DataParallel {
   // `last`: of the step; what was accumulated may be sent.
   virtual void after_backward(ParameterUnit& unit, bool last) = 0;
   // Whole gradients before the backward pass: the chunked loss makes some in its forward pass.
-  virtual void lend_gradients(ParameterUnit& unit) = 0;
+  virtual void provide_gradients(ParameterUnit& unit) = 0;
 
   // After the last backward pass: until all gradients are summed.
   virtual void finish_gradients() = 0;

@@ -71,8 +71,8 @@ GemmMachine gemm_machine(const Device& device, DType dtype);
 
 // What one GEMM reaches, as factors of the peak in the order of the formula:
 //
-//   flops / time = peak * max_efficiency * k_ramp * tile * waves * padding * alignment *
-//     weight_gradient * transposed * roofline() * launch()
+//   flops / time = peak * max_efficiency * k_ramp * tile * waves * padding * alignment
+//                    * weight_gradient * transposed * roofline() * launch()
 //
 // k_ramp = (k/s) / (k/s + k_half); tile, the operand reload of the tile that was chosen; waves,
 // what tiles that reach over the edges and a last wave that is not full leave; padding, useful rows
@@ -94,7 +94,7 @@ struct GemmFactors {
   Seconds kernel_time{};
 
   Seconds time() const { return overlapped + kernel_time; }
-  // What is left of the compute rate beside the loads: 2^(-1/3) where both take as long.
+  // What is left of the compute rate under loads: 2^(-1/3) where both take equally long.
   double roofline() const { return compute / overlapped; }
   double launch() const { return overlapped / time(); }
   bool memory_bound() const { return memory > compute; }
@@ -134,8 +134,8 @@ AttentionMachine attention_machine(const Device& device, DType dtype, AttentionK
 
 // What a kernel reaches, as factors of the peak in the order of the formula:
 //
-//   flops / time = peak * efficiency * head_size * sequence * occupancy * useful * roofline() *
-//     launch()
+//   flops / time = peak * efficiency * head_size * sequence * occupancy * useful
+//                    * roofline() * launch()
 //
 // useful: of what the kernel executes, 1 / Operator::repeats.
 struct AttentionFactors {
@@ -161,7 +161,7 @@ AttentionFactors attention_factors(const Operator& attention, bool backward,
 
 Seconds attention_time(const Operator& attention, bool backward, const AttentionMachine& machine);
 
-// Time of an operator that streams bytes through device memory.
+// Time of a memory-bound operator: one of low arithmetic intensity, whose bytes bound it.
 //
 //   t = moved / (q r B) + kernels * kernel_time
 //

@@ -43,7 +43,7 @@ struct HostCalls {
   double kernels = 0.0;
   double low_precision_gemms = 0.0;
   double units = 0.0;   // of sharded weights, each fetched and released
-  double slices = 0.0;  // of weights, one for each rank that has a part
+  double slices = 0.0;  // of weights, one for each rank that shares them
   double recomputed_blocks = 0.0;
   double moe_blocks = 0.0;
   double gradients = 0.0;  // tensors whose gradients go to a bucket

@@ -363,8 +363,8 @@ void add_transfers(const Part& part, PassesOf<Times>& passes) {
 // Of the ends, `early` of whose gradients are sent before those of the blocks.
 EndMessages end_messages(const DataParallelCollectives& collectives, const ModelChunk& chunk,
                          double early) {
-  EndMessages ends{.gathered = collectives.gathered_ends(chunk),
-                   .late = collectives.end_parameters(chunk) - early,
+  EndMessages ends{.gathered = collectives.gathered_embedding_and_head(chunk),
+                   .late = collectives.embedding_and_head_parameters(chunk) - early,
                    .early = early};
   if (ends.late > 0.0 || ends.gathered > 0.0)
     ends.root = collectives.times(ends.late, ends.gathered);
