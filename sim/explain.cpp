@@ -8,7 +8,7 @@
 #include "sim/cost/price.h"
 #include "sim/model/layer_kinds.h"
 #include "sim/operators/block.h"
-#include "sim/operators/ends.h"
+#include "sim/operators/embedding_and_head.h"
 #include "sim/schedule/communication.h"
 
 namespace llmsim::sim {

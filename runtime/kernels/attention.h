@@ -17,7 +17,7 @@
 #include <ATen/core/ivalue.h>
 
 #include "runtime/kernels/rotary.h"
-#include "sim/operators/dataflow.h"
+#include "sim/operators/attention_core.h"
 
 namespace llmsim::runtime {
 

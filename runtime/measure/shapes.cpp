@@ -12,8 +12,7 @@
 #include "sim/model/catalogue.h"
 #include "sim/model/parameters.h"
 #include "sim/operators/block.h"
-#include "sim/operators/ends.h"
-#include "sim/operators/experts.h"
+#include "sim/operators/embedding_and_head.h"
 #include "sim/operators/update.h"
 #include "sim/strategy/validity.h"
 
@@ -254,12 +253,11 @@ std::vector<KernelCase> expert_cases_of(const sim::Transformer& model,
                         .model = model,
                         .strategy = strategy,
                         .shape = rank_shape(model, strategy, {})};
-  const sim::LinearContext linear{
-      .precision = strategy.precision, .framework = &framework, .adapters = {}};
-  const sim::LayerOperators experts = lower_experts(model, strategy, framework, linear);
+  const sim::LayerOperators block =
+      lower_block(model, strategy, framework, sim::RecomputeKind::None, sim::LayerKind::Moe);
   std::vector<KernelCase> all, cases;
-  add(all, like, experts.forward, false);
-  add(all, like, experts.backward, true);
+  add(all, like, block.forward, false);
+  add(all, like, block.backward, true);
   std::copy_if(all.begin(), all.end(), std::back_inserter(cases),
                [](const KernelCase& one) { return is_of_experts(one.op); });
   return cases;

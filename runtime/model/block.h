@@ -3,7 +3,7 @@
 //
 // There is no autograd: forward returns a tape of what backward needs, backward frees each tensor
 // when it has been used.  That makes what is held at each instant a property of this file, which
-// sim/operators/dataflow.h states and tests hold to the byte.
+// sim/operators/layer_memory.h states and tests hold to the byte.
 //
 //   forward   norm, [gather], qkv, rotary (or model/mla_inputs.h), attention, projection, [reduce],
 //             residual, norm, [gather],

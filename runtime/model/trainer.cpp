@@ -12,7 +12,7 @@
 #include "runtime/library/device.h"
 #include "runtime/model/initial_weights.h"
 #include "sim/base/error.h"
-#include "sim/operators/dataflow.h"
+#include "sim/operators/attention_core.h"
 #include "sim/operators/loss.h"
 #include "sim/strategy/stages.h"
 

@@ -4,8 +4,8 @@
 
 #include "sim/base/error.h"
 #include "sim/operators/block.h"
-#include "sim/operators/block_recompute.h"
-#include "sim/operators/ends.h"
+#include "sim/operators/embedding_and_head.h"
+#include "sim/operators/recomputation.h"
 
 namespace llmsim::sim {
 namespace {
@@ -44,8 +44,10 @@ BlockPrice mean(const BlockPrice& first, const BlockPrice& second, double share)
           .memory = first.memory};
 }
 
-LayerMemory end_memory(const Dataflow& flow) {
-  return {.forward = flow.forward(), .backward = flow.backward(), .everything = flow.saved()};
+LayerMemory memory_of(const LayerGraph& layer, const Recomputation& plan) {
+  return {.forward = forward_bytes(layer, plan),
+          .backward = backward_bytes(layer, plan),
+          .everything = saved_bytes(layer)};
 }
 
 // Prices forward and backward passes, unless they are known, and what is recomputed; without a
@@ -54,34 +56,29 @@ struct PassPricer {
   const OperatorPricer* pricer = nullptr;
   bool knows_passes = false;
   bool counts_bytes = true;
-  const LayerOperators* attention = nullptr;  // half of layers with experts, where it is known
 };
 
 // What a block allocates and saves.
-BlockPrice block_bytes(const Transformer& model, const Strategy& strategy,
+BlockPrice block_bytes(const LayerGraph& block, const Transformer& model, const Strategy& strategy,
                        const Framework& framework, RecomputeKind recompute, LayerKind kind) {
-  const Dataflow flow = block_dataflow(model, strategy, framework, kind);
   Recompute chosen = strategy.recompute;
   chosen.kind = recompute;
-  const Dataflow::Recomputation plan = recomputation_of(flow, chosen, model, framework, kind);
+  const Recomputation plan = recomputation_of(block, chosen, model, framework, kind);
   return {.forward = {},
           .recompute = {},
           .backward = {},
-          .saved = flow.saved(plan),
-          .offloaded = offloaded_inputs(flow, plan, strategy.offload.modules),
+          .saved = saved_bytes(block, plan),
+          .offloaded = offloaded_inputs(block, plan, strategy.offload.modules),
           .weight_inputs = {},
-          .memory = {.forward = flow.forward(plan),
-                     .backward = flow.backward(plan),
-                     .everything = flow.saved()}};
+          .memory = memory_of(block, plan)};
 }
 
 BlockPrice price_kind(const Transformer& model, const Strategy& strategy,
                       const Framework& framework, const PassPricer& passes, RecomputeKind recompute,
                       LayerKind kind) {
-  const LayerOperators block = lower_block(model, strategy, framework, recompute, kind,
-                                           kind.has_experts() ? passes.attention : nullptr);
+  const LayerGraph block = lower_block(model, strategy, framework, recompute, kind);
   BlockPrice price;
-  if (passes.counts_bytes) price = block_bytes(model, strategy, framework, recompute, kind);
+  if (passes.counts_bytes) price = block_bytes(block, model, strategy, framework, recompute, kind);
   price.weight_inputs = weight_gradient_factors(block.backward);
   const OperatorPricer* pricer = passes.pricer;
   if (!pricer) return price;
@@ -104,7 +101,6 @@ BlockPrice price_block(const Run& run, const Strategy& strategy, const Framework
   if (share == 0.0 || !run.model.sliding_window) return block;
   Transformer model = run.model;
   model.sliding_window.reset();
-  passes.attention = nullptr;
   const BlockPrice whole = price_kind(model, strategy, framework, passes, recompute, kind);
   block.recompute = mean(block.recompute, whole.recompute, share);
   if (known) return block;
@@ -113,14 +109,16 @@ BlockPrice price_block(const Run& run, const Strategy& strategy, const Framework
   return block;
 }
 
-// `flow`: none where times alone are asked for.
-EndPrice price_end(const LayerOperators& end, const Dataflow* flow, const OperatorPricer* pricer) {
-  EndPrice price{.forward = {},
-                 .recompute = {},
-                 .backward = {},
-                 .weight_inputs = weight_gradient_factors(end.backward),
-                 .memory = flow ? end_memory(*flow) : LayerMemory{}};
-  if (!pricer) return price;
+// The embedding or the head.
+EndPrice price_end(const LayerGraph& end, const PassPricer& passes) {
+  EndPrice price{
+      .forward = {},
+      .recompute = {},
+      .backward = {},
+      .weight_inputs = weight_gradient_factors(end.backward),
+      .memory = passes.counts_bytes ? memory_of(end, no_recomputation(end)) : LayerMemory{}};
+  const OperatorPricer* pricer = passes.pricer;
+  if (!pricer || passes.knows_passes) return price;
   price.forward = pricer->price(end.forward, false);
   price.recompute = pricer->price(end.recompute, false);
   price.backward = pricer->price(end.backward, true);
@@ -220,10 +218,14 @@ BlockPrice mean_block(const Run& run, const LayerPrices& prices, const ModelChun
 
 namespace {
 
-EndPrice priced_as(const EndPrice& known, const Dataflow& flow) {
-  EndPrice price = known;
-  price.memory = end_memory(flow);
-  return price;
+// `known`: of a run that recomputes in another way, whose passes are the same.
+EndPrice price_end(const LayerGraph& end, PassPricer passes, const EndPrice* known) {
+  passes.knows_passes = known != nullptr;
+  const EndPrice price = price_end(end, passes);
+  if (!known) return price;
+  EndPrice same = *known;
+  same.memory = price.memory;
+  return same;
 }
 
 // Of blocks, also of those that multiply in 16 bits.
@@ -238,30 +240,24 @@ void price_all_blocks(LayerPrices& prices, const Run& run, const Framework& fram
   wide.precision = Precision::Bf16;
   for (std::size_t i = 0; i < known.size(); ++i) blocks.ways[i].blocks = &*known[i].prices->wide;
   if (shared) blocks.without_experts = &*shared->wide;
-  pricer.attention = nullptr;
   price_blocks(prices.wide.emplace(), run, wide, framework, pricer, blocks);
 }
 
-// `pricer`: none where bytes alone are asked for; `known`: of other ways to recompute.
-LayerPrices layers_of(const Run& run, const OperatorPricer* pricer,
-                      std::span<const PricedWay> known, const LayerPrices* without_experts) {
+// `known`: of other ways to recompute.
+LayerPrices layers_of(const Run& run, const PassPricer& pricer, std::span<const PricedWay> known,
+                      const LayerPrices* without_experts) {
   const Framework framework = effective_framework(run.framework, run.strategy);
   LayerPrices prices;
-  price_all_blocks(prices, run, framework, {.pricer = pricer}, known, without_experts);
+  price_all_blocks(prices, run, framework, pricer, known, without_experts);
   if (without_experts) {
     prices.embedding = without_experts->embedding, prices.head = without_experts->head;
     return prices;
   }
-  const Dataflow embedding = embedding_dataflow(run.model, run.strategy, framework),
-                 head = head_dataflow(run.model, run.strategy, framework);
-  if (!known.empty()) {
-    prices.embedding = priced_as(known.front().prices->embedding, embedding);
-    prices.head = priced_as(known.front().prices->head, head);
-    return prices;
-  }
-  prices.embedding =
-      price_end(lower_embedding(run.model, run.strategy, framework), &embedding, pricer);
-  prices.head = price_end(lower_head(run.model, run.strategy, framework), &head, pricer);
+  const LayerPrices* same = known.empty() ? nullptr : known.front().prices;
+  prices.embedding = price_end(lower_embedding(run.model, run.strategy, framework), pricer,
+                               same ? &same->embedding : nullptr);
+  prices.head = price_end(lower_head(run.model, run.strategy, framework), pricer,
+                          same ? &same->head : nullptr);
   return prices;
 }
 
@@ -274,38 +270,15 @@ LayerPrices layer_prices(const Run& run, std::span<const PricedWay> known,
   if (known.empty())
     require_recipe(run.cluster.device, run.framework.low_precision, run.strategy.precision);
   const OperatorPricer pricer(run);
-  return layers_of(run, &pricer, known, without_experts);
+  return layers_of(run, {.pricer = &pricer}, known, without_experts);
 }
 
-LayerPrices layer_times(const Run& run) {
+LayerPrices layer_times(const Run& run, const LayerPrices* without_experts) {
   const OperatorPricer pricer(run);
-  const Framework framework = effective_framework(run.framework, run.strategy);
-  LayerPrices prices;
-  price_all_blocks(prices, run, framework, {.pricer = &pricer, .counts_bytes = false}, {}, nullptr);
-  prices.embedding =
-      price_end(lower_embedding(run.model, run.strategy, framework), nullptr, &pricer);
-  prices.head = price_end(lower_head(run.model, run.strategy, framework), nullptr, &pricer);
-  return prices;
+  return layers_of(run, {.pricer = &pricer, .counts_bytes = false}, {}, without_experts);
 }
 
-LayerPrices layer_times(const Run& run, const SharedLayers& shared) {
-  const OperatorPricer pricer(run);
-  LayerPrices prices;
-  price_all_blocks(prices, run, effective_framework(run.framework, run.strategy),
-                   {.pricer = &pricer, .counts_bytes = false, .attention = &shared.attention}, {},
-                   &shared.times);
-  prices.embedding = shared.times.embedding, prices.head = shared.times.head;
-  return prices;
-}
-
-SharedLayers shared_layers(const Run& run) {
-  return {.times = layer_times(run),
-          .attention = lower_attention_half(run.model, run.strategy,
-                                            effective_framework(run.framework, run.strategy),
-                                            LayerKind::Moe)};
-}
-
-LayerPrices layer_bytes(const Run& run) { return layers_of(run, nullptr, {}, nullptr); }
+LayerPrices layer_bytes(const Run& run) { return layers_of(run, {}, {}, nullptr); }
 
 void require_recipe(const Device& device, const LowPrecisionRecipe& recipe, Precision precision) {
   if (!is_low_precision(matmul_dtype(precision)) || device.block_scales) return;

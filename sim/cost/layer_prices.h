@@ -21,8 +21,7 @@
 #include "sim/cost/price.h"
 #include "sim/hardware/device.h"
 #include "sim/model/layer_kinds.h"
-#include "sim/operators/dataflow.h"
-#include "sim/operators/operator.h"
+#include "sim/operators/layer_memory.h"
 #include "sim/run.h"
 #include "sim/strategy/low_precision_recipe.h"
 #include "sim/strategy/stages.h"
@@ -89,21 +88,14 @@ struct PricedWay {
 // The same from the prices of runs that differ only in their recompute policy, if there are any:
 // passes are priced once, and so is a block that several policies have (recomputing every second
 // block, every fourth, or all: one block that is not recomputed, and one that is).
-// `without_experts`: of a run that differs in its experts alone (SharedLayers), where there is one.
+// `without_experts`: of a run that differs only in where its experts are and how tokens reach them
+// (ep, etp, moe_dispatch, moe_overlap, and what no price depends on), where there is one: layers
+// without experts, the embedding and the LM head have the same prices.
 LayerPrices layer_prices(const Run& run, std::span<const PricedWay> known,
                          const LayerPrices* without_experts = nullptr);
 
-// What runs have in common that differ in where their experts are and how tokens reach them alone
-// (ep, etp, moe_dispatch, moe_overlap, and what no price depends on).
-struct SharedLayers {
-  LayerPrices times;         // without experts; also those of embedding and LM head
-  LayerOperators attention;  // half of a layer with experts
-};
-
 // The same without bytes, and without times, whatever the device.
-LayerPrices layer_times(const Run& run);
-LayerPrices layer_times(const Run& run, const SharedLayers& shared);
-SharedLayers shared_layers(const Run& run);
+LayerPrices layer_times(const Run& run, const LayerPrices* without_experts = nullptr);
 LayerPrices layer_bytes(const Run& run);
 // Throws Error that says what the device does multiply in where it cannot in this recipe.
 void require_recipe(const Device& device, const LowPrecisionRecipe& recipe, Precision precision);

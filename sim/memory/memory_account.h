@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "sim/base/quantity.h"
-#include "sim/operators/dataflow.h"
+#include "sim/operators/layer_memory.h"
 
 namespace llmsim::sim {
 

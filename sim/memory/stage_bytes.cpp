@@ -8,7 +8,7 @@
 
 #include "sim/model/layer_kinds.h"
 #include "sim/model/parameters.h"
-#include "sim/operators/dataflow.h"
+#include "sim/operators/attention_core.h"
 #include "sim/operators/experts.h"
 #include "sim/operators/update.h"
 

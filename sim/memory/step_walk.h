@@ -4,7 +4,7 @@
 //   idle       between steps: weights, master weights, optimizer states, gradients where they
 //              persist, buffers
 //   forward    each layer of the chunk leaves what it saves for the backward pass, or a checkpoint
-//              of it (operators/dataflow.h)
+//              of it (operators/layer_memory.h)
 //   loss       the same of the chunk with the head: the logits, their copies and gradients are
 //              there
 //   backward   each layer writes again what recomputation has dropped, makes the gradients of its

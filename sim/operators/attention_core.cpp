@@ -218,46 +218,213 @@ LayerOperators across_ranks(const Core& core) {
   return exchanged_heads(core);
 }
 
-LayerOperators unfused(const Core& core) {
-  const std::int64_t s = core.model.seq_len, d = core.query_dim, v = core.value_dim,
-                     batch = core.strategy.micro_batch * core.heads;
-  const double element = core.element,
-               square = static_cast<double>(batch * s) * static_cast<double>(s);
-  const DType dtype = high_precision_matmul_dtype(core.strategy.precision);
-  const auto one_gemm = [&](const char* label, std::int64_t n, std::int64_t k) {
-    return gemm(label, batch, s, n, k, dtype, core.dtype);
+// A kernel that works on blocks of queries, each from plain operators
+// (runtime/kernels/attention.cpp): what is there while one block is at work, at most.
+struct BlockwiseKernel {
+  double batch, sequence, element;  // sequences times heads; tokens of one; bytes of a value
+  double query_width, key_width, output_width, value_width;  // values of all heads in a token
+
+  struct Peak {
+    double forward = 0.0, backward = 0.0;
   };
-  LayerOperators scores, values;
-  scores.forward.push_back(transposed(one_gemm("attention_scores", s, d)));
-  if (core.model.position == Position::Alibi) {
-    const Traffic bias = position_bias_traffic(core.framework, element);
-    scores.forward.push_back(memory_bound(OperatorKind::Softmax, "position_bias", square,
-                                          bias.forward_bytes, bias.forward_kernels));
+
+  Peak peak() const {
+    Peak all;
+    for (double begin = 0.0; begin < sequence; begin += kAttentionBlock) {
+      const double size = std::min<double>(kAttentionBlock, sequence - begin);
+      const Peak one = block(size, begin + size);
+      all.forward = std::max(all.forward, one.forward),
+      all.backward = std::max(all.backward, one.backward);
+    }
+    return all;
   }
-  scores.backward = {one_gemm("attention_scores_dgrad_q", d, s),
-                     one_gemm("attention_scores_dgrad_k", d, s)};
-  values.forward = {one_gemm("attention_values", v, s)};
-  values.backward = {transposed(one_gemm("attention_values_dgrad", s, v)),
-                     one_gemm("attention_values_wgrad", v, s)};
-  const bool softmax_kernel = core.framework.fusion != ElementwiseFusion::Fused ||
-                              (element <= 2.0 && softmax_kernel_takes(batch, s));
-  LayerBuilder operators;
-  operators.add(scores);
-  operators.add(OperatorKind::Softmax, Module::CoreAttention, "softmax", square,
-                softmax_traffic(core.framework, element, softmax_kernel));
-  operators.add(values);
-  operators.add(OperatorKind::Copy, Module::CoreAttention, "attention_layout",
-                core.queries() + core.outputs(), layout_traffic(core.framework, element));
-  return std::move(operators).build();
+
+ private:
+  // Of `size` queries that see `seen` keys.
+  Peak block(double size, double seen) const {
+    const double e = element, rows = batch * size, scores = rows * seen,
+                 low = e < kFp32Bytes ? scores * e : 0.0;
+    const double q = query_width * size * e, o = output_width * size * e, k = key_width * seen * e,
+                 v = value_width * seen * e;
+    // Queries and scores, then fp32 scores.
+    const double made = std::max({q + scores * e, scores * kFp32Bytes + low});
+    Peak peak;
+    peak.forward = std::max(made, scores * kFp32Bytes + 2.0 * rows * kFp32Bytes + low + o);
+    const double own = q + o + rows * kFp32Bytes, p = scores * e, sums = rows * e;
+    peak.backward = own + std::max({made, scores * kFp32Bytes + low, p + v, p + 2.0 * o + sums,
+                                    sums + 2.0 * p + std::max(q, k)});
+    return peak;
+  }
+};
+
+// Keys, values and gradients of other ranks that are on the device at once, or partial results.
+Bytes context_workspace(const LayerBuilder& b, const AttentionInputs& heads, TensorId output) {
+  const double ranks = b.strategy.cp;
+  const Bytes own = b.layer.size(heads.k) + b.layer.size(heads.v);
+  switch (context_scheme_of(b.model, b.strategy)) {
+    case ContextScheme::Ring: return 4.0 * own + (ranks - 1.0) * b.layer.size(output);
+    case ContextScheme::AllGather: return 2.0 * ranks * own;
+    case ContextScheme::AllToAll: break;
+  }
+  // Fewer key and value heads than ranks are sent to several of them.
+  const double query_heads = b.model.num_heads / b.ranks,
+               kv_heads = b.model.mla ? query_heads : std::max(1.0, b.model.num_kv_heads / b.ranks);
+  return b.layer.size(heads.q) + std::max(1.0, ranks / kv_heads) * own;
 }
+
+BlockwiseKernel blockwise_kernel(const LayerBuilder& b, const AttentionInputs& heads,
+                                 TensorId output) {
+  const double s = static_cast<double>(b.model.seq_len);
+  const auto width = [&](TensorId tensor) { return b.layer.size(tensor).value() / b.element / s; };
+  return {.batch = b.strategy.micro_batch * (b.model.num_heads / b.ranks),
+          .sequence = s,
+          .element = b.element,
+          .query_width = width(heads.q),
+          .key_width = width(heads.k),
+          .output_width = width(output),
+          .value_width = width(heads.v)};
+}
+
+// The log-sum-exps are saved next to all that goes in and comes out.
+void add_fused(LayerBuilder& b, const Core& core, const AttentionInputs& heads, TensorId output) {
+  const TensorId sums = b.tensor("log-sum-exp", {b.tokens, b.model.num_heads / b.ranks, kFp32Bytes},
+                                 TensorRole::Statistic);
+  Node& node =
+      b.layer.add(Module::CoreAttention, b.strategy.cp == 1 ? one_kernel(core) : across_ranks(core))
+          .reads(heads.q)
+          .reads(heads.k)
+          .reads(heads.v)
+          .writes(output)
+          .writes(sums)
+          .fused_attention();
+  for (const TensorId saved : {heads.q, heads.k, heads.v, output, sums}) node.saves(saved);
+  const AttentionKernel kernel = b.framework.attention_kernel;
+  if (kernel == AttentionKernel::Blockwise || kernel == AttentionKernel::BlockwiseFp32) {
+    const BlockwiseKernel::Peak peak = blockwise_kernel(b, heads, output).peak();
+    node.forward_workspace(Bytes(peak.forward)).backward_workspace(Bytes(peak.backward));
+  }
+  if (b.strategy.cp > 1) node.backward_workspace(context_workspace(b, heads, output));
+}
+
+// The unfused core: a kernel for each step, on whole squares of scores.
+class UnfusedCore {
+ public:
+  UnfusedCore(LayerBuilder& b, const Core& core)
+      : b_(b),
+        core_(core),
+        batch_(core.strategy.micro_batch * core.heads),
+        square_(static_cast<double>(batch_ * core.model.seq_len) *
+                static_cast<double>(core.model.seq_len)),
+        scores_{b.tokens, b.model.num_heads / b.ranks * static_cast<double>(b.model.seq_len),
+                b.element} {}
+
+  void add(const AttentionInputs& heads, TensorId output) {
+    const TensorId raw = b_.tensor("attention scores", scores_);
+    b_.layer.add(Module::CoreAttention, scores())
+        .reads(heads.q)
+        .reads(heads.k)
+        .writes(raw)
+        .saves(heads.q)
+        .saves(heads.k);
+    const TensorId weights = dropped_or_cast(softmax(raw));
+    const TensorId by_heads = b_.tensor("attention by heads", b_.layer[output].shape);
+    b_.layer.add(Module::CoreAttention, weighted_sum())
+        .reads(weights)
+        .reads(heads.v)
+        .writes(by_heads)
+        .saves(weights)
+        .saves(heads.v);
+    b_.layer
+        .add(Module::CoreAttention,
+             elementwise(OperatorKind::Copy, "attention_layout", core_.queries() + core_.outputs(),
+                         layout_traffic(core_.framework, core_.element)))
+        .reads(by_heads)
+        .writes(output);
+  }
+
+ private:
+  Operator gemm(const char* label, std::int64_t n, std::int64_t k) const {
+    return sim::gemm(label, batch_, core_.model.seq_len, n, k,
+                     high_precision_matmul_dtype(core_.strategy.precision), core_.dtype);
+  }
+
+  LayerOperators scores() const {
+    const std::int64_t s = core_.model.seq_len, d = core_.query_dim;
+    LayerOperators operators{.forward = {transposed(gemm("attention_scores", s, d))},
+                             .backward = {gemm("attention_scores_dgrad_q", d, s),
+                                          gemm("attention_scores_dgrad_k", d, s)},
+                             .recompute = {}};
+    if (core_.model.position != Position::Alibi) return operators;
+    const Traffic bias = position_bias_traffic(core_.framework, core_.element);
+    operators.forward.push_back(memory_bound(OperatorKind::Softmax, "position_bias", square_,
+                                             bias.forward_bytes, bias.forward_kernels));
+    return operators;
+  }
+
+  LayerOperators weighted_sum() const {
+    const std::int64_t s = core_.model.seq_len, v = core_.value_dim;
+    return {.forward = {gemm("attention_values", v, s)},
+            .backward = {transposed(gemm("attention_values_dgrad", s, v)),
+                         gemm("attention_values_wgrad", v, s)},
+            .recompute = {}};
+  }
+
+  // Under autocast the softmax gives fp32, which is cast for the GEMM.
+  TensorId softmax(TensorId raw) {
+    const bool one_kernel =
+        core_.framework.fusion != ElementwiseFusion::Fused ||
+        (core_.element <= 2.0 && softmax_kernel_takes(batch_, core_.model.seq_len));
+    const TensorId probabilities =
+        b_.tensor("attention probabilities",
+                  {scores_.rows, scores_.columns, b_.autocasts() ? kFp32Bytes : b_.element});
+    Node& node = b_.layer
+                     .add(Module::CoreAttention,
+                          elementwise(OperatorKind::Softmax, "softmax", square_,
+                                      softmax_traffic(core_.framework, core_.element, one_kernel)))
+                     .reads(raw)
+                     .writes(probabilities)
+                     .saves(probabilities);
+    if (!b_.eager()) node.gradient_in_place();
+    return probabilities;
+  }
+
+  TensorId dropped_or_cast(TensorId probabilities) {
+    if (b_.framework.dropout > 0.0) {
+      const TensorId dropped = b_.tensor("attention probabilities after dropout", scores_),
+                     mask = b_.tensor("attention dropout mask",
+                                      {scores_.rows, scores_.columns, 1.0}, TensorRole::Statistic);
+      b_.layer.add(Module::CoreAttention)
+          .reads(probabilities)
+          .writes(dropped)
+          .writes(mask)
+          .saves(mask)
+          .gradient_in_place();
+      return dropped;
+    }
+    if (!b_.autocasts()) return probabilities;
+    const TensorId cast = b_.tensor("attention probabilities", scores_);
+    b_.layer.add(Module::CoreAttention).reads(probabilities).writes(cast);
+    return cast;
+  }
+
+  LayerBuilder& b_;
+  const Core& core_;
+  std::int64_t batch_;
+  double square_;
+  TensorShape scores_;
+};
 
 }  // namespace
 
-LayerOperators lower_attention_core(const Transformer& model, const Strategy& strategy,
-                                    const Framework& framework) {
-  const Core core = core_of(model, strategy, framework);
-  if (!strategy.flash_attention) return unfused(core);
-  return strategy.cp == 1 ? one_kernel(core) : across_ranks(core);
+TensorId add_attention_core(LayerBuilder& layer, const AttentionInputs& heads) {
+  const Core core = core_of(layer.model, layer.strategy, layer.framework);
+  const TensorId output = layer.values(
+      "attention output", static_cast<double>(attention_output_width(layer.model)) / layer.ranks);
+  if (layer.strategy.flash_attention)
+    add_fused(layer, core, heads, output);
+  else
+    UnfusedCore(layer, core).add(heads, output);
+  return output;
 }
 
 ContextScheme context_scheme_of(const Transformer& model, const Strategy& strategy) {

@@ -1,5 +1,5 @@
-// The core of attention, between the projections, as operators of one rank: scores, softmax,
-// weighted sum, and what context parallelism sends.
+// The core of attention, between the projections, on one rank: scores, softmax, weighted sum, and
+// what context parallelism sends.
 //
 // MLA works on keys and values of all heads, whose sizes e of queries and keys and v of values
 // differ: 2 (e + v) in place of 4 d.
@@ -12,12 +12,10 @@
 // The tokens of an encoder see the whole square: every rank has the same work in any order, and no
 // chunk has a mask.
 //
-//   ring         c steps; in each the rank sends its K and V on while it computes with those that
-//                it has:
-//                one causal chunk (m, m), c - 1 chunks (m, m/2) without a mask (plain order: (m,
-//                m)), partial results merged in
-//                fp32.  Backward sends K, V and their gradients: twice the bytes, and one last hop
-//                       that nothing hides.
+//   ring         ring attention: c steps; in each the rank sends its K and V on while it computes
+//                with those that it has: one causal chunk (m, m), c - 1 chunks (m, m/2) without a
+//                mask (plain order: (m, m)), partial results merged in fp32.  Backward sends K, V
+//                and their gradients: twice the bytes, and one last hop that nothing hides
 //   all-gather   K and V of the whole sequence are gathered, then one kernel (m, s); backward
 //                gathers again and reduce-scatters the gradients of K and V
 //   all-to-all   q, k, v change from all heads of m tokens to a/c heads of s tokens, and the output
@@ -28,21 +26,33 @@
 // variable lengths skip the rest, and context ranks share every document.  The unfused core masks
 // the whole square.  Source: FlashAttention's varlen interface, TransformerEngine's "thd" layout.
 //
+// Saved for the backward pass: q, k, v, the output and a log-sum-exp for each row (flash); or the
+// probabilities, with dropout their masked copy and the mask (unfused).
+//
 // Windowed layers need few keys and no ring: they gather.  Sources: ring, Liu et al. 2023 and
 // TransformerEngine's "p2p"; all-gather, Llama 3 paper section 3.3.2; all-to-all, DeepSpeed-Ulysses
 // (arXiv 2309.14509).
 #pragma once
 
 #include "sim/model/transformer.h"
-#include "sim/operators/operator.h"
-#include "sim/strategy/framework.h"
+#include "sim/operators/layer_builder.h"
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
 
-// Requires a valid strategy; model.sliding_window is that of the layer.
-LayerOperators lower_attention_core(const Transformer& model, const Strategy& strategy,
-                                    const Framework& framework);
+// Queries that a blockwise attention kernel handles at once: the scores of one block are there at a
+// time.
+inline constexpr int kAttentionBlock = 128;
+
+// Queries, keys and values of all heads on this rank.
+struct AttentionInputs {
+  TensorId q, k, v;
+  TensorId gate = kNoTensor;  // of the output
+};
+
+// Gives the output of all heads.  Requires a valid strategy; model.sliding_window is that of the
+// layer.
+TensorId add_attention_core(LayerBuilder& layer, const AttentionInputs& heads);
 
 // Whether a layer with this window sends its keys as the strategy says, or gathers them because a
 // ring would pass most in vain.

@@ -17,264 +17,405 @@ double real(std::int64_t count) { return static_cast<double>(count); }
 
 // What the parts of an MoE layer have in common.
 struct MoeLayer {
-  const Transformer& model;
-  const Strategy& strategy;
-  const Framework& framework;
-  LinearContext linear;  // of routed and shared experts
+  LayerBuilder& b;
+  LinearContext linear;          // of routed and shared experts
+  LinearContext high_precision;  // of GEMMs outside the experts
   LayerWeights weights;
   ExpertShape shape;
-  double element;  // bytes of an activation
 
-  const Moe& moe() const { return *model.moe; }
+  MoeLayer(LayerBuilder& builder)
+      : b(builder),
+        linear(builder.linear),
+        weights(layer_weights(builder.model, LayerKind::Moe)),
+        shape(expert_shape(builder.model, builder.strategy, builder.framework)) {
+    linear.frozen = linear.adapters.has_value();
+    linear.adapters.reset();
+    high_precision = linear;
+    if (is_low_precision()) high_precision.precision = Precision::Bf16;
+  }
+
+  const Moe& moe() const { return *b.model.moe; }
+  double element() const { return b.element; }
   // Among which arrived rows are gathered.
-  int expert_tensor() const { return shape.routes_shards ? strategy.expert_tensor_ranks() : 1; }
+  int expert_tensor() const { return shape.routes_shards ? b.strategy.expert_tensor_ranks() : 1; }
 
+  double tokens() const { return real(shape.tokens); }
+  double rows() const { return real(shape.rows); }
+  double sent() const { return real(shape.sent); }
+  double row_size() const { return expert_row_size(b.model); }
   // Values of the rows that are sent, that have arrived from other ranks, and that experts work on.
-  double sent() const { return real(shape.sent) * expert_row_size(model); }
-  double arrived() const { return rows() / expert_tensor(); }
-  double rows() const { return real(shape.rows) * expert_row_size(model); }
-  double token_values() const { return real(shape.tokens) * model.hidden_size; }
-  double token_rows() const { return real(shape.tokens) * expert_row_size(model); }
+  double sent_values() const { return sent() * row_size(); }
+  double arrived_values() const { return row_values() / expert_tensor(); }
+  double row_values() const { return rows() * row_size(); }
+  double token_values() const { return tokens() * b.model.hidden_size; }
   std::int64_t shared_tokens() const {
-    return shape.routes_shards ? shape.tokens * strategy.tp : shape.tokens;
+    return shape.routes_shards ? shape.tokens * b.strategy.tp : shape.tokens;
+  }
+  TensorShape rows_of(double count) const { return {count, row_size(), element()}; }
+  TensorShape tokens_of(double count) const {
+    return {count, real(b.model.hidden_size), element()};
   }
 
-  bool exchanges() const { return strategy.ep > 1; }
+  bool sends_to_ranks() const { return b.strategy.ep > 1; }
   bool deduplicates() const {
-    return exchanges() && strategy.moe_dispatch == ExpertDispatch::Deduplicated;
+    return sends_to_ranks() && b.strategy.moe_dispatch == ExpertDispatch::Deduplicated;
   }
-  bool gathers() const { return exchanges() && strategy.moe_dispatch == ExpertDispatch::AllGather; }
+  bool gathers_tokens() const {
+    return sends_to_ranks() && b.strategy.moe_dispatch == ExpertDispatch::AllGather;
+  }
+  bool sends_rows() const { return sends_to_ranks() && !gathers_tokens(); }
   bool is_low_precision() const { return sim::is_low_precision(matmul_dtype(linear.precision)); }
+  bool eager_gate() const { return b.model.gated_mlp && b.eager(); }
+
+  LayerWeight expert_weight(WeightName name) const {
+    return weights[name].on_rank(b.strategy.expert_tensor_ranks());
+  }
+  LayerWeight shared_weight(WeightName name) const { return weights[name].on_rank(b.strategy.tp); }
+  LayerBuilder::Linear shared_linear(Module module, WeightName name) const {
+    return {module, shared_weight(name),
+            lower_linear(linear, shared_weight(name), shared_tokens())};
+  }
 };
 
-MoeLayer moe_layer(const Transformer& model, const Strategy& strategy, const Framework& framework,
-                   const LinearContext& linear) {
-  MoeLayer layer{.model = model,
-                 .strategy = strategy,
-                 .framework = framework,
-                 .linear = linear,
-                 .weights = layer_weights(model, LayerKind::Moe),
-                 .shape = expert_shape(model, strategy, framework),
-                 .element = size_of(activation_dtype(strategy.precision)).value()};
-  layer.linear.frozen = linear.adapters.has_value();
-  layer.linear.adapters.reset();
-  return layer;
-}
-
-// GEMMs outside the experts multiply in the activation format.
-LinearContext wide(const MoeLayer& layer) {
-  LinearContext context = layer.linear;
-  if (layer.is_low_precision()) context.precision = Precision::Bf16;
-  return context;
-}
-
 // A collective and that of the gradients.
-void add_pair(LayerBuilder& part, Module module, Operator forward, Operator backward) {
-  part.add_forward(module, forward);
-  part.add_backward(module, backward);
+LayerOperators pair_of(Operator forward, Operator backward) {
+  return {.forward = {forward}, .backward = {backward}, .recompute = {}};
 }
-void add_gather(LayerBuilder& part, Module module, const char* label, GroupKind group,
-                Bytes message) {
-  add_pair(part, module, collective(label, CollectiveKind::AllGather, group, message),
-           collective(label, CollectiveKind::ReduceScatter, group, message));
+LayerOperators gather(const char* label, GroupKind group, Bytes message) {
+  return pair_of(collective(label, CollectiveKind::AllGather, group, message),
+                 collective(label, CollectiveKind::ReduceScatter, group, message));
 }
-void add_scatter(LayerBuilder& part, Module module, const char* label, GroupKind group,
-                 Bytes message) {
-  add_pair(part, module, collective(label, CollectiveKind::ReduceScatter, group, message),
-           collective(label, CollectiveKind::AllGather, group, message));
+LayerOperators scatter(const char* label, GroupKind group, Bytes message) {
+  return pair_of(collective(label, CollectiveKind::ReduceScatter, group, message),
+                 collective(label, CollectiveKind::AllGather, group, message));
 }
 
 // All-to-alls of rows of which each element has `bytes` on its way there; gradients come back in
 // the activation format.
-void add_exchange(LayerBuilder& part, const MoeLayer& layer, const char* label, double bytes) {
-  const double elements = std::max(layer.sent(), layer.arrived());
+LayerOperators all_to_all(const MoeLayer& moe, const char* label, double bytes) {
+  const double elements = std::max(moe.sent_values(), moe.arrived_values());
   const auto rows = [&](double size) {
     return collective(label, CollectiveKind::AllToAll, GroupKind::Expert, Bytes(elements * size));
   };
-  add_pair(part, Module::Dispatch, rows(bytes), rows(layer.element));
+  return pair_of(rows(bytes), rows(moe.element()));
 }
 
-void add_move(LayerBuilder& part, const MoeLayer& layer, Module module, const char* label,
-              double elements) {
-  part.add(OperatorKind::Copy, module, label, elements, permutation_traffic(layer.element));
+LayerOperators move(const MoeLayer& moe, const char* label, double elements) {
+  return elementwise(OperatorKind::Copy, label, elements, permutation_traffic(moe.element()));
 }
 
 // By expert, and back by token; a kernel that deduplicates does it as it sends and receives.
-void add_permutation(LayerBuilder& part, const MoeLayer& layer, const char* label) {
-  if (!layer.deduplicates())
-    add_move(part, layer, Module::Dispatch, label,
-             layer.gathers() ? layer.arrived() : layer.sent());
+LayerOperators permutation(const MoeLayer& moe, const char* label) {
+  if (moe.deduplicates()) return {};
+  return move(moe, label, moe.gathers_tokens() ? moe.arrived_values() : moe.sent_values());
 }
 
 // Rows arrive by rank, and are wanted by expert.
-void add_sort(LayerBuilder& part, const MoeLayer& layer, const char* label) {
-  if (layer.shape.experts > 1 && !layer.deduplicates())
-    add_move(part, layer, Module::Dispatch, label, layer.rows());
+LayerOperators sort(const MoeLayer& moe, const char* label) {
+  if (moe.shape.experts == 1 || moe.deduplicates()) return {};
+  return move(moe, label, moe.row_values());
 }
 
-void add_activation(LayerBuilder& part, const MoeLayer& layer, Module module, const char* label,
-                    std::int64_t elements) {
-  part.add(OperatorKind::Activation, module, label, real(elements),
-           activation_traffic(layer.model.gated_mlp, layer.framework, layer.element));
-}
-
-LayerOperators router(const MoeLayer& layer) {
-  const LayerWeight weight = layer.weights[WeightName::Router];
-  const double probabilities = real(layer.shape.tokens * weight.columns);
-  LayerBuilder part;
-  part.add(Module::Router, lower_linear(wide(layer), weight, layer.shape.tokens));
-  part.add(OperatorKind::Softmax, Module::Router, "router_choice", probabilities,
-           router_traffic(layer.framework, layer.element));
-  return std::move(part).build();
+LayerOperators activation_of(const MoeLayer& moe, const char* label, double elements) {
+  return elementwise(OperatorKind::Activation, label, elements,
+                     activation_traffic(moe.b.model.gated_mlp, moe.b.framework, moe.element()));
 }
 
 // All tokens of the expert ranks, and on the way back the sum of what each rank has for them.
-Bytes gathered_tokens(const MoeLayer& layer) {
-  return Bytes(layer.token_rows() * layer.strategy.ep * layer.element);
+Bytes gathered_tokens(const MoeLayer& moe) {
+  return Bytes(moe.tokens() * moe.row_size() * moe.b.strategy.ep * moe.element());
 }
 
-double dispatched_bytes(const MoeLayer& layer) {
-  if (!layer.framework.experts.dispatches_low_precision || !layer.is_low_precision())
-    return layer.element;
-  return low_precision_bytes(layer.framework.low_precision, layer.linear.precision, false);
+double dispatched_bytes(const MoeLayer& moe) {
+  if (!moe.b.framework.experts.dispatches_low_precision || !moe.is_low_precision())
+    return moe.element();
+  return low_precision_bytes(moe.b.framework.low_precision, moe.linear.precision, false);
 }
 
-LayerOperators dispatch(const MoeLayer& layer) {
-  const bool sends_rows = layer.exchanges() && !layer.gathers();
-  LayerBuilder part;
-  if (layer.gathers())
-    add_gather(part, Module::Dispatch, "expert_dispatch", GroupKind::Expert,
-               gathered_tokens(layer));
-  add_permutation(part, layer, "expert_dispatch");
-  if (sends_rows) {
-    part.add_forward(Module::Dispatch,
-                     collective("expert_counts", CollectiveKind::AllToAll, GroupKind::Expert,
-                                Bytes(kRowIndexBytes * layer.moe().num_experts)));
-    add_exchange(part, layer, "expert_dispatch", dispatched_bytes(layer));
+// What the first GEMM of an MLP gives: the values, and with them those of a gate.
+struct Up {
+  TensorId gate = kNoTensor, values = kNoTensor;
+  TensorShape shape;  // of each
+};
+
+// A tensor in the place of another.
+TensorId replaced(const MoeLayer& moe, Module module, const char* name, TensorId tensor,
+                  TensorShape shape, LayerOperators operators = {}) {
+  const TensorId next = moe.b.tensor(name, shape);
+  moe.b.layer.add(module, std::move(operators)).reads(tensor).writes(next);
+  return next;
+}
+
+TensorId activate(const MoeLayer& moe, Module gemm, Module module, const Up& up,
+                  const char* label) {
+  if (moe.eager_gate()) moe.b.save_extra(module, "silu(gate)", up.shape);
+  const TensorId inner = moe.b.tensor("activation output", up.shape);
+  moe.b.activation(gemm, module, up.gate, up.values, inner,
+                   activation_of(moe, label, up.shape.rows * up.shape.columns));
+  return inner;
+}
+
+Up add_up(const MoeLayer& moe, LayerBuilder::Linear linear, TensorId x, double rows, TensorId saved,
+          Bytes again = {}) {
+  const double width = real(linear.weight.columns / linear.weight.side_by_side);
+  Up y{.shape = {rows, width, moe.element()}};
+  if (moe.b.model.gated_mlp) y.gate = moe.b.tensor("gate", y.shape);
+  y.values = moe.b.tensor("up", y.shape);
+  moe.b.gemm(std::move(linear), x, {y.gate, y.values}, saved, again);
+  return y;
+}
+
+// Logits, probabilities in fp32, the choice, its weights and where the rows go; gives the choice.
+// `input`: of this rank, of which `whole` are the tokens of all tensor ranks.
+TensorId route(const MoeLayer& moe, TensorId input, TensorId whole) {
+  const LayerWeight router = moe.weights[WeightName::Router];
+  const TensorShape logits{moe.tokens(), real(router.columns), moe.element()},
+      high{logits.rows, logits.columns, kFp32Bytes};
+  const TensorId raw = moe.b.tensor("router logits", logits);
+  moe.b.layer.add(Module::Router, lower_linear(moe.high_precision, router, moe.shape.tokens))
+      .reads(whole)
+      .writes(raw)
+      .gemm()
+      .saves(input)
+      .backward_workspace(moe.b.weight_gradient_workspace(Module::Router, router));
+  const TensorId in_fp32 = moe.element() < kFp32Bytes
+                               ? replaced(moe, Module::Router, "router logits in fp32", raw, high)
+                               : raw;
+  const TensorId probabilities = moe.b.tensor("router probabilities", high);
+  moe.b.layer
+      .add(Module::Router,
+           elementwise(OperatorKind::Softmax, "router_choice", logits.rows * logits.columns,
+                       router_traffic(moe.b.framework, moe.element())))
+      .reads(in_fp32)
+      .writes(probabilities)
+      .saves(probabilities);
+  const TensorId choice = moe.b.tensor("expert weights", {moe.sent(), 1.0, moe.element()});
+  const TensorId indices = moe.b.tensor("row indices", {moe.sent(), kIndicesPerRow, kRowIndexBytes},
+                                        TensorRole::Statistic);
+  moe.b.layer.add(Module::Router)
+      .reads(probabilities)
+      .writes(choice)
+      .writes(indices)
+      .saves(indices)
+      .forward_workspace(Bytes(moe.sent() * std::max(kFp32Bytes, kRowIndexBytes)));
+  return choice;
+}
+
+LayerOperators gathered_rows(const MoeLayer& moe, bool there) {
+  if (moe.expert_tensor() == 1) return {};
+  const Bytes message(moe.row_values() * moe.element());
+  return there ? gather("expert_gather", GroupKind::ExpertTensor, message)
+               : scatter("expert_scatter", GroupKind::ExpertTensor, message);
+}
+
+// The way of rows to their experts: by expert, to other ranks, and there sorted by expert again.
+TensorId dispatch(const MoeLayer& moe, TensorId tokens) {
+  LayerOperators permute;
+  if (moe.gathers_tokens())
+    permute = gather("expert_dispatch", GroupKind::Expert, gathered_tokens(moe));
+  permute.append(permutation(moe, "expert_dispatch"));
+  LayerOperators send;
+  if (moe.sends_rows()) {
+    send.forward.push_back(collective("expert_counts", CollectiveKind::AllToAll, GroupKind::Expert,
+                                      Bytes(kRowIndexBytes * moe.moe().num_experts)));
+    send.append(all_to_all(moe, "expert_dispatch", dispatched_bytes(moe)));
   }
-  if (layer.expert_tensor() > 1)
-    add_gather(part, Module::Dispatch, "expert_gather", GroupKind::ExpertTensor,
-               Bytes(layer.rows() * layer.element));
-  if (sends_rows) add_sort(part, layer, "expert_sort");
-  return std::move(part).build();
+  send.append(gathered_rows(moe, true));
+  const LayerOperators sorts = moe.sends_rows() ? sort(moe, "expert_sort") : LayerOperators{};
+  const TensorShape arrived = moe.rows_of(moe.rows());
+  if (!moe.sends_to_ranks()) {
+    permute.append(send);
+    return replaced(moe, Module::Dispatch, "expert rows", tokens, moe.rows_of(moe.sent()),
+                    std::move(permute));
+  }
+  TensorId rows = replaced(moe, Module::Dispatch, "rows by expert", tokens, moe.rows_of(moe.sent()),
+                           std::move(permute));
+  rows = replaced(moe, Module::Dispatch, "expert rows", rows, arrived, std::move(send));
+  return moe.shape.experts > 1
+             ? replaced(moe, Module::Dispatch, "expert rows", rows, arrived, sorts)
+             : rows;
+}
+
+TensorId give_back(const MoeLayer& moe, TensorId results) {
+  LayerOperators unsort = moe.sends_rows() ? sort(moe, "expert_unsort") : LayerOperators{},
+                 send = gathered_rows(moe, false);
+  if (moe.sends_rows()) send.append(all_to_all(moe, "expert_combine", moe.element()));
+  LayerOperators back = permutation(moe, "expert_return");
+  if (moe.sends_to_ranks()) {
+    if (moe.shape.experts > 1)
+      results = replaced(moe, Module::Dispatch, "expert results", results, moe.rows_of(moe.rows()),
+                         std::move(unsort));
+    results = replaced(moe, Module::Dispatch, "returned rows", results, moe.rows_of(moe.sent()),
+                       std::move(send));
+  } else {
+    back = send.append(back);
+  }
+  return replaced(moe, Module::Dispatch, "rows by token", results, moe.rows_of(moe.sent()),
+                  std::move(back));
 }
 
 // Low-precision GEMMs want a multiple of rows for each expert; a kernel that deduplicates sends
 // them so.
-bool pads_rows(const MoeLayer& layer) {
-  return layer.framework.experts.copies_to_pad && layer.is_low_precision() && !layer.deduplicates();
+bool pads_rows(const MoeLayer& moe) {
+  return moe.b.framework.experts.copies_to_pad && moe.is_low_precision() && !moe.deduplicates();
 }
 
 // A GEMM whose result is weighted afterwards may have its bias in kernels of its own.
-void add_expert_down(LayerBuilder& part, const MoeLayer& layer, LayerWeight down,
-                     const ExpertRows& rows) {
-  const bool one_by_one = down.biases > 0 && layer.framework.experts.biases_one_by_one;
+LayerOperators expert_down(const MoeLayer& moe, LayerWeight down, const ExpertRows& rows) {
+  const bool one_by_one = down.biases > 0 && moe.b.framework.experts.biases_one_by_one;
   if (one_by_one) down.biases = 0;
-  part.add(Module::ExpertDown, lower_expert_linear(layer.linear, down, rows));
+  LayerOperators operators = lower_expert_linear(moe.linear, down, rows);
   if (one_by_one)
-    part.add(OperatorKind::Residual, Module::ExpertDown, "expert_bias", layer.rows(),
-             weighted_bias_traffic(layer.element, static_cast<int>(rows.busy)));
+    operators.append(
+        elementwise(OperatorKind::Residual, "expert_bias", moe.row_values(),
+                    weighted_bias_traffic(moe.element(), static_cast<int>(rows.busy))));
+  if (pads_rows(moe)) operators.append(move(moe, "expert_unpad", moe.row_values()));
+  return operators;
 }
 
-LayerOperators experts(const MoeLayer& layer) {
-  const ExpertShape& shape = layer.shape;
-  const int ranks = layer.strategy.expert_tensor_ranks();
-  const LayerWeight up = layer.weights[WeightName::ExpertUp].on_rank(ranks),
-                    down = layer.weights[WeightName::ExpertDown].on_rank(ranks);
-  const ExpertRows rows{.experts = shape.experts,
-                        .busy = shape.busy_experts,
-                        .rows = shape.rows,
-                        .rows_per_expert = shape.rows_per_expert,
-                        .one_kernel = layer.framework.experts.grouped_kernel};
-  LayerBuilder part;
-  if (pads_rows(layer)) add_move(part, layer, Module::ExpertUp, "expert_pad", layer.rows());
-  part.add(Module::ExpertUp, lower_expert_linear(layer.linear, up, rows));
-  add_activation(part, layer, Module::ExpertActivation, "expert_activation",
-                 shape.rows * down.rows);
-  add_expert_down(part, layer, down, rows);
-  if (pads_rows(layer)) add_move(part, layer, Module::ExpertDown, "expert_unpad", layer.rows());
-  return std::move(part).build();
+LayerOperators expert_up(const MoeLayer& moe, const LayerWeight& up, const ExpertRows& rows) {
+  LayerOperators operators;
+  if (pads_rows(moe)) operators = move(moe, "expert_pad", moe.row_values());
+  return operators.append(lower_expert_linear(moe.linear, up, rows));
 }
 
-LayerOperators give_back(const MoeLayer& layer) {
-  const bool sends_rows = layer.exchanges() && !layer.gathers();
-  LayerBuilder part;
-  if (sends_rows) add_sort(part, layer, "expert_unsort");
-  if (layer.expert_tensor() > 1)
-    add_scatter(part, Module::Dispatch, "expert_scatter", GroupKind::ExpertTensor,
-                Bytes(layer.rows() * layer.element));
-  if (sends_rows) add_exchange(part, layer, "expert_combine", layer.element);
-  add_permutation(part, layer, "expert_return");
-  return std::move(part).build();
+// What the rows that have arrived become.
+TensorId experts(const MoeLayer& moe, TensorId arrived) {
+  const ExpertRows rows{.experts = moe.shape.experts,
+                        .busy = moe.shape.busy_experts,
+                        .rows = moe.shape.rows,
+                        .rows_per_expert = moe.shape.rows_per_expert,
+                        .one_kernel = moe.b.framework.experts.grouped_kernel};
+  const LayerWeight up = moe.expert_weight(WeightName::ExpertUp),
+                    down = moe.expert_weight(WeightName::ExpertDown);
+  const Up first =
+      add_up(moe, {Module::ExpertUp, up, expert_up(moe, up, rows)}, arrived, moe.rows(), arrived);
+  const TensorId inner =
+      activate(moe, Module::ExpertUp, Module::ExpertActivation, first, "expert_activation");
+  const bool unweighted =
+      moe.b.framework.saved.weighted_in_experts && !(moe.b.model.gated_mlp && !moe.eager_gate());
+  if (unweighted)
+    moe.b.save_extra(Module::ExpertActivation, "activation output before its weight", first.shape);
+  const TensorId results = moe.b.tensor("expert results", moe.rows_of(moe.rows()));
+  moe.b.gemm({Module::ExpertDown, down, expert_down(moe, down, rows)}, inner, {results}, inner);
+  return results;
 }
 
-LayerOperators combine(const MoeLayer& layer) {
-  LayerBuilder part;
-  part.add(OperatorKind::Residual, Module::Combine, "expert_combination",
-           layer.gathers() ? layer.arrived() : layer.sent(),
-           combination_traffic(layer.framework, layer.element, layer.moe().top_k));
-  if (layer.gathers())
-    add_scatter(part, Module::Combine, "expert_combine", GroupKind::Expert, gathered_tokens(layer));
-  if (layer.shape.shared_ffn > 0)
-    part.add_forward(Module::Residual, memory_bound(OperatorKind::Residual, "shared_sum",
-                                                    layer.token_values(), 3 * layer.element, 1));
-  return std::move(part).build();
+// The weighted sum of each token's rows, whose gradients are made in the place of the rows.
+TensorId combine(const MoeLayer& moe, TensorId results, TensorId choice) {
+  LayerOperators operators =
+      elementwise(OperatorKind::Residual, "expert_combination",
+                  moe.gathers_tokens() ? moe.arrived_values() : moe.sent_values(),
+                  combination_traffic(moe.b.framework, moe.element(), moe.moe().top_k));
+  if (moe.gathers_tokens())
+    operators.append(scatter("expert_combine", GroupKind::Expert, gathered_tokens(moe)));
+  const TensorShape shape = moe.rows_of(moe.tokens());
+  const TensorId sum = moe.b.tensor("combined rows", shape);
+  Node& node = moe.b.layer.add(Module::Combine, std::move(operators))
+                   .reads(results)
+                   .reads(choice)
+                   .writes(sum)
+                   .saves(choice);
+  if (!moe.b.framework.saved.weighted_in_experts) node.saves(results);
+  if (!moe.b.autograd()) node.gradient_in(results).backward_workspace(shape.size());
+  return sum;
 }
 
 // The tokens of all tensor ranks, which share out the width of shared experts.
-Bytes all_tokens(const MoeLayer& layer) {
-  return Bytes(layer.token_values() * layer.strategy.tp * layer.element);
+Bytes all_tokens(const MoeLayer& moe) {
+  return Bytes(moe.token_values() * moe.b.strategy.tp * moe.element());
 }
 
-LayerOperators shared_up(const MoeLayer& layer) {
-  const int tp = layer.strategy.tp;
-  const std::int64_t tokens = layer.shared_tokens();
-  LayerBuilder part;
-  if (layer.shape.routes_shards)
-    add_gather(part, Module::SharedUp, "shared_input", GroupKind::Tensor, all_tokens(layer));
-  part.add(Module::SharedUp,
-           lower_linear(layer.linear, layer.weights[WeightName::SharedUp].on_rank(tp), tokens));
-  add_activation(part, layer, Module::SharedActivation, "shared_activation",
-                 tokens * layer.weights[WeightName::SharedDown].on_rank(tp).rows);
-  if (layer.moe().shared_expert_gate)
-    part.add(Module::SharedUp,
-             lower_linear(wide(layer), layer.weights[WeightName::SharedGate], layer.shape.tokens));
-  return std::move(part).build();
+Up shared_up(const MoeLayer& moe, TensorId input, TensorId whole) {
+  const bool shards = moe.shape.routes_shards;
+  TensorId x = whole;
+  if (shards)
+    x = replaced(moe, Module::SharedUp, "shared experts' input", input,
+                 moe.tokens_of(real(moe.shared_tokens())),
+                 gather("shared_input", GroupKind::Tensor, all_tokens(moe)));
+  // The runtime saves what it has gathered.
+  const bool gathers_again = shards && moe.b.autograd();
+  const Up values = add_up(moe, moe.shared_linear(Module::SharedUp, WeightName::SharedUp), x,
+                           real(moe.shared_tokens()), shards && !gathers_again ? x : input,
+                           gathers_again ? moe.b.layer.size(x) : Bytes(0.0));
+  if (moe.moe().shared_expert_gate)
+    moe.b.save_extra(
+        Module::SharedUp, "shared experts' gate", {moe.tokens(), 1.0, moe.element()},
+        lower_linear(moe.high_precision, moe.weights[WeightName::SharedGate], moe.shape.tokens));
+  return values;
 }
 
-LayerOperators shared_down(const MoeLayer& layer) {
-  const LayerWeight down = layer.weights[WeightName::SharedDown].on_rank(layer.strategy.tp);
-  LayerBuilder part;
-  part.add(Module::SharedDown, lower_linear(layer.linear, down, layer.shared_tokens()));
-  if (layer.shape.routes_shards)
-    add_scatter(part, Module::SharedDown, "shared_output", GroupKind::Tensor, all_tokens(layer));
-  if (layer.moe().shared_expert_gate)
-    part.add_backward(Module::SharedDown, memory_bound(OperatorKind::Residual, "shared_gate",
-                                                       layer.token_values(), 7 * layer.element, 4));
-  return std::move(part).build();
+// Without autograd the sum is multiplied by its gate as it is added, and its gradient takes its
+// place.
+TensorId gated_sum(const MoeLayer& moe, TensorId sum) {
+  TensorShape shape = moe.tokens_of(moe.tokens());
+  if (!moe.b.autograd()) shape.rows = 0.0;
+  const TensorId gated = moe.b.tensor("gated shared experts' sum", shape);
+  LayerOperators operators;
+  operators.backward = {memory_bound(OperatorKind::Residual, "shared_gate", moe.token_values(),
+                                     7 * moe.element(), 4)};
+  Node& gate =
+      moe.b.layer.add(Module::SharedDown, std::move(operators)).reads(sum).writes(gated).saves(sum);
+  if (!moe.b.autograd()) gate.gradient_in(sum);
+  return gated;
 }
 
-// Everything on rows, as many as the router sends.
-LayerOperators routed(const MoeLayer& layer) {
-  const bool shared = layer.shape.shared_ffn > 0;
-  LayerBuilder parts;
-  parts.add(dispatch(layer));
-  if (shared) parts.add(shared_up(layer));
-  parts.add(experts(layer));
-  parts.add(give_back(layer));
-  if (shared) parts.add(shared_down(layer));
-  parts.add(combine(layer));
-  LayerOperators rows = std::move(parts).build();
-  for (OperatorList* pass : {&rows.forward, &rows.backward}) {
-    for (Operator& op : *pass) op.ragged = true;
+// `inner`: the activation, whose backward pass follows the first of the experts'.
+TensorId shared_down(const MoeLayer& moe, TensorId inner) {
+  TensorId sum = moe.b.tensor("shared experts' sum", moe.tokens_of(real(moe.shared_tokens())));
+  Node& node =
+      moe.b.gemm(moe.shared_linear(Module::SharedDown, WeightName::SharedDown), inner, {sum}, inner)
+          .row_parallel();
+  // Without autograd the combination, which goes back first, is there already.
+  const Bytes combined = moe.b.autograd() || moe.moe().shared_expert_gate
+                             ? Bytes(0.0)
+                             : moe.rows_of(moe.tokens()).size();
+  node.forward_workspace(combined);
+  if (moe.shape.routes_shards) {
+    const TensorId own = moe.b.tensor("shared experts' sum", moe.tokens_of(moe.tokens()));
+    moe.b.layer
+        .add(Module::SharedDown, scatter("shared_output", GroupKind::Tensor, all_tokens(moe)))
+        .reads(sum)
+        .writes(own)
+        .forward_workspace(combined);
+    sum = own;
   }
-  return rows;
+  return moe.moe().shared_expert_gate ? gated_sum(moe, sum) : sum;
 }
 
 // Between the hidden size and the values that experts work on.
-void add_latent(LayerBuilder& parts, const MoeLayer& layer, Module module, WeightName name) {
-  if (layer.moe().latent_size)
-    parts.add(module, lower_linear(layer.linear, layer.weights[name], layer.shape.tokens));
+TensorId latent(const MoeLayer& moe, Module module, WeightName name, TensorId x) {
+  if (!moe.moe().latent_size) return x;
+  const LayerWeight weight = moe.weights[name];
+  const TensorId y = moe.b.tensor("latents", {moe.tokens(), real(weight.columns), moe.element()});
+  moe.b.gemm({module, weight, lower_linear(moe.linear, weight, moe.shape.tokens)}, x, {y}, x);
+  return y;
+}
+
+// Everything on rows, as many as the router sends; gives the combination of routed experts and the
+// sum of shared ones, if any.
+struct Results {
+  TensorId combined = kNoTensor, shared = kNoTensor;
+};
+
+Results add_rows(const MoeLayer& moe, TensorId x, TensorId whole, TensorId rows_input,
+                 TensorId choice) {
+  LayerGraph& layer = moe.b.layer;
+  const std::size_t first_forward = layer.forward.size(), first_backward = layer.backward_place();
+  const bool shares = moe.shape.shared_ffn > 0, gated = moe.moe().shared_expert_gate;
+  const TensorId arrived = dispatch(moe, rows_input);
+  const Up shared_values = shares ? shared_up(moe, x, whole) : Up{};
+  const TensorId results = give_back(moe, experts(moe, arrived));
+  Results sums;
+  if (shares)
+    sums.shared = activate(moe, Module::SharedUp, Module::SharedActivation, shared_values,
+                           "shared_activation");
+  if (!gated) layer.end_of_needed();
+  if (shares) sums.shared = shared_down(moe, sums.shared);
+  if (gated) layer.end_of_needed();
+  sums.combined = combine(moe, results, choice);
+  layer.set_ragged(first_forward, first_backward);
+  return sums;
 }
 
 }  // namespace
@@ -315,15 +456,33 @@ ExpertShape expert_shape(const Transformer& model, const Strategy& strategy,
   return shape;
 }
 
-LayerOperators lower_experts(const Transformer& model, const Strategy& strategy,
-                             const Framework& framework, const LinearContext& linear) {
-  const MoeLayer layer = moe_layer(model, strategy, framework, linear);
-  LayerBuilder parts;
-  parts.add(router(layer));
-  add_latent(parts, layer, Module::MoeInput, WeightName::LatentDown);
-  parts.add(routed(layer));
-  add_latent(parts, layer, Module::Combine, WeightName::LatentUp);
-  return std::move(parts).build();
+TensorId add_experts(LayerBuilder& b, TensorId normed) {
+  const MoeLayer moe(b);
+  const bool gathers = b.gathers && !moe.shape.routes_shards;
+  SharedInput input;
+  if (!b.model.parallel_block && !moe.shape.routes_shards)
+    input = b.shared_residual(Module::MoeInput);
+  const std::size_t place = b.layer.backward_place();
+  TensorId whole = normed;
+  if (gathers) {
+    TensorShape all = b.layer[normed].shape;
+    all.rows *= b.ranks;
+    whole = replaced(moe, Module::MoeInput, "tokens of all tensor ranks", normed, all);
+    if (input.gather) b.layer.add_forward(Module::MoeInput, *input.gather);
+  }
+  const TensorId choice = route(moe, normed, whole);
+  const TensorId rows_input = latent(moe, Module::MoeInput, WeightName::LatentDown, whole);
+  const Results sums = add_rows(moe, normed, whole, rows_input, choice);
+  const TensorId sum = latent(moe, Module::Combine, WeightName::LatentUp, sums.combined);
+  if (sums.shared != kNoTensor) {
+    LayerOperators add;
+    add.forward = {memory_bound(OperatorKind::Residual, "shared_sum", moe.token_values(),
+                                3 * moe.element(), 1)};
+    add.forward.front().ragged = true;
+    b.layer.add_in_place(sums.shared, sum, std::move(add));
+  }
+  b.layer.share_gradient(place, input);
+  return sum;
 }
 
 }  // namespace llmsim::sim

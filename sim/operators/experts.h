@@ -1,5 +1,5 @@
-// An MoE layer as operators of one rank: what stands between the norm and the sum over tensor ranks
-// in place of the MLP.
+// The experts of an MoE layer on one rank: what stands between the norm and the sum over tensor
+// ranks in place of the MLP.
 //
 // Notation: t tokens on this rank, h = hidden_size, E = num_experts, k = top_k, x =
 // expert_parallel, f = expert_ffn_size / n over n tensor ranks, F = num_shared_experts *
@@ -40,7 +40,7 @@
 // deduplicating one sends a token once to a rank and a node however many of its experts are there,
 // permutes as it sends, and is priced by cost/collective.h.
 //
-// Kept for backward, e bytes an activation: rows, inputs of both GEMMs, the rows before the
+// Saved for the backward pass, e bytes an activation: rows, inputs of both GEMMs, the rows before the
 // combination, the probabilities in fp32, weights, and three 8-byte indices for each row (chosen
 // expert, order, token).  Where the weights multiply an expert's activation instead of its output
 // (weighted_in_experts), the rows before the combination are not needed, but the activation as it
@@ -52,7 +52,7 @@
 #include <cstdint>
 
 #include "sim/model/transformer.h"
-#include "sim/operators/linear.h"
+#include "sim/operators/layer_builder.h"
 #include "sim/strategy/framework.h"
 #include "sim/strategy/strategy.h"
 
@@ -89,7 +89,8 @@ double expected_imbalance(const Moe& moe, int expert_ranks, double load_spread);
 ExpertShape expert_shape(const Transformer& model, const Strategy& strategy,
                          const Framework& framework);
 
-LayerOperators lower_experts(const Transformer& model, const Strategy& strategy,
-                             const Framework& framework, const LinearContext& linear);
+// Adds router, dispatch, experts, shared experts and combination on the output of the layer's norm;
+// gives the sum for this rank's tokens, of tensor ranks that do not route shards their parts of it.
+TensorId add_experts(LayerBuilder& layer, TensorId normed);
 
 }  // namespace llmsim::sim

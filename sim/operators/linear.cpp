@@ -1,8 +1,5 @@
 #include "sim/operators/linear.h"
 
-#include <algorithm>
-#include <iterator>
-
 #include "sim/operators/traffic.h"
 #include "sim/strategy/adapters.h"
 
@@ -162,10 +159,6 @@ LayerOperators in_order(const LinearContext& context, const Linear& linear, bool
   return operators;
 }
 
-bool is_data_gradient(const Operator& op) {
-  return op.kind == OperatorKind::Gemm && !op.weight_gradient;
-}
-
 }  // namespace
 
 LayerOperators lower_linear(const LinearContext& context, const char* label, std::int64_t tokens,
@@ -233,19 +226,6 @@ LayerOperators lower_expert_linear(const LinearContext& context, const LayerWeig
       !context.frozen);
   add_bias_gradient(linear, context, weight, rows.rows);
   return linear;
-}
-
-void share_input(LayerOperators& part, const SharedInput& input) {
-  OperatorList& forward = part.forward;
-  OperatorList& backward = part.backward;
-  if (input.gather) forward.insert(forward.begin(), *input.gather);
-  auto sum = std::find_if(backward.rbegin(), backward.rend(), is_data_gradient).base();
-  if (sum == backward.begin()) sum = backward.end();
-  while (sum != backward.end() && sum->kind == OperatorKind::Cast) ++sum;
-  if (input.sum) sum = backward.insert(sum, *input.sum);
-  auto first = sum;
-  while (first != backward.begin() && in_gemms(*std::prev(first))) --first;
-  if (input.gather_again) backward.insert(first, *input.gather_again);
 }
 
 double linear_input_bytes(const LinearContext& context) {

@@ -59,16 +59,6 @@ struct ExpertRows {
 LayerOperators lower_expert_linear(const LinearContext& context, const LayerWeight& weight,
                                    const ExpertRows& rows);
 
-// Collectives of the input that column-parallel layers share: it is gathered before the forward
-// pass and, for the weight gradients, once more before the GEMMs of the data gradients; each rank
-// has a part of the sum that is its gradient, which travels while weight gradients are made.
-// Source: Megatron-LM core/tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication.
-struct SharedInput {
-  std::optional<Operator> gather, gather_again, sum;
-};
-// `part` begins with those layers, so that its backward pass ends with their gradients.
-void share_input(LayerOperators& part, const SharedInput& input);
-
 // Bytes of one element of a linear layer's input as kept for the weight gradient, with its scales.
 double linear_input_bytes(const LinearContext& context);
 

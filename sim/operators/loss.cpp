@@ -11,10 +11,14 @@
 namespace llmsim::sim {
 namespace {
 
+constexpr double kTokenIdBytes = 8.0;
+constexpr double kFlagBytes = 1.0;  // a bool
+
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// Of the loss of one rank over `tokens` tokens.
+// The loss of one rank over `tokens` tokens, whose logits are made.
 struct Loss {
+  LayerBuilder& b;
   const Transformer& model;
   const Strategy& strategy;
   const Framework& framework;
@@ -23,18 +27,34 @@ struct Loss {
   double element;        // bytes
   std::int64_t chunks;
 
+  Loss(LayerBuilder& builder, std::int64_t num_tokens)
+      : b(builder),
+        model(b.model),
+        strategy(b.strategy),
+        framework(b.framework),
+        tokens(num_tokens),
+        columns(model.vocab_size / strategy.tp),
+        element(b.element),
+        chunks(loss_chunks(model, framework, tokens)) {}
+
   DType dtype() const { return activation_dtype(strategy.precision); }
   bool trains() const { return !strategy.adapters; }
+  bool divided() const { return strategy.tp > 1; }
   bool casts() const { return framework.casts_weights_per_microbatch && element < kFp32Bytes; }
   double logits() const { return static_cast<double>(tokens) * static_cast<double>(columns); }
   double weights() const { return static_cast<double>(columns) * model.hidden_size; }
   std::int64_t chunk_tokens() const { return ceil_div(tokens, chunks); }
   std::int64_t pieces() const { return ceil_div(tokens, chunk_tokens()); }
+  LayerWeight weight() const { return {.rows = model.hidden_size, .columns = columns}; }
+  // `count` of each logit, of `bytes` bytes.
+  TensorShape of_logits(double count, double bytes) const {
+    return {count * static_cast<double>(tokens), static_cast<double>(columns), bytes};
+  }
 };
 
 // The head multiplies in 16 bits under the low-precision recipes unless the framework says
 // otherwise; under adapters it is frozen.
-LayerOperators linear(const Loss& loss) {
+LayerOperators head_linear(const Loss& loss) {
   const Precision precision = loss.strategy.precision;
   const bool low_precision = size_of(matmul_dtype(precision)) < size_of(DType::Bf16);
   const LinearContext context{.precision = low_precision && !loss.framework.low_precision.head
@@ -73,25 +93,15 @@ LayerOperators entropy_of(const Loss& loss, const Traffic& traffic, int chunks) 
   return operators;
 }
 
-LayerOperators of_whole_logits(const Loss& loss, const Traffic& traffic, int chunks) {
-  LayerBuilder operators;
-  operators.add(linear(loss));
-  operators.add(entropy_of(loss, traffic, chunks));
-  return std::move(operators).build();
-}
-
-LayerOperators plain(const Loss& loss) {
-  return of_whole_logits(loss, cross_entropy_traffic(loss.framework, loss.element), 1);
-}
-
-LayerOperators kernel(const Loss& loss) {
+// One kernel reads and writes an fp32 copy of the logits, its gradient likewise.
+LayerOperators of_one_kernel(const Loss& loss) {
   const double bytes = loss.element + 2.0 * kFp32Bytes;
-  return of_whole_logits(loss,
-                         {.forward_bytes = bytes,
-                          .forward_kernels = 2,
-                          .backward_bytes = bytes,
-                          .backward_kernels = 2},
-                         1);
+  return entropy_of(loss,
+                    {.forward_bytes = bytes,
+                     .forward_kernels = 2,
+                     .backward_bytes = bytes,
+                     .backward_kernels = 2},
+                    1);
 }
 
 Operator weight_cast(const Loss& loss) {
@@ -158,36 +168,180 @@ LayerOperators gradient_in_forward(const Loss& loss) {
   return operators;
 }
 
-LayerOperators fused(const Loss& loss) {
-  switch (loss.framework.loss.fused) {
-    case FusedLoss::Kernel: return kernel(loss);
-    case FusedLoss::Logits:
-      return of_whole_logits(loss, cross_entropy_traffic(loss.framework, loss.element),
-                             static_cast<int>(loss.chunks));
-    case FusedLoss::Recomputed: return recomputed(loss);
-    case FusedLoss::Gradient: return gradient_in_forward(loss);
+// GEMMs and casts of weights are the head's.
+LayerOperators in_modules(LayerOperators operators) {
+  for (OperatorList* pass : {&operators.forward, &operators.backward, &operators.recompute}) {
+    for (Operator& op : *pass) op.module = in_gemms(op) ? Module::Head : Module::Loss;
   }
-  return plain(loss);
+  return operators;
+}
+
+// Of the rows of `tokens` tokens: a temporary of their exponentials; over tensor ranks ids, flags
+// and three sums instead.
+double row_sums(const Loss& loss, double tokens) {
+  if (!loss.divided())
+    return std::max(tokens * static_cast<double>(loss.columns) * kFp32Bytes,
+                    tokens * kFp32Bytes + kFp32Bytes);
+  return tokens * (kTokenIdBytes + kFlagBytes + 3.0 * kFp32Bytes);
+}
+
+double row_sums_backward(const Loss& loss, double tokens) {
+  return loss.divided() ? tokens * (kTokenIdBytes + kFlagBytes + kFp32Bytes) : tokens * kFp32Bytes;
+}
+
+// The largest chunk from its logits to their gradient, and that of the head's weights.
+Bytes chunk_workspace(const Loss& loss) {
+  const double chunk = static_cast<double>(std::min(loss.tokens, loss.chunk_tokens())),
+               e = loss.element, columns = static_cast<double>(loss.columns);
+  const double low = chunk * columns * e, high = chunk * columns * kFp32Bytes,
+               sums = 2.0 * kFp32Bytes;
+  const double of_weights = loss.b.weight_gradient_workspace(Module::Head, loss.weight()).value();
+  const double forward =
+      (e < kFp32Bytes ? std::max(low, row_sums(loss, chunk)) : row_sums(loss, chunk)) + high;
+  const double backward =
+      high + std::max(row_sums_backward(loss, chunk), e < kFp32Bytes ? low : 0.0) + kFp32Bytes;
+  return Bytes(std::max({forward, backward, low + kFp32Bytes + of_weights}) + sums - kFp32Bytes);
+}
+
+double fp32_copies(const Loss& loss) {
+  const bool shared = loss.divided() && loss.framework.loss.parallel_logit_copies > 0.0;
+  return shared ? loss.framework.loss.parallel_logit_copies : loss.framework.loss.fp32_logit_copies;
+}
+
+// Its logits with their fp32 copies or their gradient, and the gradient of the head's weights: of
+// the chunk and the sum.
+Bytes recomputed_chunk(const Loss& loss) {
+  const double e = loss.element, in_place = loss.framework.loss.gradient_in_place ? 0.0 : e;
+  const double with_it =
+      loss.framework.loss.fp32_logits ? fp32_copies(loss) * kFp32Bytes : in_place;
+  return Bytes(loss.logits() * (e + with_it) / static_cast<double>(loss.chunks) +
+               (loss.trains() ? 2.0 * loss.weights() * e : 0.0));
+}
+
+// Logits of a chunk of tokens at a time, whose gradients are made in the forward pass and wait.
+void add_waiting_gradients(const Loss& loss, TensorId input) {
+  LayerBuilder& b = loss.b;
+  const TensorId gradient =
+      b.tensor("gradient of the head's input", b.layer[input].shape, TensorRole::Statistic);
+  TensorId of_weights = kNoTensor;
+  if (b.autograd())
+    of_weights = b.tensor("gradient of the head's weights",
+                          {loss.trains() ? static_cast<double>(loss.model.hidden_size) : 0.0,
+                           static_cast<double>(loss.columns), loss.element},
+                          TensorRole::LogitsCopy);
+  Node& node = b.layer.add_as_they_are(Module::Loss, in_modules(gradient_in_forward(loss)))
+                   .reads(input)
+                   .writes(gradient)
+                   .saves(gradient)
+                   .gradient_in(gradient);
+  if (!b.autograd()) {
+    node.forward_workspace(chunk_workspace(loss));
+    return;
+  }
+  const double e = loss.element, cast = loss.casts() ? loss.weights() * e : 0.0;
+  node.writes(of_weights)
+      .saves(of_weights)
+      .forward_workspace(Bytes(loss.logits() / static_cast<double>(loss.chunks) *
+                                   (e < kFp32Bytes ? 2.0 * e + kFp32Bytes : e) +
+                               cast));
+}
+
+void add_chunked(const Loss& loss, TensorId normed, const SharedInput& shared) {
+  LayerBuilder& b = loss.b;
+  const std::size_t place = b.layer.backward_place();
+  TensorId input = normed;
+  if (b.gathers) {
+    input = b.tensor("head's input", b.whole_residual());
+    b.layer.add(Module::Head).reads(normed).writes(input);
+    if (shared.gather) b.layer.add_forward(Module::Head, *shared.gather);
+  }
+  if (loss.framework.loss.fused == FusedLoss::Recomputed) {
+    b.layer.add_as_they_are(Module::Loss, in_modules(recomputed(loss)))
+        .reads(input)
+        .saves(normed)
+        .forward_workspace(recomputed_chunk(loss))
+        .backward_workspace(recomputed_chunk(loss));
+  } else {
+    add_waiting_gradients(loss, input);
+  }
+  b.layer.share_gradient(place, shared);
+}
+
+Node& loss_node(const Loss& loss, LayerOperators operators, TensorId logits) {
+  return loss.b.layer.add(Module::Loss, std::move(operators)).reads(logits);
+}
+
+// `count` fp32 copies at once, the last of them in the backward pass.
+void save_copies(const Loss& loss, Node& node, TensorId logits, double count) {
+  const TensorId saved =
+      loss.b.tensor("logits in fp32", loss.of_logits(std::max(0.0, count - 1.0), kFp32Bytes),
+                    TensorRole::LogitsCopy);
+  node.writes(saved).saves(saved).gradient_in(logits).backward_workspace(
+      loss.of_logits(std::min(1.0, count), kFp32Bytes).size());
+}
+
+void add_autograd(const Loss& loss, LayerOperators operators, TensorId logits) {
+  Node& node = loss_node(loss, std::move(operators), logits).saves(logits);
+  if (loss.framework.loss.fp32_logits)
+    save_copies(loss, node, logits, fp32_copies(loss));
+  else if (loss.framework.loss.gradient_in_place)
+    node.gradient_in(logits);
+}
+
+// One kernel for the logits' loss, or chunks of tokens whose gradients wait.
+void add_fused(const Loss& loss, TensorId logits) {
+  if (loss.framework.loss.fused != FusedLoss::Logits) {
+    save_copies(loss, loss_node(loss, of_one_kernel(loss), logits).saves(logits), logits, 2.0);
+    return;
+  }
+  const int chunks = static_cast<int>(loss.chunks);
+  LayerOperators operators =
+      entropy_of(loss, cross_entropy_traffic(loss.framework, loss.element), chunks);
+  loss_node(loss, std::move(operators), logits)
+      .saves(logits)
+      .forward_workspace(Bytes(2.0 * kFp32Bytes * loss.logits() / chunks));
+}
+
+// What is saved of the logits is their exponentials in fp32, from which their gradient is made.
+void add_plain(const Loss& loss, LayerOperators operators, TensorId logits) {
+  LayerBuilder& b = loss.b;
+  const double tokens = static_cast<double>(loss.tokens);
+  if (loss.element < kFp32Bytes) {
+    const TensorId saved = b.tensor("exponentials of the logits", loss.of_logits(1.0, kFp32Bytes),
+                                    TensorRole::LogitsCopy);
+    // The sums of the backward pass are freed before the gradient, which is larger, is made.
+    loss_node(loss, std::move(operators), logits).writes(saved).saves(saved);
+    b.layer.add(Module::Loss).reads(saved).forward_workspace(Bytes(row_sums(loss, tokens)));
+    return;
+  }
+  loss_node(loss, std::move(operators), logits)
+      .saves(logits)
+      .gradient_in(logits)
+      .forward_workspace(Bytes(row_sums(loss, tokens)))
+      .backward_workspace(Bytes(row_sums_backward(loss, tokens)));
+}
+
+void add_whole(const Loss& loss, TensorId normed, const SharedInput& shared) {
+  const TensorId logits =
+      loss.b.tensor("logits", loss.of_logits(1.0, loss.element), TensorRole::Logits);
+  loss.b.column_gemm({Module::Head, loss.weight(), head_linear(loss)}, shared, normed, {logits},
+                     true);
+  if (loss.strategy.fused_cross_entropy) return add_fused(loss, logits);
+  LayerOperators operators =
+      entropy_of(loss, cross_entropy_traffic(loss.framework, loss.element), 1);
+  return loss.b.autograd() ? add_autograd(loss, std::move(operators), logits)
+                           : add_plain(loss, std::move(operators), logits);
 }
 
 }  // namespace
 
-LayerOperators lower_loss(const Transformer& model, const Strategy& strategy,
-                          const Framework& framework, std::int64_t tokens) {
-  const Loss loss{.model = model,
-                  .strategy = strategy,
-                  .framework = framework,
-                  .tokens = tokens,
-                  .columns = model.vocab_size / strategy.tp,
-                  .element = size_of(activation_dtype(strategy.precision)).value(),
-                  .chunks = loss_chunks(model, framework, tokens)};
-  LayerOperators operators = strategy.fused_cross_entropy ? fused(loss) : plain(loss);
-  for (OperatorList* pass : {&operators.forward, &operators.backward, &operators.recompute}) {
-    for (Operator& op : *pass)
-      op.module = op.kind == OperatorKind::Gemm || op.kind == OperatorKind::Cast ? Module::Head
-                                                                                 : Module::Loss;
-  }
-  return operators;
+void add_loss(LayerBuilder& layer, TensorId normed, std::int64_t tokens,
+              const SharedInput& shared) {
+  const Loss loss(layer, tokens);
+  const FusedLoss fused = layer.framework.loss.fused;
+  const bool chunked = layer.strategy.fused_cross_entropy &&
+                       (fused == FusedLoss::Gradient || fused == FusedLoss::Recomputed);
+  chunked ? add_chunked(loss, normed, shared) : add_whole(loss, normed, shared);
 }
 
 std::int64_t loss_chunks(const Transformer& model, const Framework& framework,

@@ -1,18 +1,10 @@
 #include "sim/operators/operator.h"
 
-#include <algorithm>
-#include <utility>
-
 namespace llmsim::sim {
 namespace {
 
 // The process group's call, the launch, and the events that order two streams.
 constexpr int kHostCallsPerCollective = 3;
-
-void push(OperatorList& list, Module module, Operator op) {
-  op.module = module;
-  list.push_back(op);
-}
 
 }  // namespace
 
@@ -112,35 +104,21 @@ void LayerOperators::set_module(Module module) {
   }
 }
 
-void LayerBuilder::add_forward(Module module, Operator op) { push(layer_.forward, module, op); }
-void LayerBuilder::add_backward(Module module, Operator op) { push(layer_.backward, module, op); }
-
-void LayerBuilder::add(OperatorKind kind, Module module, const char* label, double elements,
-                       const Traffic& traffic) {
-  if (traffic.forward_kernels == 0) return;
-  add_forward(module,
-              memory_bound(kind, label, elements, traffic.forward_bytes, traffic.forward_kernels));
-  add_backward(module, memory_bound(kind, label, elements, traffic.backward_bytes,
-                                    traffic.backward_kernels));
+LayerOperators& LayerOperators::append(const LayerOperators& next) {
+  forward.insert(forward.end(), next.forward.begin(), next.forward.end());
+  backward.insert(backward.begin(), next.backward.begin(), next.backward.end());
+  recompute.insert(recompute.end(), next.recompute.begin(), next.recompute.end());
+  return *this;
 }
 
-void LayerBuilder::add(Module module, LayerOperators part) {
-  part.set_module(module);
-  add(part);
-}
-
-void LayerBuilder::add(const LayerOperators& part) {
-  const auto append = [](OperatorList& list, auto first, auto last) {
-    list.insert(list.end(), first, last);
-  };
-  append(layer_.forward, part.forward.begin(), part.forward.end());
-  append(layer_.backward, part.backward.rbegin(), part.backward.rend());
-  append(layer_.recompute, part.recompute.begin(), part.recompute.end());
-}
-
-LayerOperators LayerBuilder::build() && {
-  std::reverse(layer_.backward.begin(), layer_.backward.end());
-  return std::move(layer_);
+LayerOperators elementwise(OperatorKind kind, const char* label, double elements,
+                           const Traffic& traffic) {
+  if (traffic.forward_kernels == 0) return {};
+  return {.forward = {memory_bound(kind, label, elements, traffic.forward_bytes,
+                                   traffic.forward_kernels)},
+          .backward = {memory_bound(kind, label, elements, traffic.backward_bytes,
+                                    traffic.backward_kernels)},
+          .recompute = {}};
 }
 
 }  // namespace llmsim::sim

@@ -1,8 +1,8 @@
 // The vocabulary: one kind of work that a device does in a training step.
 //
 // A pass, forward or backward, is a list of operators in execution order, each with its module.
-// FLOPs, bytes moved, kernels and communication are fields of the same record; which tensors the
-// modules save for the backward pass stands in dataflow.h.
+// FLOPs, bytes moved, kernels and communication are fields of the same record; the tensors that they
+// read, write and save for the backward pass are those of their node (layer_graph.h).
 #pragma once
 
 #include <cstdint>
@@ -173,35 +173,20 @@ struct Traffic {
   double rate = 1.0;  // bandwidth of the forward kernels relative to other memory-bound ones
 };
 
-// The operators of a layer, or of a part of one, on one rank for one micro-batch.
+// The operators of a layer, or of a node of one, on one rank for one micro-batch.
 struct LayerOperators {
   OperatorList forward;
   OperatorList backward;
   OperatorList recompute;  // repeated before the backward pass
 
   void set_module(Module module);
+  // What runs next: after these in the forward pass, before them in the backward pass.
+  LayerOperators& append(const LayerOperators& next);
 };
 
-// Puts the parts of a layer together.  Each is added when its forward pass runs; the backward
-// passes of the parts run in the opposite order, that of a part as the part has it.
-class LayerBuilder {
- public:
-  // A part of one operator in one of the passes.
-  void add_forward(Module module, Operator op);
-  void add_backward(Module module, Operator op);
-  // Forward and backward kernels of a memory-bound operator; none where the framework has fused
-  // them away.
-  void add(OperatorKind kind, Module module, const char* label, double elements,
-           const Traffic& traffic);
-  // A part that is of `module` as a whole.
-  void add(Module module, LayerOperators part);
-  // A part whose operators have their modules.
-  void add(const LayerOperators& part);
-
-  LayerOperators build() &&;
-
- private:
-  LayerOperators layer_;  // the backward pass from its end to its beginning
-};
+// Forward and backward kernels of a memory-bound operator; none where the framework has fused them
+// away.
+LayerOperators elementwise(OperatorKind kind, const char* label, double elements,
+                           const Traffic& traffic);
 
 }  // namespace llmsim::sim

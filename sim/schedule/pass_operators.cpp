@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "sim/operators/block.h"
-#include "sim/operators/ends.h"
+#include "sim/operators/embedding_and_head.h"
 
 namespace llmsim::sim {
 namespace {

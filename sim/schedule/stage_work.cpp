@@ -6,7 +6,7 @@
 #include "sim/memory/step_walk.h"
 #include "sim/model/layer_kinds.h"
 #include "sim/operators/block.h"
-#include "sim/operators/ends.h"
+#include "sim/operators/embedding_and_head.h"
 #include "sim/schedule/communication.h"
 #include "sim/schedule/data_parallel_collectives.h"
 

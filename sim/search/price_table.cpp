@@ -60,9 +60,9 @@ LayerPrices PriceTable::layers_of(const Run& run, const SearchLayout& layout, st
 LayerPrices PriceTable::times_of(const Run& run, const SearchLayout& layout, std::size_t prices) {
   if (!run.model.moe) return layer_times(run);
   const LayersWithoutExperts key = without_experts(layout, prices);
-  const auto known = without_experts_.find(key);
-  if (known != without_experts_.end()) return layer_times(run, known->second);
-  return without_experts_.emplace(key, shared_layers(run)).first->second.times;
+  const auto known = times_without_experts_.find(key);
+  if (known != times_without_experts_.end()) return layer_times(run, &known->second);
+  return times_without_experts_.emplace(key, layer_times(run)).first->second;
 }
 
 }  // namespace llmsim::sim

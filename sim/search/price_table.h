@@ -65,7 +65,7 @@ class PriceTable {
   std::vector<LayoutPrices> prices_;
   std::vector<PricedWay> priced_ways_;  // of those that differ in them alone
   std::map<LayersWithoutExperts, LayerPrices> priced_without_experts_;
-  std::map<LayersWithoutExperts, SharedLayers> without_experts_;  // of times
+  std::map<LayersWithoutExperts, LayerPrices> times_without_experts_;
 };
 
 }  // namespace llmsim::sim

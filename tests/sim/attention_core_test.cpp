@@ -23,7 +23,8 @@ TrainingRun context_run(ContextScheme scheme, int ranks = 2) {
 }
 
 LayerOperators core_of(const TrainingRun& run) {
-  return lower_attention_core(run.model, run.strategy, run.framework);
+  return operators_where(lower_block(run.model, run.strategy, run.framework, RecomputeKind::None),
+                         [](const Operator& op) { return op.module == Module::CoreAttention; });
 }
 
 const Operator& only_collective(const OperatorList& operators) {

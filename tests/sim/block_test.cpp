@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "sim/operators/ends.h"
+#include "sim/operators/embedding_and_head.h"
 #include "tests/sim/operator_lists.h"
 #include "tests/sim/sample_run.h"
 

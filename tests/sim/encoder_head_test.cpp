@@ -1,4 +1,4 @@
-#include "sim/operators/ends.h"
+#include "sim/operators/embedding_and_head.h"
 
 #include <string_view>
 
@@ -7,7 +7,7 @@
 #include "sim/memory/shards.h"
 #include "sim/model/flops.h"
 #include "sim/operators/block.h"
-#include "sim/operators/dataflow.h"
+#include "sim/operators/recomputation.h"
 #include "tests/sim/operator_lists.h"
 #include "tests/sim/sample_run.h"
 
@@ -46,7 +46,7 @@ TEST(EncoderHead, OnlyPredictedTokensPassIt) {
 TEST(EncoderHead, SavesInputsOfItsLayers) {
   TrainingRun run = encoder_run();
   const auto saved = [&] {
-    return head_dataflow(run.model, run.strategy, run.framework).saved().value();
+    return saved_bytes(lower_head(run.model, run.strategy, run.framework)).value();
   };
   const double both = saved(), row = 3.0 * 1024 * 2 + run.model.vocab_size * (2.0 + 4.0);
   run.model.encoder->next_sentence = false;

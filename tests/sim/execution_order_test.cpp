@@ -9,7 +9,7 @@
 #include "sim/model/catalogue.h"
 #include "sim/model/layer_kinds.h"
 #include "sim/operators/block.h"
-#include "sim/operators/ends.h"
+#include "sim/operators/embedding_and_head.h"
 #include "tests/sim/model_names.h"
 #include "tests/sim/sample_run.h"
 
@@ -38,11 +38,11 @@ TEST(ExecutionOrder, PartsRunBackwardInTheOppositeOrderEachInItsOwn) {
                           memory_bound(OperatorKind::Copy, second, 1.0, 1.0, 1)};
     return operators;
   };
-  LayerBuilder builder;
-  builder.add(part("a", "a1", "a2"));
-  builder.add_backward(Module::Norm, memory_bound(OperatorKind::Copy, "between", 1.0, 1.0, 1));
-  builder.add(Module::Qkv, part("b", "b1", "b2"));
-  const LayerOperators layer = std::move(builder).build();
+  LayerGraph layer;
+  layer.add(Module::Norm, part("a", "a1", "a2"));
+  layer.add_backward(Module::Norm, memory_bound(OperatorKind::Copy, "between", 1.0, 1.0, 1));
+  layer.add(Module::Qkv, part("b", "b1", "b2"));
+  layer.finish();
   EXPECT_EQ(labels_of(layer.forward), (Labels{"a", "b"}));
   EXPECT_EQ(labels_of(layer.backward), (Labels{"b1", "b2", "between", "a1", "a2"}));
   EXPECT_EQ(layer.backward.front().module, Module::Qkv);

@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include <gtest/gtest.h>
 
 #include "sim/model/layer_kinds.h"
 #include "sim/operators/block.h"
-#include "sim/operators/dataflow/layer.h"
+#include "sim/operators/recomputation.h"
 #include "tests/sim/operator_lists.h"
 
 namespace llmsim::sim {
@@ -29,11 +30,7 @@ struct ExpertsCase {
   Strategy strategy;
   Framework framework;
 
-  LayerOperators lower() const {
-    return lower_experts(
-        model, strategy, framework,
-        {.precision = strategy.precision, .framework = &framework, .adapters = {}});
-  }
+  LayerOperators lower() const { return layer(); }
   LayerOperators block(RecomputeKind recompute) const {
     return lower_block(model, strategy, framework, recompute, LayerKind::Moe);
   }
@@ -41,12 +38,15 @@ struct ExpertsCase {
     return saved_by_block(*this, recompute, LayerKind::Moe);
   }
   // By the MoE layer alone; its input is saved by the router.
-  Bytes saved_inside() const {
-    LayerDataflow layer(model, strategy, framework);
-    const Dataflow::Tensor input = layer.flow.add(Bytes(0.0));
-    layer.flow.set_input(input);
-    layer.flow.set_output(add_moe(layer, input));
-    return layer.flow.saved();
+  Bytes saved_inside() const { return saved_bytes(layer()); }
+  // The MoE layer alone, on an input without bytes.
+  LayerGraph layer() const {
+    LayerBuilder b(model, strategy, framework);
+    const TensorId input = b.tensor("input", {0.0});
+    b.layer.set_input(input);
+    b.layer.set_output(add_experts(b, input));
+    b.layer.finish();
+    return std::move(b.layer);
   }
 };
 

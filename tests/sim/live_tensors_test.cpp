@@ -1,4 +1,4 @@
-#include "sim/operators/dataflow/live_tensors.h"
+#include "sim/operators/live_tensors.h"
 
 #include <gtest/gtest.h>
 
@@ -7,14 +7,14 @@ namespace {
 
 // Three tensors, 10, 20 and 40 bytes; the last one are logits.
 struct Three {
-  Dataflow flow;
-  Dataflow::Tensor a = flow.add(Bytes(10.0)), b = flow.add(Bytes(20.0)),
-                   logits = flow.add(Bytes(40.0), Dataflow::Role::Logits);
+  LayerGraph graph;
+  TensorId a = graph.tensor("a", {10.0}), b = graph.tensor("b", {20.0}),
+           logits = graph.tensor("logits", {40.0}, TensorRole::Logits);
 };
 
 TEST(LiveTensors, TheMostIsThatOfAllKindsAtOneTime) {
   const Three layer;
-  LiveTensors live(layer.flow);
+  LiveTensors live(layer.graph);
   live.write(layer.a, &LiveBytes::activations);
   live.use(&LiveBytes::gradients, Bytes(25.0));  // 10 + 25
   live.free(layer.a);
@@ -27,7 +27,7 @@ TEST(LiveTensors, TheMostIsThatOfAllKindsAtOneTime) {
 
 TEST(LiveTensors, LogitsAreLogitsWhateverTheyAreWrittenFor) {
   const Three layer;
-  LiveTensors live(layer.flow);
+  LiveTensors live(layer.graph);
   live.write(layer.logits, &LiveBytes::recomputed);
   live.begin_gradient(layer.logits);
   live.take_gradient(layer.logits);
@@ -37,7 +37,7 @@ TEST(LiveTensors, LogitsAreLogitsWhateverTheyAreWrittenFor) {
 
 TEST(LiveTensors, WhatWasHeldIsFreedBelowTheStart) {
   const Three layer;
-  LiveTensors live(layer.flow);
+  LiveTensors live(layer.graph);
   live.hold(layer.a);
   EXPECT_TRUE(live.has(layer.a));
   EXPECT_EQ(live.bytes().net.total(), Bytes(0.0));
@@ -48,7 +48,7 @@ TEST(LiveTensors, WhatWasHeldIsFreedBelowTheStart) {
 
 TEST(LiveTensors, ASharedGradientGoesWithTheLastThatHasIt) {
   const Three layer;
-  LiveTensors live(layer.flow);
+  LiveTensors live(layer.graph);
   live.begin_gradient(layer.a);
   live.take_gradient(layer.a);
   live.share_gradient(layer.a, layer.b);
@@ -63,7 +63,7 @@ TEST(LiveTensors, ASharedGradientGoesWithTheLastThatHasIt) {
 
 TEST(LiveTensors, AGradientThatReplacesATensorRaisesNothing) {
   const Three layer;
-  LiveTensors live(layer.flow);
+  LiveTensors live(layer.graph);
   live.write(layer.b, &LiveBytes::activations);
   live.replace_by_gradient(layer.b, layer.b);
   EXPECT_FALSE(live.has(layer.b));

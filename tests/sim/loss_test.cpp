@@ -6,7 +6,8 @@
 #include <optional>
 #include <utility>
 
-#include "sim/operators/dataflow.h"
+#include "sim/operators/embedding_and_head.h"
+#include "sim/operators/layer_memory.h"
 #include "sim/predict.h"
 #include "tests/sim/operator_lists.h"
 #include "tests/sim/sample_run.h"
@@ -26,15 +27,17 @@ TrainingRun fused_run(FusedLoss kind, int chunks = 0) {
 }
 
 LayerOperators loss_of(const TrainingRun& run) {
-  return lower_loss(run.model, run.strategy, run.framework, 1024);
+  const LayerGraph head = lower_head(run.model, run.strategy, run.framework);
+  return operators_where(head, [](const Operator& op) { return op.module != Module::Norm; });
 }
 
 // What is there of logits, their copies and gradients while the loss is computed, forward or
 // backward.
 Bytes working(TrainingRun run) {
   run.model.final_norm = false, run.framework.gradients.accumulated_by_gemm = true;
-  const Dataflow head = head_dataflow(run.model, run.strategy, run.framework);
-  const PassBytes forward = head.forward(), backward = head.backward();
+  const LayerGraph head = lower_head(run.model, run.strategy, run.framework);
+  const PassBytes forward = forward_bytes(head, no_recomputation(head)),
+                  backward = backward_bytes(head, no_recomputation(head));
   return std::max(forward.rise.logits + forward.rise.activations,
                   forward.net.logits + backward.rise.logits);
 }

@@ -1,11 +1,11 @@
 // Mamba-1 mixers as Jamba has them: weights, operators, tensors.
+#include "sim/operators/mamba1.h"
 #include "gtest/gtest.h"
 #include "sim/memory/shards.h"
 #include "sim/model/catalogue.h"
 #include "sim/model/flops.h"
 #include "sim/model/layer_kinds.h"
 #include "sim/operators/block.h"
-#include "sim/operators/scans.h"
 #include "sim/predict.h"
 #include "sim/strategy/validity.h"
 #include "tests/sim/operator_lists.h"

@@ -8,7 +8,7 @@
 #include "sim/memory/shards.h"
 #include "sim/model/flops.h"
 #include "sim/operators/block.h"
-#include "sim/operators/ends.h"
+#include "sim/operators/embedding_and_head.h"
 #include "sim/predict.h"
 #include "sim/strategy/stages.h"
 #include "tests/sim/operator_lists.h"

@@ -2,13 +2,14 @@
 #pragma once
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <string_view>
 
 #include "sim/model/layer_kinds.h"
-#include "sim/operators/block_recompute.h"
-#include "sim/operators/dataflow.h"
+#include "sim/operators/block.h"
 #include "sim/operators/operator.h"
+#include "sim/operators/recomputation.h"
 
 namespace llmsim::sim {
 
@@ -16,6 +17,19 @@ namespace llmsim::sim {
 inline const Operator& named(const OperatorList& list, std::string_view label) {
   return *std::find_if(list.begin(), list.end(),
                        [&](const Operator& op) { return label == op.label; });
+}
+
+// The operators of a layer that `chosen` takes.
+template <class Chosen>
+LayerOperators operators_where(const LayerOperators& layer, const Chosen& chosen) {
+  LayerOperators some;
+  const auto copy = [&](const OperatorList& from, OperatorList& to) {
+    std::copy_if(from.begin(), from.end(), std::back_inserter(to), chosen);
+  };
+  copy(layer.forward, some.forward);
+  copy(layer.backward, some.backward);
+  copy(layer.recompute, some.recompute);
+  return some;
 }
 
 inline int count_of(const OperatorList& list, OperatorKind kind) {
@@ -42,10 +56,11 @@ inline Flops total_flops(const OperatorList& list) { return total(list, &Operato
 template <class Run>
 Bytes saved_by_block(const Run& run, std::optional<RecomputeKind> recompute = RecomputeKind::None,
                      LayerKind kind = LayerKind::Dense) {
-  const Dataflow block = block_dataflow(run.model, run.strategy, run.framework, kind);
+  const LayerGraph block =
+      lower_block(run.model, run.strategy, run.framework, RecomputeKind::None, kind);
   Recompute chosen = run.strategy.recompute;
   chosen.kind = recompute.value_or(chosen.kind);
-  return block.saved(recomputation_of(block, chosen, run.model, run.framework, kind));
+  return saved_bytes(block, recomputation_of(block, chosen, run.model, run.framework, kind));
 }
 
 // Mean and deviation of two layer norms, of `rows` rows, in 16 bits.

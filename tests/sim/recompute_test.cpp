@@ -5,8 +5,8 @@
 #include "sim/memory/chunk_layers.h"
 #include "sim/memory/footprint.h"
 #include "sim/model/layer_kinds.h"
-#include "sim/operators/block_recompute.h"
-#include "sim/operators/dataflow.h"
+#include "sim/operators/block.h"
+#include "sim/operators/recomputation.h"
 #include "sim/predict.h"
 #include "tests/sim/sample_run.h"
 
@@ -78,7 +78,8 @@ Bytes offloaded(TrainingRun run, const char* modules,
                 RecomputeKind recompute = RecomputeKind::None) {
   run.strategy.offload.modules = *offloaded_modules_from(modules);
   const LayerKind kind = run.model.moe ? LayerKind::Moe : LayerKind::Dense;
-  const Dataflow block = block_dataflow(run.model, run.strategy, run.framework, kind);
+  const LayerGraph block =
+      lower_block(run.model, run.strategy, run.framework, RecomputeKind::None, kind);
   Recompute chosen = run.strategy.recompute;
   chosen.kind = recompute;
   return offloaded_inputs(block, recomputation_of(block, chosen, run.model, run.framework, kind),

@@ -1,4 +1,4 @@
-// The simulator's dataflow of one block, pass by pass, against counted allocations.
+// The simulator's tensors of one block, pass by pass, against counted allocations.
 //
 // A step has one peak, which most of what its passes allocate does not reach: a copy that is half
 // as large as it should be goes unnoticed there.  Here each pass has its own.
@@ -14,8 +14,8 @@
 #include "runtime/model/block.h"
 #include "runtime/model/layer_parameters.h"
 #include "sim/model/layer_kinds.h"
-#include "sim/operators/block_recompute.h"
-#include "sim/operators/dataflow.h"
+#include "sim/operators/block.h"
+#include "sim/operators/layer_memory.h"
 #include "tests/runtime/divided_setup.h"
 #include "tests/runtime/simulated_run.h"
 #include "tests/runtime/training_setup.h"
@@ -30,7 +30,7 @@ enum class Shape { Usual, SquareHeads, WideHeads, WidePositions };
 
 using Case = std::tuple<Family, Shape, sim::Precision, bool>;  // ..., flash attention
 
-class DataflowOfABlock : public testing::TestWithParam<Case> {};
+class MemoryOfABlock : public testing::TestWithParam<Case> {};
 
 void widen(sim::Transformer& model, Shape shape) {
   if (shape == Shape::Usual) return;
@@ -104,7 +104,7 @@ void expect_between(const Counted& actual, const sim::PassBytes& expected,
   EXPECT_EQ(actual.net, expected.net.total().value()) << name;
 }
 
-TEST_P(DataflowOfABlock, IsWhatTheAllocatorsCountedInEachPass) {
+TEST_P(MemoryOfABlock, IsWhatTheAllocatorsCountedInEachPass) {
   const TrainingSetup setup = setup_of(GetParam());
   const BlockContext context = context_of(setup);
   const at::TensorOptions options = options_of(setup);
@@ -115,20 +115,21 @@ TEST_P(DataflowOfABlock, IsWhatTheAllocatorsCountedInEachPass) {
   const sim::Run run = simulated_run(setup);
   for (const sim::Recompute& recompute : all_recomputes()) {
     if (recompute.kind == sim::RecomputeKind::EveryN) continue;  // a mix of blocks
-    const sim::Dataflow flow =
-        sim::block_dataflow(run.model, run.strategy, run.framework, sim::LayerKind::Dense);
-    const sim::Dataflow::Recomputation repeated =
-        sim::recomputation_of(flow, recompute, run.model, run.framework, sim::LayerKind::Dense);
+    const sim::LayerGraph layer =
+        sim::lower_block(run.model, run.strategy, run.framework, recompute.kind);
+    const sim::Recomputation repeated =
+        sim::recomputation_of(layer, recompute, run.model, run.framework, sim::LayerKind::Dense);
     at::Tensor x = at::empty({context.shape.tokens(), context.shape.hidden}, options), y, dx;
     BlockTape tape;
     const Counted forward = counted([&] { y = block.forward(std::move(x), tape, recompute); });
     if (repeated.from_input)
-      expect_between(forward, flow.forward(repeated), flow.forward(),
+      expect_between(forward, forward_bytes(layer, repeated),
+                     forward_bytes(layer, no_recomputation(layer)),
                      sim::text_of(recompute) + ", forward");
     else
-      expect_equal(forward, flow.forward(repeated), sim::text_of(recompute) + ", forward");
+      expect_equal(forward, forward_bytes(layer, repeated), sim::text_of(recompute) + ", forward");
     expect_equal(counted([&] { dx = block.backward(std::move(y), std::move(tape)); }),
-                 flow.backward(repeated), sim::text_of(recompute) + ", backward");
+                 backward_bytes(layer, repeated), sim::text_of(recompute) + ", backward");
   }
 }
 
@@ -141,13 +142,13 @@ std::string name_of_case(const testing::TestParamInfo<Case>& tested) {
          sim::name_of(precision) + (flash ? "_flash" : "_unfused");
 }
 
-INSTANTIATE_TEST_SUITE_P(Plain, DataflowOfABlock,
+INSTANTIATE_TEST_SUITE_P(Plain, MemoryOfABlock,
                          testing::Combine(testing::Values(Family::Gpt2, Family::Llama),
                                           testing::Values(Shape::Usual, Shape::SquareHeads,
                                                           Shape::WideHeads),
                                           kPrecisions, testing::Bool()),
                          name_of_case);
-INSTANTIATE_TEST_SUITE_P(Mla, DataflowOfABlock,
+INSTANTIATE_TEST_SUITE_P(Mla, MemoryOfABlock,
                          testing::Combine(testing::Values(Family::Mla, Family::MlaDirect),
                                           testing::Values(Shape::Usual, Shape::WideHeads,
                                                           Shape::WidePositions),

@@ -1,4 +1,4 @@
-#include "sim/operators/ends.h"
+#include "sim/operators/embedding_and_head.h"
 
 #include <string_view>
 

@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "sim/base/quantity.h"
-#include "sim/operators/dataflow.h"
+#include "sim/operators/layer_graph.h"
+#include "sim/operators/layer_memory.h"
 
 namespace llmsim::sim {
 
@@ -14,13 +15,12 @@ namespace llmsim::sim {
 // logits, whatever they are taken for.
 class LiveTensors {
  public:
-  using Tensor = Dataflow::Tensor;
   using Kind = Bytes LiveBytes::*;
 
-  explicit LiveTensors(const Dataflow& flow) : flow_(flow), states_(flow.tensors()) {}
+  explicit LiveTensors(const LayerGraph& layer) : layer_(layer), states_(layer.tensors().size()) {}
 
   const PassBytes& bytes() const { return bytes_; }
-  bool has(Tensor tensor) const { return state(tensor).live; }
+  bool has(TensorId tensor) const { return state(tensor).live; }
 
   // Memory that is no tensor of the layer.
   void take(Kind kind, Bytes size) {
@@ -31,45 +31,46 @@ class LiveTensors {
   void use(Kind kind, Bytes size) { take(kind, size), give(kind, size); }
 
   // Is there when the pass begins, taken before it.
-  void hold(Tensor tensor) {
+  void hold(TensorId tensor) {
     state(tensor).live = true;
     state(tensor).kind = kind_of(tensor, &LiveBytes::activations);
   }
   // Is the caller's to free.
-  void leave(Tensor tensor) { state(tensor).live = false; }
-  void write(Tensor tensor, Kind kind) {
+  void leave(TensorId tensor) { state(tensor).live = false; }
+  void write(TensorId tensor, Kind kind) {
     state(tensor).live = true;
     state(tensor).kind = kind_of(tensor, kind);
-    take(state(tensor).kind, flow_.size(tensor));
+    take(state(tensor).kind, layer_.size(tensor));
   }
-  void free(Tensor tensor) {
+  void free(TensorId tensor) {
     state(tensor).live = false;
-    give(state(tensor).kind, flow_.size(tensor));
+    give(state(tensor).kind, layer_.size(tensor));
   }
 
   // Gradients, of whose memory several tensors can have the same.  begin_gradient takes none:
   // that of a pass's output is there before it, others replace what is there.
-  bool has_gradient(Tensor tensor) const { return state(tensor).gradient >= 0; }
-  void begin_gradient(Tensor tensor) {
+  bool has_gradient(TensorId tensor) const { return state(tensor).gradient >= 0; }
+  void begin_gradient(TensorId tensor) {
     state(tensor).gradient = static_cast<int>(gradients_.size());
-    gradients_.push_back({.size = flow_.size(tensor), .kind = gradient_kind(tensor), .tensors = 1});
+    gradients_.push_back(
+        {.size = layer_.size(tensor), .kind = gradient_kind(tensor), .tensors = 1});
   }
-  void take_gradient(Tensor tensor) { take(gradient_kind(tensor), flow_.size(tensor)); }
-  void share_gradient(Tensor owner, Tensor sharer) {
+  void take_gradient(TensorId tensor) { take(gradient_kind(tensor), layer_.size(tensor)); }
+  void share_gradient(TensorId owner, TensorId sharer) {
     state(sharer).gradient = state(owner).gradient;
     ++gradients_[static_cast<std::size_t>(state(owner).gradient)].tensors;
   }
   // `in_place`: what has replaced it stays.
-  void free_gradient(Tensor tensor, bool in_place) {
+  void free_gradient(TensorId tensor, bool in_place) {
     const int gradient = std::exchange(state(tensor).gradient, -1);
     if (gradient < 0) return;
     Gradient& one = gradients_[static_cast<std::size_t>(gradient)];
     if (--one.tensors == 0 && !in_place) give(one.kind, one.size);
   }
   // The gradient of `tensor` is made where `saved` is.
-  void replace_by_gradient(Tensor saved, Tensor tensor) {
+  void replace_by_gradient(TensorId saved, TensorId tensor) {
     free(saved);
-    bytes_.net.*gradient_kind(tensor) += flow_.size(tensor);
+    bytes_.net.*gradient_kind(tensor) += layer_.size(tensor);
   }
 
  private:
@@ -84,16 +85,16 @@ class LiveTensors {
     int tensors = 0;  // that share it
   };
 
-  State& state(Tensor tensor) { return states_[Dataflow::index(tensor)]; }
-  const State& state(Tensor tensor) const { return states_[Dataflow::index(tensor)]; }
-  Kind kind_of(Tensor tensor, Kind otherwise) const {
-    const Dataflow::Role role = flow_.role(tensor);
-    const bool logits = role == Dataflow::Role::Logits || role == Dataflow::Role::LogitsCopy;
+  State& state(TensorId tensor) { return states_[LayerGraph::index(tensor)]; }
+  const State& state(TensorId tensor) const { return states_[LayerGraph::index(tensor)]; }
+  Kind kind_of(TensorId tensor, Kind otherwise) const {
+    const TensorRole role = layer_[tensor].role;
+    const bool logits = role == TensorRole::Logits || role == TensorRole::LogitsCopy;
     return logits ? &LiveBytes::logits : otherwise;
   }
-  Kind gradient_kind(Tensor tensor) const { return kind_of(tensor, &LiveBytes::gradients); }
+  Kind gradient_kind(TensorId tensor) const { return kind_of(tensor, &LiveBytes::gradients); }
 
-  const Dataflow& flow_;
+  const LayerGraph& layer_;
   std::vector<State> states_;
   std::vector<Gradient> gradients_;
   PassBytes bytes_;

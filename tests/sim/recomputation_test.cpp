@@ -1,4 +1,4 @@
-#include "sim/operators/block_recompute.h"
+#include "sim/operators/recomputation.h"
 
 #include <optional>
 
@@ -144,11 +144,12 @@ TEST(BlockRecompute, BothPassesGiveBackWhatTheyTook) {
         if (form > 0) run.strategy.tp = 2, run.strategy.sequence_parallel = form > 1;
         run.strategy.recompute = *recompute_from(recompute);
         const LayerKind kind = model.moe ? LayerKind::Moe : LayerKind::Dense;
-        const Dataflow block = block_dataflow(run.model, run.strategy, run.framework, kind);
+        const LayerGraph block =
+            lower_block(run.model, run.strategy, run.framework, RecomputeKind::None, kind);
         const auto plan =
             recomputation_of(block, run.strategy.recompute, run.model, run.framework, kind);
-        const double left = block.forward(plan).net.total().value();
-        EXPECT_NEAR(block.backward(plan).net.total().value(), -left, 1e-9 * left)
+        const double left = forward_bytes(block, plan).net.total().value();
+        EXPECT_NEAR(backward_bytes(block, plan).net.total().value(), -left, 1e-9 * left)
             << recompute << form << bool(model.moe);
       }
     }
@@ -162,10 +163,9 @@ TEST(BlockBackward, WeightGradientsOfUnitsAreCountedWithTheUnit) {
   run.model.seq_len = 128;
   run.framework.storage.gradient_bytes = 4.0;
   const auto rise = [&] {
-    return block_dataflow(run.model, run.strategy, run.framework, LayerKind::Dense)
-        .backward()
-        .rise.total()
-        .value();
+    const LayerGraph block =
+        lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+    return backward_bytes(block, no_recomputation(block)).rise.total().value();
   };
   const double made = 4.0 * kHidden * kHidden * (2.0 + 4.0), activations = 16.0 * 256.0 * 1024.0;
   EXPECT_GT(rise(), made);

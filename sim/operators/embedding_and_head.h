@@ -1,5 +1,4 @@
-// The two ends of the model as operators: the embedding before the first block, the head and the
-// loss after the last.
+// The embedding before the first block of a model, and the LM head and the loss after the last.
 //
 // Embedding: a lookup of t rows and no GEMM.  Head: final norm, logits (t, V/n, h), cross entropy
 // over V/n.  Over tensor ranks the output of the lookup is summed; with sequence parallelism the
@@ -21,16 +20,19 @@
 #include <cstdint>
 
 #include "sim/model/transformer.h"
-#include "sim/operators/operator.h"
+#include "sim/operators/layer_graph.h"
 #include "sim/strategy/framework.h"
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
 
-LayerOperators lower_embedding(const Transformer& model, const Strategy& strategy,
-                               const Framework& framework);
-LayerOperators lower_head(const Transformer& model, const Strategy& strategy,
-                          const Framework& framework);
+// For one micro-batch on one rank.  `framework`: as it runs under the strategy
+// (effective_framework).
+LayerGraph lower_embedding(const Transformer& model, const Strategy& strategy,
+                           const Framework& framework);
+// Multi-token prediction repeats the head.
+LayerGraph lower_head(const Transformer& model, const Strategy& strategy,
+                      const Framework& framework);
 
 // Those of `tokens` tokens whose logits are made, at least one.
 std::int64_t predicted_of(const Transformer& model, std::int64_t tokens);

@@ -1,0 +1,92 @@
+#include "sim/operators/gated_delta_net.h"
+
+#include "sim/model/flops.h"
+#include "sim/operators/traffic.h"
+
+namespace llmsim::sim {
+namespace {
+
+// Norms of q and k, sums of the decay, K K^T, its inverse, T K and T V, states, output.  Backward:
+// T K and T V, states, gradients of values, of states, of q and k, of T K, of the decay and of the
+// norms.
+constexpr int kDeltaKernels = 8, kDeltaBackwardKernels = 10;
+
+LayerOperators delta_rule_operators(const LayerBuilder& b, const GatedDeltaNet& net) {
+  const double e = b.element, heads = b.tokens * net.num_value_heads / b.ranks;
+  const ScanBytes bytes = scan_bytes(net, e);
+  const Flops flops = b.tokens / b.ranks * scan_flops_per_token(net);
+  LayerOperators operators = convolution(b.tokens * net.conv_channels() / b.ranks, e);
+  if (net.num_value_heads > net.num_key_heads)
+    operators.append(elementwise(OperatorKind::Copy, "repeat_heads", 2.0 * heads * net.key_head_dim,
+                                 permutation_traffic(e)));
+  return operators.append(
+      {.forward = {memory_bound(OperatorKind::Scan, "delta_rule", heads, bytes.forward,
+                                kDeltaKernels, flops)},
+       .backward = {memory_bound(OperatorKind::Scan, "delta_rule_backward", heads, bytes.backward,
+                                 kDeltaBackwardKernels, 2.0 * flops)},
+       .recompute = {}});
+}
+
+// q, k, v of all heads go into the delta rule, which saves them as it has normalised and repeated
+// them; the convolution saves what it reads.
+TensorId add_delta_rule(LayerBuilder& b, const GatedDeltaNet& net, TensorId projected) {
+  const double e = b.element, heads = b.tokens * net.num_value_heads / b.ranks;
+  const ScanBytes bytes = scan_bytes(net, e);
+  const TensorId output = b.values("delta rule output", b.rows(WeightName::MixerOutput)),
+                 saved = b.tensor(
+                     "q, k, v, T and decay of the delta rule",
+                     {b.tokens, net.num_value_heads / b.ranks, saved_by_delta_rule(net, e)},
+                     TensorRole::Statistic);
+  b.layer.add(Module::Scan, delta_rule_operators(b, net))
+      .reads(projected)
+      .writes(output)
+      .writes(saved)
+      .saves(projected)
+      .saves(saved)
+      .forward_workspace(Bytes(heads * bytes.forward_workspace))
+      .backward_workspace(Bytes(heads * bytes.backward_workspace));
+  return output;
+}
+
+}  // namespace
+
+ScanBytes scan_bytes(const GatedDeltaNet& net, double element) {
+  const double e = element, keys = net.key_head_dim, values = net.value_head_dim,
+               chunk = net.chunk_size, states = keys * values / chunk;
+  return {.forward = (11.0 * keys + 6.0 * values) * e + 2.0 * e * states + (8.0 + 2.0 * e) * chunk,
+          .backward = (27.0 * keys + 15.0 * values) * e + 4.0 * e * states + 2.0 * e * chunk,
+          .forward_workspace = (keys + 2.0 * values) * e + e * states + kFp32Bytes * chunk,
+          .backward_workspace = (3.0 * keys + 3.0 * values) * e + 2.0 * e * states};
+}
+
+double saved_by_delta_rule(const GatedDeltaNet& net, double element) {
+  return (2.0 * net.key_head_dim + net.value_head_dim + net.chunk_size) * element + kFp32Bytes;
+}
+
+// The gate z is among what the first GEMM gives; the second one's values are few.  The norm of each
+// head and the gate are kernels after the delta rule.
+TensorId add_gated_delta_net_mixer(LayerBuilder& b, TensorId normed, bool alone) {
+  const TensorId projected = b.values("mixer input", b.columns(WeightName::MixerInput));
+  LayerOperators inputs = b.linear_of(WeightName::MixerInput);
+  b.mixer_input(inputs.append(b.linear_of(WeightName::MixerGates)), normed, projected);
+  const TensorId output = add_delta_rule(b, *b.model.gated_delta_net, projected);
+  const TensorShape shape = b.layer[output].shape;
+  const double values = shape.rows * shape.columns;
+  const TensorId normalised = b.tensor("normalised heads", shape),
+                 product = b.tensor("gated output", shape);
+  b.layer
+      .add(Module::MixerNorm, elementwise(OperatorKind::Norm, "gated_norm", values,
+                                          norm_traffic(Norm::RmsNorm, b.framework, b.element)))
+      .reads(output)
+      .writes(normalised)
+      .saves(output);
+  b.layer
+      .add(Module::MixerNorm, elementwise(OperatorKind::Activation, "output_gate", values,
+                                          activation_traffic(true, b.framework, b.element)))
+      .reads(normalised)
+      .writes(product)
+      .saves(normalised);
+  return b.mixer_output(product, alone);
+}
+
+}  // namespace llmsim::sim

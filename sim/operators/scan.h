@@ -1,0 +1,20 @@
+// What the scans that mix tokens in the place of attention have in common (mamba2.h,
+// gated_delta_net.h, mamba1.h): their traffic, and the convolution before them.
+#pragma once
+
+#include "sim/operators/layer_builder.h"
+
+namespace llmsim::sim {
+
+// Of a scan on one rank, for each token and head (of Mamba-1: channel): bytes that its kernels
+// move, and that it makes on the way and has at once, at most.
+struct ScanBytes {
+  double forward = 0.0, backward = 0.0;
+  double forward_workspace = 0.0, backward_workspace = 0.0;
+};
+
+// A convolution of `elements` values of channels that saves what it reads: forward reads and writes
+// them, backward reads them and their gradients and writes gradients.
+LayerOperators convolution(double elements, double element);
+
+}  // namespace llmsim::sim
