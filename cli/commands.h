@@ -12,7 +12,7 @@
 
 namespace llmsim::cli {
 
-inline constexpr int kUsage = 2;  // exit status: a command line that is none
+inline constexpr int kUsage = 2;  // exit status of a wrong command line
 
 void add_plan(CLI::App& program, int& status);     // the best strategies, ranked
 void add_predict(CLI::App& program, int& status);  // one run in full
@@ -79,7 +79,7 @@ struct CalibrateOptions {
 // `nodes`, prints the lines that start the ranks there, and ends.
 int run_calibrate_run(const CalibrateOptions& options);
 
-// Fits the device and stores it as one's own hardware, with all coefficients.
+// Fits the device and stores it as the user's hardware, with all coefficients.
 int run_calibrate_import(const CalibrateOptions& options);
 
 // Predicted against measured step times of the file's training steps, on the imported device.
@@ -103,7 +103,7 @@ void add_calibrate_fit(CLI::App& calibrate, int& status);
 // Adds `calibrate log`: a training log and its run file to a measured run.
 void add_calibrate_log(CLI::App& calibrate, int& status);
 
-// Adds `calibrate site` and `calibrate show`: what the runs of one cluster say beyond all others.
+// Adds `calibrate site` and `calibrate show`: how one cluster differs from the model of all.
 void add_calibrate_site(CLI::App& calibrate, int& status);
 
 // Prints a line for each count, predicted and measured.  0 where all are equal, else 1.

@@ -1,4 +1,4 @@
-// Ctrl-C while something long runs that can end early with what it has.
+// Ctrl-C during long work that can end early with its result so far.
 #pragma once
 
 namespace llmsim::cli {

@@ -1,5 +1,5 @@
-// The options that describe a whole training job: how many tokens, and what interrupts it.  What is
-// not given comes from hwdb/hardware/job_defaults.h.
+// The options that describe a whole training job: how many tokens, and what interrupts it.  The
+// defaults are those of hwdb/hardware/job_defaults.h.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -14,7 +14,7 @@ namespace llmsim::cli {
 
 // As typed; job_of() reads them.
 struct JobOptions {
-  std::optional<std::string> tokens{};  // none: no job is asked for
+  std::optional<std::string> tokens{};  // none: no job
   std::optional<std::string> price{}, mtbf{}, restart{}, ramp_up{};
   std::optional<std::string> checkpoint_interval{}, checkpoint_bandwidth{};
   bool asynchronous = false;

@@ -34,7 +34,7 @@ sim::CatalogueEntry model_named(const std::string& option, const std::string& na
 // Resolves runs of a site; of none where its name is empty.
 hwdb::RunResolver resolver_of(const std::string& site, const hwdb::Database& database);
 
-// What is predicted, and what was measured or published of it: the run of a record or of options.
+// The run of a record or of options, and the values that were measured or published of it.
 struct Request {
   sim::Run run;
   hwdb::Measured measured{};
@@ -52,15 +52,15 @@ class RunRequests {
   sim::Run run_of(const RunOptions& options);
   Request request_of(const RunOptions& options);
 
-  // What to plan, with the lists that restrict the search.  Throws Error for an unknown name or a
-  // value out of range.
+  // The query of a plan, with the lists that restrict the search.  Throws Error for an unknown name
+  // or a value out of range.
   sim::PlanQuery query_of(const RunOptions& options);
 
  private:
   hwdb::RunResolver& resolver(const std::string& site);
 
   const hwdb::Database* database_;
-  std::map<std::string, hwdb::RunResolver> resolvers_;  // by the asked site
+  std::map<std::string, hwdb::RunResolver> resolvers_;  // by site
 };
 
 // One request alone.

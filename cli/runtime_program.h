@@ -14,7 +14,7 @@ std::filesystem::path runtime_program();
 // Runs llmsim-runtime to its end.  Throws Error where it cannot be started or fails.
 void run_program(const std::vector<std::string>& arguments);
 
-// The same for one that measures nothing: the first line that it prints.
+// The same for a call that measures nothing: the first line that it prints.
 std::string printed_line(const std::vector<std::string>& arguments);
 
 }  // namespace llmsim::cli

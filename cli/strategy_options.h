@@ -1,5 +1,5 @@
-// What the options of a command line say of the strategy: one value of each field, or the lists of
-// values that restrict a search.
+// The strategy in the options of a command line: one value of each field, or the lists of values
+// that restrict a search.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ std::vector<std::string> split(const std::string& text, char separator = ',');
 [[noreturn]] void refuse(const std::string& option, const std::string& value,
                          const std::string& right);
 
-// Of which a search chooses the value, so that several may be given.
+// Whether a search chooses the value of a field, so that several may be given.
 bool is_searched(const std::string& key);
 
 // The fields that options of their own state, but those that `skips` names.  Throws Error naming
@@ -30,7 +30,7 @@ sim::PartialStrategy strategy_in(const RunOptions& options, bool (*skips)(const 
 sim::Recompute recompute_in(const std::string& text);
 void set_recompute(const sim::Recompute& recompute, sim::PartialStrategy& partial);
 
-// A part of the list that --offload is, `text`.
+// One item, `part`, of the list `text` that --offload has.
 void add_offload(const std::string& part, const std::string& text, sim::PartialStrategy& strategy);
 
 // --shard-size and --sharding belong together.

@@ -16,7 +16,7 @@ enum class TableOptionsOf { Run, Search };
 // Error for a value that an option cannot have.
 void check_options(const hwdb::TableOptions& options, TableOptionsOf kind, const std::string& file);
 
-// As the same options on a command line.  Of an option that is there twice the later value counts.
+// The same options as on a command line.  Of an option that is there twice the later value counts.
 // Requires options that have been checked.
 RunOptions run_options(const hwdb::TableOptions& options, TableOptionsOf kind);
 

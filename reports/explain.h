@@ -21,7 +21,7 @@ std::optional<Explained> explained_named(const std::string& name);
 // may be out of memory.
 Table explained_table(Explained what, const sim::Run& run);
 
-// The facts of the run that the factors come from.
+// The facts of the run from which the factors follow.
 std::vector<sim::Fact> facts_behind(Explained what, const sim::Run& run);
 
 // Both tables.  CSV is the first alone; JSON has the keys of README.md.

@@ -1,4 +1,4 @@
-// A step by what it waits for: the terms of its breakdown in a few parts, for bars.
+// What a step waits for: its breakdown in a few components, for bars.
 #pragma once
 
 #include <string>
