@@ -2,9 +2,8 @@
 // and overlapped with GEMMs.
 //
 //   {"type": "collective", "key": ..., "kind": "all_reduce", "dtype": "bf16", "ranks", "stride",
-//     "ranks_per_node", "nodes", "groups",
-//    "bytes", "outcome": "ok", "median_s", "spread", "half_width", "repeats_n",
-//      "algbw_bytes_per_s", "busbw_bytes_per_s"}
+//    "ranks_per_node", "nodes", "groups", "bytes", "outcome": "ok", "median_s", "spread",
+//    "half_width", "repeats_n", "algbw_bytes_per_s", "busbw_bytes_per_s"}
 //   {"type": "overlap", "key": ..., as above to "bytes", "gemm_size", "gemms",
 //    "collective_alone_s", "collective_beside_s", "collective_slowdown", "gemm_alone_s",
 //    "gemm_beside_s", "gemm_slowdown"}

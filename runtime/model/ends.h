@@ -1,5 +1,4 @@
-// The two ends of a model that execute: the embedding, and the final norm with
-// the head and the loss.
+// The embedding of a model, and its final norm with the LM head and the loss, as they execute.
 //
 // A tied head reads the embedding's table.  The chunked loss makes logits, loss and both gradients
 // of the head chunk by chunk in the forward pass (Liger-Kernel's way): no more than one chunk of
