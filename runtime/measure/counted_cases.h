@@ -1,7 +1,8 @@
 // Steps on which simulator and runtime must agree to the byte, the call and the FLOP.
 //
 //   small   GPT-2 and Llama shapes, every recompute mode that is executed, whole and chunked loss,
-//           unfused and blockwise attention; fp32 on the CPU, bf16 with fp32 master weights and autocast on the meta device
+//           unfused and blockwise attention; fp32 on the CPU, bf16 with fp32 master weights and
+//           autocast on the meta device
 //   heads   large heads and a small residual stream: the peak is in a copy of heads
 //   ranks   every way to divide a step: data, sharded, tensor, sequence and pipeline parallelism
 //           and combinations, one rank of each stage, on the meta device
