@@ -67,7 +67,8 @@ std::string layers_text(const sim::Strategy& s) {
   const std::vector<int>& layers = s.stage_layers;
   if (layers.empty()) return s.embeddings_as_layers ? ", embedding and head as layers" : "";
   if (layers.size() > 2 && std::equal(layers.begin() + 1, layers.end() - 1, layers.begin()))
-    return ", " + std::to_string(layers.front()) + " layers a stage, " +
+    return ", " + std::to_string(layers.front()) +
+           (s.virtual_stages > 1 ? " layers a chunk, " : " layers a stage, ") +
            std::to_string(layers.back()) + " in the last";
   return ", layers " + numbers_text(layers);
 }
