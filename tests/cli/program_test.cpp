@@ -250,7 +250,7 @@ TEST_F(Program, StatusThreeSaysWhyOnStandardErrorInEveryFormat) {
     const Outcome plan = run("plan --model llama3-8b --gpus 1" + ending);
     EXPECT_EQ(plan.status, 3) << format;
     EXPECT_TRUE(one_line(plan.messages)) << plan.messages;
-    EXPECT_TRUE(plan.messages.starts_with("llmsim: nothing fits: of ")) << plan.messages;
+    EXPECT_TRUE(plan.messages.starts_with("llmsim: nothing fits: ")) << plan.messages;
     EXPECT_NE(plan.messages.find("out of memory; the nearest, "), std::string::npos)
         << plan.messages;
   }

@@ -12,14 +12,14 @@
 namespace llmsim::structure {
 namespace {
 
-using Rule = std::vector<Complaint> (*)(const std::string&);
+using Finder = std::vector<Complaint> (*)(const std::string&);
 
 // Headers whose comments nobody has read with these rules in mind yet.  The list only gets shorter.
 const std::vector<std::string> unread{
     "sim/memory/",         "sim/operators/", "sim/pipeline/repeating_pipeline.h",
     "sim/schedule/step.h", "sim/search/",    "sim/strategy/stages.h"};
 
-const SourceTree& sources() {
+const SourceTree& whole_tree() {
   static const SourceTree tree = read_source_tree(LLMSIM_SOURCE_DIR);
   return tree;
 }
@@ -33,8 +33,8 @@ bool is_read(const std::string& path) {
                       [&](const std::string& prefix) { return path.starts_with(prefix); });
 }
 
-void hold(Rule rule, bool unread_too) {
-  for (const auto& [path, text] : sources().texts) {
+void hold(Finder rule, bool unread_too) {
+  for (const auto& [path, text] : whole_tree().texts) {
     if (!is_header_of_program(path) || (!unread_too && !is_read(path))) continue;
     for (const Complaint& complaint : rule(text))
       ADD_FAILURE() << path << ":" << complaint.line << ": " << complaint.what;
@@ -42,7 +42,7 @@ void hold(Rule rule, bool unread_too) {
 }
 
 // Lines with complaints.
-std::vector<int> lines(Rule rule, const std::string& text) {
+std::vector<int> lines(Finder rule, const std::string& text) {
   std::vector<int> found;
   for (const Complaint& complaint : rule(text)) found.push_back(complaint.line);
   return found;
@@ -116,7 +116,7 @@ TEST(Prose, AReaderFindsTheWordsOfTheFieldInAHeader) {
        {"activation memory", "ring attention", "radient accumulation", "launch-bound", "host-bound",
         "arithmetic intensity", "oversubscription", "activation checkpointing", "roofline"}) {
     bool found = false;
-    for (const auto& [path, text] : sources().texts)
+    for (const auto& [path, text] : whole_tree().texts)
       found = found || (is_header_of_program(path) && text.find(word) != std::string::npos);
     EXPECT_TRUE(found) << word;
   }
