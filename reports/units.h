@@ -63,4 +63,7 @@ std::string percent(double ratio);
 // The shortest decimal text that reads back as `value`; "0" for zero, empty where it is not finite.
 std::string exact(double value);
 
+// A key as words: "attention_norm" as "attention norm".
+std::string with_spaces(std::string key);
+
 }  // namespace llmsim::reports

@@ -14,6 +14,7 @@
 // the means over layers are ours.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -33,6 +34,8 @@ struct LayerMemory {
   PassBytes forward;
   PassBytes backward;
   Bytes everything{};
+  // The same tensor by tensor, in prices of layers_with_tensors().
+  std::shared_ptr<const LayerTensors> tensors{};
 };
 
 // Where some layers have a window and others see everything, the mean of both by their numbers:
@@ -97,6 +100,7 @@ LayerPrices layer_prices(const Run& run, std::span<const PricedWay> known,
 // The same without bytes, and without times, whatever the device.
 LayerPrices layer_times(const Run& run, const LayerPrices* without_experts = nullptr);
 LayerPrices layer_bytes(const Run& run);
+LayerPrices layers_with_tensors(const Run& run);  // bytes, by tensor too
 // Throws Error that says what the device does multiply in where it cannot in this recipe.
 void require_recipe(const Device& device, const LowPrecisionRecipe& recipe, Precision precision);
 

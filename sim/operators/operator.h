@@ -89,6 +89,7 @@ enum class OperatorKind {
 
 enum class CollectiveKind { AllReduce, AllGather, ReduceScatter, AllToAll, Broadcast, SendRecv };
 
+const char* name_of(Module module);  // "core attention", "MLP up"; to be printed
 const char* name_of(OperatorKind kind);
 const char* name_of(CollectiveKind kind);  // "all_reduce", "all_gather", ...
 
