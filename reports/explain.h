@@ -1,7 +1,7 @@
-// Why the GEMMs, the attention kernels or the collectives of a run take as long as they do: one row
-// for each with the factors that multiply up to its rate (sim/explain.h), and the coefficients
-// behind the factors.  Why a run needs the memory it needs: one row for each tensor at the peak
-// (sim/memory/peak_tensors.h).
+// Why the GEMMs, the attention kernels or the collectives of a run take as long as they do: one
+// row for each with the factors that multiply up to its rate (sim/explain.h), and the
+// coefficients behind the factors.  Why a run needs the memory it needs: one row for each tensor
+// at the peak (sim/memory/peak_tensors.h).
 #pragma once
 
 #include <optional>
