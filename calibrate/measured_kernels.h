@@ -34,7 +34,7 @@ std::vector<GemmGrid> gemm_grids(const hwdb::Database& database, const std::stri
 std::vector<GemmSample> gemm_table(const hwdb::Database& database, const std::string& id,
                                    const std::string& kind, sim::DType dtype);
 
-// Those large enough that neither launches nor odd shapes matter.
+// The samples that are so large that neither launches nor odd shapes matter.
 std::vector<GemmSample> large_gemms(std::vector<GemmSample> samples);
 
 // Forward (TN), data-gradient (NN) and weight-gradient (NT, accumulated) GEMMs

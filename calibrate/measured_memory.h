@@ -20,7 +20,7 @@ struct MeasuredPeak {
   hwdb::Measured measured{};  // with a peak; its kind and scope say what it is compared with
 };
 
-// One run of which is known whether it fitted into its devices.
+// One run whose outcome is known: it fitted into its devices, or it did not.
 struct MeasuredOutcome {
   std::string id;
   std::size_t group = 0;

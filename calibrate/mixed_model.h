@@ -10,9 +10,9 @@
 //                where a class is normal
 //   variances    tau_c^2 = (n0 tau0_c^2 + sum_{k in c} l_k E u_k^2) / (n0 + n_c),  sigma^2 alike
 //
-// are iterated until the variances settle (expectation maximisation).  n0 = `prior_weight` effects'
-// worth of a class's prior variance stand behind what the data say; a class with an infinite weight
-// keeps its prior.
+// are iterated until the variances settle (expectation maximisation).  The prior variance
+// of a class counts as much as n0 = `prior_weight` effects; a class with an infinite
+// weight stays at its prior.
 //
 // Sources: Laird & Ware, Biometrics 38 (1982), random effects by EM; Lange, Little & Taylor, J. Am.
 // Stat. Assoc. 84 (1989), Student's t by weights.

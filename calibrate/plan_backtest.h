@@ -7,7 +7,8 @@
 // (a) The search.  With t the predicted step time of a run's layout, which is predicted to keep the
 // rules and to fit, and p that of the plan, the layout beats the plan where p / t - 1 > 1e-9; that
 // is the regret of the search.  No layout inside of its space (sim/search/plan_query.h) may have
-// one: such a run is missed, a bug.  One that lies outside tells what the space is without.
+// one: such a run is missed, a bug.  A layout that lies outside shows a field
+// that the space does not vary.
 //
 // (b) The order.  Of a problem with at least three layouts whose measured times are scored, of
 // repeated runs the fastest: Spearman's rank correlation of predicted and measured step times
@@ -37,7 +38,7 @@
 
 namespace llmsim::calibrate {
 
-// Of fewer layouts an order says little.
+// Problems with fewer layouts have no rank correlation.
 inline constexpr std::size_t kRankedLayouts = 3;
 
 // A measured run as the search sees it.
@@ -81,7 +82,7 @@ struct PlannedStudy {
   std::optional<double> speedup{};
 };
 
-// What the space is without.
+// A field in which measured layouts lie outside of the searched space.
 struct OutsideField {
   std::string field;
   int runs = 0;                    // that lie outside in it

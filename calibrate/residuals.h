@@ -1,5 +1,5 @@
-// What the errors of predictions have in common: those of runs on one device, under one framework,
-// in one number format, and of runs that wait for the same thing.
+// Errors of predictions by class: of runs on one device, under one framework, in one number format,
+// and of runs that wait for the same thing.
 //
 // Of a class, the errors e = ln(predicted / measured) of its scored step times: each study's median
 // of |e| and median of e, means over studies; peaks of memory alike.  What a run waits for is the

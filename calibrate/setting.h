@@ -1,5 +1,5 @@
-// What a run record says about each thing that a study may switch, so that runs that differ in one
-// of them can be paired.
+// The settings of a run record that a study may switch, so that runs that differ in one of them can
+// be paired.
 //
 // Settings are the fields of a strategy (sim/strategy/strategy.h), where "topology" is tp, pp and
 // dp, "recompute" the whole of it and "virtual_stages" the schedule too, and those of
@@ -21,7 +21,7 @@ namespace llmsim::calibrate {
 struct SettingValue {
   std::string text;  // as people write it: "on", "full", "bf16", "tp 4, pp 12, dp 8"
   double rank = 0.0;
-  bool known = true;  // false: the record does not say
+  bool known = true;  // false: not in the record
 
   bool operator==(const SettingValue& other) const {
     return known == other.known && text == other.text;
