@@ -115,7 +115,7 @@ TEST(PlanScreen, CountsFailuresWithTheNearestMissOnRequest) {
   EXPECT_NE(text.find("out of memory                       1000  tp 2, dp 4, sharding zero1"),
             std::string::npos)
       << text;
-  EXPECT_NE(text.find("12.00      10.00"), std::string::npos) << text;
+  EXPECT_NE(text.find("12.00         10.00"), std::string::npos) << text;
   EXPECT_EQ(screen(sample_answer(), false).find("nearest miss"), std::string::npos);
 }
 
