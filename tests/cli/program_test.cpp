@@ -328,7 +328,7 @@ TEST_F(Program, RatesAreExplainedWhereThereAreSome) {
   const Outcome unknown = run("predict --model gpt2 --explain gemms");
   EXPECT_EQ(unknown.status, 1);
   EXPECT_EQ(unknown.messages,
-            "llmsim: --explain = gemms: gemm, attention or collective is expected\n");
+            "llmsim: --explain = gemms: gemm, attention, collective or memory is expected\n");
   EXPECT_EQ(run("predict --model gpt2 --explain gemm --memory-timeline").status, 2);
   for (const char* what : {"gemm", "attention", "collective"}) {
     const Outcome outcome = run(std::string("predict --model gpt2 --gpus 8 --explain ") + what);
