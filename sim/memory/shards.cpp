@@ -232,11 +232,10 @@ UnitLayout head_unit(const Strategy& strategy, const RankParameters& rank, const
 
 }  // namespace
 
-StageContents::StageContents(const Transformer& model, const Strategy& strategy)
-    : strategy_(strategy),
-      layout_(stage_layout(strategy)),
-      parts_(model_parts(model, strategy)),
-      rank_(rank_parameters(model, strategy)) {}
+StageContents::StageContents(const Run& run)
+    : strategy_(run.strategy),
+      stages_(run.model, run.strategy, run.framework.low_precision),
+      rank_(rank_parameters(run.model, run.strategy)) {}
 
 int StageContents::blocks(int stage) const {
   int sum = 0;

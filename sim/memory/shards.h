@@ -125,14 +125,13 @@ double stored_inputs_per_block(const Strategy& strategy, const Framework& framew
 // What each stage of a pipeline consists of.
 class StageContents {
  public:
-  // `strategy` must outlive the contents.
-  StageContents(const Transformer& model, const Strategy& strategy);
+  // `run` must outlive the contents.
+  explicit StageContents(const Run& run);
 
-  const std::vector<ModelChunk>& parts() const { return parts_; }  // in model order
-  int chunks() const { return layout_.chunks(); }                  // of every stage
-  const ModelChunk& part(int stage, int chunk) const {
-    return parts_[static_cast<std::size_t>(layout_.part(stage, chunk))];
-  }
+  const EqualStages& stages() const { return stages_; }
+  const StageLayout& layout() const { return stages_.layout(); }
+  int chunks() const { return layout().chunks(); }  // of every stage
+  const ModelChunk& part(int stage, int chunk) const { return stages_.chunk(stage, chunk); }
   const RankParameters& rank() const { return rank_; }
 
   // Sums over the chunks of a stage, before data-parallel sharding.
@@ -148,8 +147,7 @@ class StageContents {
 
  private:
   const Strategy& strategy_;
-  StageLayout layout_;
-  std::vector<ModelChunk> parts_;
+  EqualStages stages_;
   RankParameters rank_;
 };
 

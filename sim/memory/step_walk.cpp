@@ -45,16 +45,6 @@ namespace {
 
 constexpr int kSteadyMicroBatches = 3, kRoundsOfInterleaving = 3, kSteadyOfDualPipe = 6;
 
-// Those of the chunk before that has the same, or new ones.
-std::size_t layers_of(WalkedStage& stage, const LayerPrices& prices, const RankParameters& rank,
-                      const ModelChunk& part) {
-  for (const WalkedChunk& before : stage.chunks) {
-    if (same_layers(prices, part, before.part)) return before.layers;
-  }
-  stage.layers.push_back(chunk_layers(stage.run, prices, rank, part));
-  return stage.layers.size() - 1;
-}
-
 bool splits_some_backward(PipelineSchedule schedule) {
   return splits_backward(schedule) || schedule == PipelineSchedule::DualPipe;
 }
@@ -117,9 +107,16 @@ WalkedStage walked_stage(const Run& run, const LayerPrices& prices, const StageC
                     .shape = pipeline_shape(run.strategy),
                     .bytes = bytes,
                     .rules = pass_rules(run, bytes, contents.blocks(number))};
+  const EqualStages& stages = contents.stages();
+  std::vector<std::size_t> kinds;  // of WalkedStage::layers
   for (int chunk = 0; chunk < contents.chunks(); ++chunk) {
     const ModelChunk& part = contents.part(number, chunk);
-    const std::size_t layers = layers_of(stage, prices, contents.rank(), part);
+    const auto known = std::find(kinds.begin(), kinds.end(), stages.chunk_kind(number, chunk));
+    const auto layers = static_cast<std::size_t>(known - kinds.begin());
+    if (known == kinds.end()) {
+      kinds.push_back(stages.chunk_kind(number, chunk));
+      stage.layers.push_back(chunk_layers(run, prices, contents.rank(), part));
+    }
     stage.chunks.push_back({.part = part,
                             .layers = layers,
                             .offloaded = offloaded_bytes(run, stage.layers[layers]),
@@ -417,26 +414,19 @@ struct StageWalks::Kind {
 };
 
 StageWalks::StageWalks(const Run& run, const LayerPrices& prices, const StageContents& contents)
-    : run_(run), prices_(prices), contents_(contents) {}
+    : run_(run), prices_(prices), contents_(contents), kinds_(contents.stages().kinds().size()) {}
 
 StageWalks::~StageWalks() = default;
 
 // As of that stage.
 StageWalks::Kind& StageWalks::kind_of(int stage) {
-  const auto is_same = [&](const std::unique_ptr<Kind>& kind) {
-    for (int chunk = 0; chunk < contents_.chunks(); ++chunk)
-      if (!same_layers(prices_, kind->stage.chunk(chunk).part, contents_.part(stage, chunk)))
-        return false;
-    return true;
-  };
-  const auto known = std::find_if(kinds_.begin(), kinds_.end(), is_same);
-  if (known == kinds_.end())
-    return *kinds_.emplace_back(new Kind{walked_stage(run_, prices_, contents_, stage)});
-  WalkedStage& same = (*known)->stage;
-  same.number = stage;
+  std::unique_ptr<Kind>& kind = kinds_[contents_.stages().kind(stage)];
+  if (!kind) kind.reset(new Kind{walked_stage(run_, prices_, contents_, stage)});
+  WalkedStage& own = kind->stage;
+  own.number = stage;
   for (int chunk = 0; chunk < contents_.chunks(); ++chunk)
-    same.chunks[static_cast<std::size_t>(chunk)].part = contents_.part(stage, chunk);
-  return **known;
+    own.chunks[static_cast<std::size_t>(chunk)].part = contents_.part(stage, chunk);
+  return *kind;
 }
 
 StagePeak StageWalks::peak(int stage, int shard) {

@@ -32,6 +32,14 @@ Seconds repeated_time(const Run& run, const RepeatedCollective& collective);
 
 // Of what one stage sends to another, until the receiver has all of it.
 Seconds transfer_time(const Run& run, bool backward);
+
+// Times of what stages send to their neighbours overlapped with the passes of others: 0 on one
+// stage, and where the framework's transfers block, which makes them a part of the passes.
+struct StageTransfers {
+  Seconds forward{}, backward{};
+};
+StageTransfers overlapped_transfers(const Run& run);
+
 // What one after the last backward pass is part of: nothing hides it.
 Term closing_term(const RepeatedCollective& closing);
 

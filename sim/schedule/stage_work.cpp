@@ -229,7 +229,7 @@ RankCounts rank_counts(Run run, int stage, int shard) {
   add(counts.sent, work.collectives);
   add(counts.sent, data_communication(run, DataParallelCollectives(run, rank), parts));
   counts.held = held_of(
-      stage_peak(run, layer_bytes(run), StageContents(run.model, run.strategy), stage, shard));
+      stage_peak(run, layer_bytes(run), StageContents(run), stage, shard));
   return counts;
 }
 

@@ -80,6 +80,24 @@ Seconds update_time(const Run& run, const StageParameters& updated, double tenso
   return std::max(device_time(run, owned, storage), launch_time(run, tensors));
 }
 
+Seconds longest_update(const Run& run, const RankParameters& rank, const EqualStages& stages) {
+  if (!run.optimizer_step) return Seconds(0.0);
+  double most = 0.0, tensors = 0.0;
+  StageParameters updated;
+  int longest = 0;
+  for (const EqualStages::Kind& kind : stages.kinds()) {
+    StageParameters own;
+    for (int chunk = 0; chunk < stages.layout().chunks(); ++chunk)
+      own += trained_parameters(rank, stages.chunk(kind.first, chunk));
+    const double owned = own.owned(run.strategy);
+    if (owned > most) most = owned, updated = own, longest = kind.first;
+  }
+  for (int chunk = 0; run.framework.update.tensor_by_tensor && chunk < stages.layout().chunks();
+       ++chunk)
+    tensors += parameter_tensors(run.model, stages.chunk(longest, chunk));
+  return update_time(run, updated, tensors);
+}
+
 // Source: spread between GPUs of one node, stas00/ml-engineering compute/accelerator/README.md
 // @744d01e.
 double straggler_share(const Cluster& cluster) {
@@ -98,10 +116,8 @@ double all_to_all_loss(const Run& run) {
 
 PipelineShape shape_of(const Run& run) {
   PipelineShape shape = pipeline_shape(run.strategy);
-  if (!run.framework.blocking_transfers) {
-    shape.forward_transfer = transfer_time(run, false);
-    shape.backward_transfer = transfer_time(run, true);
-  }
+  const StageTransfers transfers = overlapped_transfers(run);
+  shape.forward_transfer = transfers.forward, shape.backward_transfer = transfers.backward;
   shape.all_to_all_loss = all_to_all_loss(run);
   return shape;
 }
@@ -112,11 +128,14 @@ StepSimulation::StepSimulation(const Run& run, const LayerPrices& prices, Passes
     : run_(run),
       strategy_(run.strategy),
       prices_(prices),
-      contents_(run.model, run.strategy),
+      contents_(run),
       exchange_(run, contents_.rank()),
       shape_(shape_of(run)),
       layout_(shape_.layout()) {
-  add_passes();
+  const EqualStages& stages = contents_.stages();
+  passes_.reserve(stages.num_chunk_kinds());
+  for (std::size_t kind = 0; kind < stages.num_chunk_kinds(); ++kind)
+    passes_.push_back(passes_of(stages.chunk_of_kind(kind)));
   chunks_ = chunk_times();
   busiest_ = busiest_stage();
   work_ = stage_terms(busiest_);
@@ -155,34 +174,8 @@ std::vector<ModelChunk> StepSimulation::parts_of(int stage) const {
   return parts;
 }
 
-// An equal part before one has the same passes.
-void StepSimulation::add_passes() {
-  const auto wide = [&](const ModelChunk& part) {
-    return prices_.wide ? high_precision_blocks(run_.framework.low_precision, strategy_.precision,
-                                                run_.model, part)
-                        : LayerCounts{};
-  };
-  struct First {  // of each kind
-    const ModelChunk& part;
-    LayerCounts wide;
-  };
-  std::vector<First> firsts;
-  kinds_.reserve(contents_.parts().size());
-  for (const ModelChunk& part : contents_.parts()) {
-    const LayerCounts own = wide(part);
-    const auto twin = std::find_if(firsts.begin(), firsts.end(), [&](const First& first) {
-      return first.part == part && first.wide == own;
-    });
-    kinds_.push_back(static_cast<std::size_t>(twin - firsts.begin()));
-    if (twin != firsts.end()) continue;
-    firsts.push_back({part, own});
-    passes_.push_back(passes_of(part));
-  }
-}
-
 template <class Times>
-PartStep<Times> part_step(const PassesOf<Times>& passes, int microbatches,
-                          const RankParameters& rank, const ModelChunk& part) {
+PartStep<Times> part_step(const PassesOf<Times>& passes, int microbatches) {
   const double others = microbatches - 1.0;
   PartStep<Times> step;
   step.times = {.forward = passes.forward.total(),
@@ -198,14 +191,11 @@ PartStep<Times> part_step(const PassesOf<Times>& passes, int microbatches,
   Times extra = passes.first_forward - passes.forward;
   extra += passes.last_backward - passes.backward;
   step.extra = extra.total();
-  step.updated = trained_parameters(rank, part);
   return step;
 }
 
-template PartStep<Terms> part_step(const PassesOf<Terms>&, int, const RankParameters&,
-                                   const ModelChunk&);
-template PartStep<TermSums> part_step(const PassesOf<TermSums>&, int, const RankParameters&,
-                                      const ModelChunk&);
+template PartStep<Terms> part_step(const PassesOf<Terms>&, int);
+template PartStep<TermSums> part_step(const PassesOf<TermSums>&, int);
 
 template <class Times>
 Times step_around(Times work, const StepEnds& ends, bool pipelined, Seconds between, Seconds idle) {
@@ -226,16 +216,18 @@ template Terms step_around(Terms, const StepEnds&, bool, Seconds, Seconds);
 template TermSums step_around(TermSums, const StepEnds&, bool, Seconds, Seconds);
 
 StepSimulation::PassesOfPart StepSimulation::passes_of(const ModelChunk& part) const {
-  const RankParameters& rank = contents_.rank();
-  PassesOfPart own{.passes = part_passes(run_, prices_, exchange_, rank, part), .step = {}};
-  own.step = part_step(own.passes, layout_.chunk_microbatches(), rank, part);
+  PassesOfPart own{.passes = part_passes(run_, prices_, exchange_, contents_.rank(), part),
+                   .step = {}};
+  own.step = part_step(own.passes, layout_.chunk_microbatches());
   return own;
 }
 
 std::vector<ChunkTimes> StepSimulation::chunk_times() const {
   std::vector<ChunkTimes> chunks;
-  chunks.reserve(kinds_.size());
-  for (const std::size_t kind : kinds_) chunks.push_back(passes_[kind].step.times);
+  const EqualStages& stages = contents_.stages();
+  chunks.reserve(stages.chunks().size());
+  for (std::size_t place = 0; place < stages.chunks().size(); ++place)
+    chunks.push_back(passes_[stages.chunk_kind(place)].step.times);
   return chunks;
 }
 
@@ -256,7 +248,7 @@ std::vector<StepEnds::Closing> StepSimulation::closing() const {
 
 StepEnds StepSimulation::ends() const {
   return {.straggler = straggler_share(run_.cluster),
-          .update = run_.optimizer_step ? longest_update() : Seconds(0.0),
+          .update = longest_update(run_, contents_.rank(), contents_.stages()),
           .norm = exchange_.norm_time(),
           .host = run_.framework.host.per_step,
           .closing = closing_};
@@ -336,24 +328,6 @@ int StepSimulation::busiest_stage() const {
     if (time > most) most = time, busiest = stage;
   }
   return busiest;
-}
-
-// Of the stage that updates most.
-Seconds StepSimulation::longest_update() const {
-  double most = 0.0;
-  StageParameters updated;
-  int longest = 0;
-  for (int stage = 0; stage < strategy_.pp; ++stage) {
-    StageParameters own;
-    for (int chunk = 0; chunk < layout_.chunks(); ++chunk) own += kind(stage, chunk).step.updated;
-    const double owned = own.owned(strategy_);
-    if (owned > most) most = owned, updated = own, longest = stage;
-  }
-  double tensors = 0.0;
-  if (run_.framework.update.tensor_by_tensor) {
-    for (const ModelChunk& part : parts_of(longest)) tensors += parameter_tensors(run_.model, part);
-  }
-  return update_time(run_, updated, tensors);
 }
 
 Terms StepSimulation::around_passes(Seconds between, Seconds idle) const {

@@ -62,19 +62,16 @@ Seconds step_time(const Run& run, const LayerPrices& prices);
 // (base/uncertainty.h).
 double straggler_share(const Cluster& cluster);
 
-// What the passes of a part take of a step, all micro-batches together, and the values that it
-// updates.  Times: Terms or TermSums.
+// What the passes of a chunk take of a step, all micro-batches together.  Times: Terms or TermSums.
 template <class Times>
 struct PartStep {
   ChunkTimes times{};
   Times all{};
   Seconds all_time{};
   Seconds extra{};  // of the first forward and the last backward pass beyond the others
-  StageParameters updated{};
 };
 template <class Times>
-PartStep<Times> part_step(const PassesOf<Times>& passes, int microbatches,
-                          const RankParameters& rank, const ModelChunk& part);
+PartStep<Times> part_step(const PassesOf<Times>& passes, int microbatches);
 
 // What comes around the passes of a step.
 struct StepEnds {
@@ -130,11 +127,10 @@ class StepSimulation {
     PartStep<Terms> step;
   };
 
-  void add_passes();
   PassesOfPart passes_of(const ModelChunk& part) const;
   std::vector<ChunkTimes> chunk_times() const;
   const PassesOfPart& kind(int stage, int chunk) const {
-    return passes_[kinds_[part_index(stage, chunk)]];
+    return passes_[contents_.stages().chunk_kind(stage, chunk)];
   }
   Terms stage_terms(int stage) const;
   std::vector<StepEnds::Closing> closing() const;
@@ -147,7 +143,6 @@ class StepSimulation {
   Seconds longest_span(const PipelineTimes& pipeline) const;
   Seconds span(const PipelineTimes& pipeline, int stage) const;
   Seconds idle_time(const PipelineTimes& pipeline, int stage, Seconds longest) const;
-  Seconds longest_update() const;
 
   const Run& run_;
   const Strategy& strategy_;
@@ -156,8 +151,7 @@ class StepSimulation {
   DataParallelCollectives exchange_;
   PipelineShape shape_;
   StageLayout layout_;
-  std::vector<PassesOfPart> passes_;  // of different parts: most are alike
-  std::vector<std::size_t> kinds_;    // of each part, the place of its passes
+  std::vector<PassesOfPart> passes_;  // of each kind of chunk (EqualStages)
   std::vector<ChunkTimes> chunks_;
   int busiest_ = 0;
   Terms work_{};  // of the busiest stage
@@ -176,5 +170,9 @@ class StepSimulation {
 //
 // Source: torch/optim/adamw.py _single_tensor_adamw.
 Seconds update_time(const Run& run, const StageParameters& updated, double tensors = 0.0);
+
+// Time of the update of the stage whose ranks own most parameters: the others wait for it.  0 where
+// the run has no optimizer step.
+Seconds longest_update(const Run& run, const RankParameters& rank, const EqualStages& stages);
 
 }  // namespace llmsim::sim

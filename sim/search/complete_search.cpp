@@ -55,7 +55,7 @@ struct PartBytes {
 
 namespace {
 
-double most_activations(const std::vector<HeldPasses>& most, const EqualStages& stages,
+double most_activations(const std::vector<HeldPasses>& most, const IndexedStages& stages,
                         std::span<const PartBytes* const> parts) {
   double peak = 0.0;
   for (const HeldPasses& held : most) {
@@ -102,9 +102,8 @@ struct ShardedLayout {
   };
   KnownValues<Exchanged> exchanges{};                      // by part
   KnownValues<PartStep<TermSums>> steps{};                 // by way, part
-  KnownValues<StageStates> states{};                       // by EqualStages::sum
-  KnownValues<Seconds> updates{};                          // by EqualStages::sum
-  KnownValues<std::vector<StepEnds::Closing>> closings{};  // by EqualStages::sum
+  KnownValues<StageStates> states{};                       // by IndexedStages::sum
+  KnownValues<std::vector<StepEnds::Closing>> closings{};  // by IndexedStages::sum
   Seconds forward_transfer{}, backward_transfer{};
   Seconds norm{};
   bool has_closed_form = false;
@@ -179,14 +178,10 @@ class CompleteSearch::Layouts {
     own.exchanges.forget(index_.parts().size());
     own.steps.forget(index_.parts().size() * ways());
     own.states.forget(index_.stages());
-    own.updates.forget(index_.stages());
     own.closings.forget(index_.stages());
     own.norm = own.collectives->norm_time();
-    own.forward_transfer = own.backward_transfer = Seconds(0.0);
-    if (layout_->pp > 1 && !own.run.framework.blocking_transfers) {
-      own.forward_transfer = transfer_time(own.run, false);
-      own.backward_transfer = transfer_time(own.run, true);
-    }
+    const StageTransfers transfers = overlapped_transfers(own.run);
+    own.forward_transfer = transfers.forward, own.backward_transfer = transfers.backward;
     own.has_closed_form = may_have_closed_form(own.run);
   }
 
@@ -232,7 +227,7 @@ class CompleteSearch::Layouts {
     // Chunks of a stage share out the blocks that offload.
     if (sharding.run.strategy.offload.activations)
       sharding.steps.forget(index_.parts().size() * ways());
-    if (!contents_) contents_.emplace(sharding.run.model, sharding.run.strategy);
+    if (!contents_) contents_.emplace(sharding.run);
     const bool repeats = passes_repeat(shape_.schedule);
     const bool is_closed = repeats && sharding.has_closed_form && has_closed_form(sharding);
     if (repeats) ends_[number] = step_ends(sharding);
@@ -257,7 +252,7 @@ class CompleteSearch::Layouts {
   // Works out the states of all stages, and whether their activations have a closed form.
   bool has_closed_form(ShardedLayout& sharding) {
     states_.clear();
-    for (const EqualStages& stages : pipeline_->stages) {
+    for (const IndexedStages& stages : pipeline_->stages) {
       if (stages.parts.size() > kMostPartKinds) return false;
       states_.push_back(sharding.states.of(stages.sum, [&] {
         return stage_states(sharding.run, stage_bytes(sharding.run, *contents_, stages.first));
@@ -270,31 +265,9 @@ class CompleteSearch::Layouts {
 
   StepEnds step_ends(ShardedLayout& sharding) {
     return {.straggler = straggler_share(sharding.run.cluster),
-            .update = sharding.run.optimizer_step ? longest_update(sharding) : Seconds(0.0),
+            .update = longest_update(sharding.run, rank_, pipeline_->dealt->counts->stages()),
             .norm = sharding.norm,
             .host = sharding.run.framework.host.per_step};
-  }
-
-  // Of the stage that updates most.
-  Seconds longest_update(ShardedLayout& sharding) {
-    double most = 0.0;
-    StageParameters updated;
-    const EqualStages* longest = &pipeline_->stages.front();
-    for (const EqualStages& stages : pipeline_->stages) {
-      StageParameters own;
-      for (const EqualParts& equal : stages.parts)
-        own += equal.count * trained_parameters(rank_, index_.parts()[equal.id]);
-      const double owned = own.owned(sharding.run.strategy);
-      if (owned > most) most = owned, updated = own, longest = &stages;
-    }
-    return sharding.updates.of(longest->sum, [&] {
-      double tensors = 0.0;
-      if (sharding.run.framework.update.tensor_by_tensor) {
-        for (const EqualParts& equal : longest->parts)
-          tensors += equal.count * parameter_tensors(sharding.run.model, index_.parts()[equal.id]);
-      }
-      return update_time(sharding.run, updated, tensors);
-    });
   }
 
   bool walk(Pending& one, const ShardedLayout& sharding, const LayoutPrices& prices) const {
@@ -309,7 +282,7 @@ class CompleteSearch::Layouts {
     const MemoryReserve& reserve = sharding.run.framework.reserve;
     double peak = -1.0, lost = 0.0;
     for (std::size_t i = 0; i < pipeline_->stages.size(); ++i) {
-      const EqualStages& stages = pipeline_->stages[i];
+      const IndexedStages& stages = pipeline_->stages[i];
       std::array<const PartBytes*, kMostPartKinds> parts;
       bool come_and_go = true;
       for (std::size_t part = 0; part < stages.parts.size(); ++part) {
@@ -361,7 +334,7 @@ class CompleteSearch::Layouts {
       });
       return part_step(part_passes<TermSums>(sharding.run, *prices.layers, *sharding.collectives,
                                              rank_, part, exchanged.exchange, &exchanged.forward),
-                       shape_.num_microbatches, rank_, part);
+                       shape_.num_microbatches);
     });
   }
 
@@ -412,7 +385,7 @@ class CompleteSearch::Layouts {
         repeating_pipeline_ends(shape_, forward, backward, lanes_of_parts_);
     for (std::size_t lane = 0; lane < all.size(); ++lane) {
       all[lane].ends.clear();
-      for (const EqualStages& stages : pipeline_->stages) {
+      for (const IndexedStages& stages : pipeline_->stages) {
         double last = 0.0;
         for (int stage = stages.first; stage <= stages.last; ++stage)
           last = std::max(last, finish[static_cast<std::size_t>(stage)].seconds[lane]);
@@ -449,7 +422,7 @@ class CompleteSearch::Layouts {
 
   std::vector<StepEnds::Closing> closing(const ShardedLayout& sharding, std::size_t kind) const {
     std::vector<ModelChunk> parts;
-    const EqualStages& stages = pipeline_->stages[kind];
+    const IndexedStages& stages = pipeline_->stages[kind];
     for (const std::size_t place : stages.chunks)
       parts.push_back(index_.parts()[stages.parts[place].id]);
     std::vector<StepEnds::Closing> list;

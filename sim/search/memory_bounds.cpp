@@ -177,7 +177,7 @@ std::vector<PassesInFlight> passes_in_flight(const PipelineShape& shape,
   std::vector<PassesInFlight> list;
   if (!has_whole_backward_passes(shape.schedule)) return list;
   const int chunks = counts.layout().chunks();
-  for (const StageCounts::Kind& stage : counts.kinds()) {
+  for (const EqualStages::Kind& stage : counts.kinds()) {
     const int all = peak_in_flight(shape, stage.first);
     list.push_back({passes_of_chunks(shape, all, chunks), steady_passes(shape, all, chunks)});
   }
@@ -189,21 +189,23 @@ void activation_bounds(const PipelineShape& shape, const std::vector<PassesInFli
                        std::vector<StageActivations>& bounds) {
   bounds.assign(counts.kinds().size(), {});
   if (passes.empty() || layers.activations_leave) return;
-  const int chunks = counts.layout().chunks();
+  const EqualStages& stages = counts.stages();
+  const int chunks = stages.layout().chunks();
   for (std::size_t kind = 0; kind < bounds.size(); ++kind) {
-    const StageCounts::Kind& stage = counts.kinds()[kind];
+    const int stage = counts.kinds()[kind].first;
     const PassesInFlight& own = passes[kind];
     double left = 0.0, steady = 0.0, each = 0.0;
+    bool has_blocks = false;
     for (int chunk = 0; chunk < chunks; ++chunk) {
       const auto at = static_cast<std::size_t>(chunk);
-      if (!stage.repeats[at])
-        each = left_by(stage.parts[at], counts.part(kind, chunk, recompute), layers);
+      const ModelChunk& part = stages.chunk(stage, chunk);
+      if (chunk == 0 || stages.chunk_kind(stage, chunk) != stages.chunk_kind(stage, chunk - 1))
+        each = left_by(part, counts.chunk(kind, chunk, recompute), layers);
       left += own.first[at] * each;
       if (!own.steady.empty()) steady += own.steady[at] * each;
+      has_blocks = has_blocks || part.blocks > 0;
     }
-    const double rise = rise_at(stage.parts.back(), layers);
-    const bool has_blocks = std::any_of(stage.parts.begin(), stage.parts.end(),
-                                        [](const ModelChunk& part) { return part.blocks > 0; });
+    const double rise = rise_at(stages.chunk(stage, chunks - 1), layers);
     bounds[kind] = {.first = std::max(0.0, left + std::max(0.0, rise)),
                     .steady = std::max(0.0, steady),
                     .goes_on = shape.num_microbatches > 1 && has_blocks};

@@ -23,7 +23,7 @@ void note(std::vector<HeldPasses>& most, const HeldPasses& held) {
 
 }  // namespace
 
-std::vector<HeldPasses> most_held(const PipelineShape& shape, const EqualStages& stages) {
+std::vector<HeldPasses> most_held(const PipelineShape& shape, const IndexedStages& stages) {
   std::vector<HeldPasses> most;
   HeldPasses now;
   const int m = shape.num_microbatches, p = shape.stages, v = shape.virtual_stages,
@@ -43,7 +43,7 @@ std::vector<HeldPasses> most_held(const PipelineShape& shape, const EqualStages&
 const IndexedPipeline::MostHeld& IndexedPipeline::held(const PipelineShape& shape) {
   const auto [known, is_new] = held_.try_emplace(shape.num_microbatches);
   if (is_new) {
-    for (const EqualStages& equal : stages) known->second.push_back(most_held(shape, equal));
+    for (const IndexedStages& equal : stages) known->second.push_back(most_held(shape, equal));
   }
   return known->second;
 }
@@ -60,7 +60,7 @@ PartIndex::PartIndex(const PlanProblem& problem)
 
 namespace {
 
-bool same_parts(const EqualStages& one, const EqualStages& other) {
+bool same_parts(const IndexedStages& one, const IndexedStages& other) {
   return one.chunks == other.chunks &&
          std::equal(one.parts.begin(), one.parts.end(), other.parts.begin(), other.parts.end(),
                     [](const EqualParts& a, const EqualParts& b) { return a.id == b.id; });
@@ -91,7 +91,7 @@ IndexedPipeline PartIndex::indexed(int pp, const DealtPipeline& dealt) {
         std::lower_bound(distinct.begin(), distinct.end(), id) - distinct.begin()));
   const StageLayout layout = stage_layout(strategy);
   for (int stage = 0; stage < pp; ++stage) {
-    EqualStages next = stages_at(pipeline, layout, stage);
+    IndexedStages next = stages_at(pipeline, layout, stage);
     if (!pipeline.stages.empty() && same_parts(pipeline.stages.back(), next))
       pipeline.stages.back().last = stage;
     else
@@ -110,9 +110,9 @@ PartId PartIndex::id_of(const ModelChunk& part) {
   return id;
 }
 
-EqualStages PartIndex::stages_at(const IndexedPipeline& pipeline, const StageLayout& layout,
+IndexedStages PartIndex::stages_at(const IndexedPipeline& pipeline, const StageLayout& layout,
                                  int stage) {
-  EqualStages stages{.first = stage, .last = stage};
+  IndexedStages stages{.first = stage, .last = stage};
   ModelChunk sum;
   for (int chunk = 0; chunk < layout.chunks(); ++chunk) {
     const PartId id = pipeline.parts[static_cast<std::size_t>(layout.part(stage, chunk))];

@@ -24,7 +24,7 @@ struct EqualParts {
 };
 
 // Stages one after the other whose parts are alike.
-struct EqualStages {
+struct IndexedStages {
   int first = 0, last = 0;
   std::vector<std::size_t> chunks{};  // the place in `parts` of each
   std::vector<EqualParts> parts{};
@@ -36,7 +36,7 @@ inline constexpr std::size_t kMostPartKinds = 4;
 
 // Passes in flight when one begins.
 struct HeldPasses {
-  std::array<int, kMostPartKinds> passes{};  // by EqualStages::parts
+  std::array<int, kMostPartKinds> passes{};  // by IndexedStages::parts
   std::size_t part = 0;                      // of the one that begins
   bool backward = false;
 
@@ -45,7 +45,7 @@ struct HeldPasses {
 
 // Of a schedule whose passes repeat, for the first of the stages: those moments of which no other
 // has as much of everything in flight (memory/step_walk.h says how many passes must be followed).
-std::vector<HeldPasses> most_held(const PipelineShape& shape, const EqualStages& stages);
+std::vector<HeldPasses> most_held(const PipelineShape& shape, const IndexedStages& stages);
 
 class IndexedPipeline {
  public:
@@ -55,7 +55,7 @@ class IndexedPipeline {
   std::vector<PartId> parts{};  // in model order
   std::vector<PartId> distinct{};
   std::vector<std::size_t> places{};  // of each part, in `distinct`
-  std::vector<EqualStages> stages{};
+  std::vector<IndexedStages> stages{};
 
   // By the micro-batches of the shape, which is the pipeline's.
   const MostHeld& held(const PipelineShape& shape);
@@ -70,13 +70,13 @@ class PartIndex {
   explicit PartIndex(const PlanProblem& problem);
 
   const std::vector<ModelChunk>& parts() const { return parts_; }
-  std::size_t stages() const { return sums_.size(); }  // values of EqualStages::sum
+  std::size_t stages() const { return sums_.size(); }  // values of IndexedStages::sum
   std::vector<IndexedPipeline>& pipelines(int pp) { return pipelines_[pp]; }
 
  private:
   IndexedPipeline indexed(int pp, const DealtPipeline& dealt);
   PartId id_of(const ModelChunk& part);
-  EqualStages stages_at(const IndexedPipeline& pipeline, const StageLayout& layout, int stage);
+  IndexedStages stages_at(const IndexedPipeline& pipeline, const StageLayout& layout, int stage);
 
   const PlanProblem& problem_;
   bool anywhere_;  // layers are alike wherever in the model they are

@@ -59,7 +59,8 @@ void add_pipelines(PlanProblem& problem, int pp) {
     const int layers = problem.base.model.num_layers + (choice.embeddings_as_layers ? 2 : 0);
     if (stage_layout(strategy).parts() <= layers &&
         (strategy.stage_layers.empty() || deals_layers(problem.base.model, strategy)))
-      pipeline.counts.emplace(problem.base.model, strategy, problem.space.recomputes());
+      pipeline.counts.emplace(EqualStages(problem.base.model, strategy, problem.query.base.framework.low_precision),
+                              problem.space.recomputes());
   }
 }
 

@@ -175,7 +175,7 @@ TEST(MemoryPeak, TheFirstStageIsFullestWhenItsFirstBackwardPassBegins) {
   EXPECT_EQ(peak.layer, 1);  // the last of its two
   EXPECT_EQ(peak.passes_in_flight, 4);
   EXPECT_EQ(peak.blocks_in_flight, 8);
-  EXPECT_EQ(peak.parameters, StageContents(run.model, run.strategy).held(0));
+  EXPECT_EQ(peak.parameters, StageContents(run).held(0));
 }
 
 TEST(MemoryPeak, LargeLogitsMakeItTheLossOfTheLastStage) {
@@ -223,7 +223,7 @@ int for_each_stage(const Check& check) {
     if (!run) continue;
     ++runs;
     const LayerPrices prices = layer_bytes(*run);
-    const StageContents contents(run->model, run->strategy);
+    const StageContents contents(*run);
     for (int stage = 0; stage < run->strategy.pp; ++stage) {
       SCOPED_TRACE(description(*run, seed, stage));
       check(*run, prices, contents, stage);
