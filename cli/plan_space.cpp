@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
 #include <cstdint>
 #include <iostream>
 #include <iterator>
@@ -21,18 +19,11 @@
 namespace llmsim::cli {
 namespace {
 
-// Those of a search, in the order of the fields of a strategy, and what follows from a choice of
-// layers.
+// Those of a search, in the order of the fields of a strategy.
 std::vector<const sim::StrategyField*> space_fields() {
-  constexpr std::array<std::string_view, 2> kFollowing{"etp", "stage_layers"};
-  const auto is_one_of = [](const auto& keys, std::string_view key) {
-    return std::find(keys.begin(), keys.end(), key) != keys.end();
-  };
   std::vector<const sim::StrategyField*> fields;
   for (const sim::StrategyField& field : sim::strategy_fields()) {
-    if (is_one_of(sim::kSearchedFields, field.key) || is_one_of(sim::kDerivedFields, field.key) ||
-        is_one_of(kFollowing, field.key))
-      fields.push_back(&field);
+    if (sim::find_searched_field(field.key)) fields.push_back(&field);
   }
   return fields;
 }

@@ -453,8 +453,9 @@ sim::PlanQuery RunRequests::query_of(const RunOptions& options) {
   hwdb::RunRecord record;
   if (options.date) record.date = date_in(*options.date);
   record.hardware = hardware_of(options, devices, resolver, notes);
-  record.training =
-      training_of(options, strategy_in(options, is_searched), record.hardware, resolver, notes);
+  record.training = training_of(
+      options, strategy_in(options, [](const std::string& key) { return sim::is_searched(key); }),
+      record.hardware, resolver, notes);
   record.training.strategy["global_batch"] =
       std::int64_t{global_batch_of(options, model.seq_len, devices, devices, false, notes)};
   put_model(options, model, record);

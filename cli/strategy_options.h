@@ -19,9 +19,6 @@ std::vector<std::string> split(const std::string& text, char separator = ',');
 [[noreturn]] void refuse(const std::string& option, const std::string& value,
                          const std::string& right);
 
-// Of which a search chooses the value, so that several may be given.
-bool is_searched(const std::string& key);
-
 // The fields that options of their own state, but those that `skips` names.  Throws Error naming
 // the option and the values that are right, as all of these do.
 sim::PartialStrategy strategy_in(const RunOptions& options, bool (*skips)(const std::string&));

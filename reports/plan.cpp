@@ -26,8 +26,9 @@ const char* name_of(sim::Objective objective) {
 // What each searched field is restricted to.
 Json search_json(const sim::Restriction& restriction) {
   Json json = Json::object();
-  for (const std::string_view name : sim::kSearchedFields) {
-    const std::string key(name);
+  for (const sim::SearchedField& field : sim::searched_fields()) {
+    if (field.restricted != sim::Restricted::Replaced) continue;
+    const std::string key = field.key;
     json[key] = "any";
     const auto found = restriction.find(key);
     if (found == restriction.end()) continue;

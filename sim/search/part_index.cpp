@@ -111,7 +111,7 @@ PartId PartIndex::id_of(const ModelChunk& part) {
 }
 
 IndexedStages PartIndex::stages_at(const IndexedPipeline& pipeline, const StageLayout& layout,
-                                 int stage) {
+                                   int stage) {
   IndexedStages stages{.first = stage, .last = stage};
   ModelChunk sum;
   for (int chunk = 0; chunk < layout.chunks(); ++chunk) {

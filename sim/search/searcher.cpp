@@ -86,10 +86,22 @@ std::size_t Searcher::leaves(const SearchLayout& layout) const {
          ways_of(layout).size();
 }
 
+namespace {
+
+// Whether a switch is another, between whose values what a step takes at least differs.
+bool have_other_bounds(const SearchLayout& one, const SearchLayout& other) {
+  const std::vector<SearchedField>& fields = searched_fields();
+  return std::any_of(fields.begin(), fields.end(), [&](const SearchedField& field) {
+    return field.has_bounds && switch_value(field, one) != switch_value(field, other);
+  });
+}
+
+}  // namespace
+
 Searcher::StepBounds Searcher::bounds(const LayoutRange& layouts) {
   const Transformer& model = problem_.base.model;
   std::vector<bool> done(2 * problem_.bases.size());  // without and with pipelines
-  ExpertDispatch dispatch = problem_.layouts[layouts.first].moe_dispatch;
+  const SearchLayout* before = nullptr;
   const auto least = [](double& known, double value) {
     known = known == 0.0 ? value : std::min(known, value);
   };
@@ -97,8 +109,8 @@ Searcher::StepBounds Searcher::bounds(const LayoutRange& layouts) {
   for (std::size_t i = layouts.first; i < layouts.last; ++i) {
     const SearchLayout& layout = problem_.layouts[i];
     if (broken_layout(problem_, layout)) continue;
-    if (std::exchange(dispatch, layout.moe_dispatch) != layout.moe_dispatch)
-      done.assign(done.size(), false);
+    if (before && have_other_bounds(*before, layout)) done.assign(done.size(), false);
+    before = &layout;
     const double batches = static_cast<double>(problem_.base.strategy.global_batch) /
                            (static_cast<double>(layout.dp) * layout.pp * layout.micro_batch);
     least(steps, batches);

@@ -152,16 +152,13 @@ TEST(LowPrecisionRecipe, TheStageThatHasThemExecutesThem) {
   EXPECT_NEAR(gemms / forward(3), 1.0, 1e-9);
 }
 
-Bytes weights_of(const TrainingRun& run) {
-  return stage_bytes(run, StageContents(run), 0).weights;
-}
+Bytes weights_of(const TrainingRun& run) { return stage_bytes(run, StageContents(run), 0).weights; }
 
 TEST(LowPrecisionRecipe, CachedWeightsStayBesideThe16BitOnesStoredOnesInTheirPlace) {
   TrainingRun run = small_run();
   run.cluster.device.block_scales = true;
   const Bytes wide = weights_of(run);
-  const double low_precision =
-      StageContents(run).rank().kinds[0].own * run.model.num_layers;
+  const double low_precision = StageContents(run).rank().kinds[0].own * run.model.num_layers;
   run.strategy.precision = Precision::Fp8;
   EXPECT_EQ(weights_of(run), wide);  // quantised for each micro-batch, and gone
   run.framework.low_precision.caches_weights = true;
