@@ -244,7 +244,6 @@ ShardingSearch Searcher::sharding_search(const SearchLayout& layout, const Searc
   return {.choice = choice,
           .base = problem_.bases[index_of(choice.sharding)].prices,
           .rule = broken_in_all_pipelines(problem_, run.strategy),
-          .states = state_bounds(run, rank_),
           .shape = step_shape(run)};
 }
 
@@ -283,6 +282,7 @@ void Searcher::search_pipeline(SearchNode& node) {
   node.idea = idea_of(plain);
   parameters_ = stage_parameters(rank_, *node.pipeline->counts);
   passes_ = passes_in_flight(node.shape, *node.pipeline->counts);
+  states_.assign(node.shardings.size(), {});
   costs_.assign(node.shardings.size(), std::nullopt);
   if (!leave_out_slow_shardings(node)) return;
   for (const std::size_t way : node.ways) {
@@ -352,8 +352,10 @@ void Searcher::search_shardings(const SearchNode& node) {
     if (&own != prices)
       activation_bounds(node.shape, passes_, counts, node.recompute, own.bounds, activations_);
     prices = &own;
-    const Bytes peak = peak_bound(sharding.states, parameters_, activations_),
-                needed = peak + node.context;
+    if (states_[i].empty())
+      states_[i] =
+          state_bounds(prices_.run_of(strategy(node, sharding.choice)), rank_, parameters_);
+    const Bytes peak = peak_bound(states_[i], activations_), needed = peak + node.context;
     if (needed > problem_.query.base.cluster.device.usable_memory &&
         !ranking_.may_nearly_fit(passes, needed)) {
       leave_out(needed, own, [&] { return strategy(node, sharding.choice); });

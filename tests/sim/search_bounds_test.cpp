@@ -24,8 +24,8 @@ TrainingRun without_pipeline(TrainingRun run) {
 
 Bounds bounds_of(const TrainingRun& run, const LayerPrices& prices) {
   const RankParameters rank = rank_parameters(run.model, run.strategy);
-  const StageCounts counts(
-      EqualStages(run.model, run.strategy, run.framework.low_precision), {run.strategy.recompute});
+  const StageCounts counts(EqualStages(run.model, run.strategy, run.framework.low_precision),
+                           {run.strategy.recompute});
   const LayerBounds layers = layer_bounds(run, prices);
   const StepShape shape = step_shape(without_pipeline(run));
   const ShardingCosts costs = sharding_costs(run, rank, counts);
@@ -34,8 +34,7 @@ Bounds bounds_of(const TrainingRun& run, const LayerPrices& prices) {
   activation_bounds(pipeline, passes_in_flight(pipeline, counts), counts, 0, layers, activations);
   return {.compute = step_bound(shape, counts, 0, layers, nullptr),
           .step = step_bound(shape, counts, 0, layers, &costs),
-          .peak = peak_bound(state_bounds(without_pipeline(run), rank),
-                             stage_parameters(rank, counts), activations)};
+          .peak = peak_bound(state_bounds(run, rank, stage_parameters(rank, counts)), activations)};
 }
 
 TEST(SearchBounds, NoStepIsShorterAndNoPeakIsSmallerThanItsBound) {
