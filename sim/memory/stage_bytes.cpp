@@ -79,112 +79,138 @@ double low_precision_weight_bytes(const Stage& stage) {
          (recipe.stores_weights ? stage.storage.weight_bytes : 0.0);
 }
 
-// Exactly what a stage of a pipeline holds.
-class ExactHoldings {
- public:
-  ExactHoldings(const Run& run, const StageContents& contents, int stage)
-      : run_(run), rank_(contents.rank()), contents_(contents), stage_(stage) {}
+// A stage of a pipeline.
+struct PlacedStage {
+  const Run& run;
+  const StageContents& contents;
+  int number;
 
-  Holdings all() const {
-    const double apart = contents_.apart(stage_), trained = contents_.trained(stage_),
-                 trained_apart = run_.strategy.adapters ? 0.0 : apart;
-    Holdings holds{.held = {contents_.held(stage_) - apart, apart},
-                   .trained = {trained - trained_apart, trained_apart},
-                   .all_trained = trained,
-                   .packed = block_parameters(),
-                   .largest_table = largest_table(),
-                   .dummy_gradients = values_of_different_shapes(),
-                   .blocks = contents_.blocks(stage_),
-                   .ends = ends(),
-                   .has_experts = contents_.moe_blocks(stage_) > 0};
-    if (run_.framework.sharded.flat_units || run_.strategy.offload.optimizer)
-      holds.largest_flat_unit = largest_flat_unit();
-    if (run_.framework.sharded.flat_units && !run_.strategy.adapters)
-      holds.held = holds.trained = padded_units();
-    if (is_low_precision(matmul_dtype(run_.strategy.precision)))
-      holds.quantised = holds.packed + holds.held.experts - high_precision_parameters();
-    return holds;
-  }
-
- private:
-  const ModelChunk& chunk(int number) const { return contents_.part(stage_, number); }
-
-  // Visits the parameters of a unit, those of its divided experts, and how many such units the
-  // stage has.
-  template <class Visit>
-  void for_each_unit(const Visit& visit) const {
-    for (int i = 0; i < contents_.chunks(); ++i) {
-      if (chunk(i).embedding) visit(rank_.embedding, 0.0, 1);
-      for_each_kind(chunk(i).of_kind, [&](std::size_t slot, int blocks) {
-        visit(rank_.without_divided(slot), rank_.divided_experts(slot), blocks);
-      });
-      if (chunk(i).head)
-        visit(rank_.ends({.head = true, .meets_embedding = chunk(i).has_table()}), 0.0, 1);
-    }
-  }
-
-  // The embedding, every block and the head are flat, and padded to the ranks that share them.
-  StageParameters padded_units() const {
-    const double n = run_.strategy.shard_ranks(), x = run_.strategy.expert_shard_ranks();
-    const auto padded = [](double parameters, double ranks) {
-      return std::ceil(parameters / ranks) * ranks;
-    };
-    StageParameters sum;
-    for_each_unit([&](double shared, double experts, int units) {
-      sum.shared += units * padded(shared, n), sum.experts += units * padded(experts, x);
-    });
-    return sum;
-  }
-
-  double largest_flat_unit() const {
-    const double n = run_.strategy.shard_ranks(), x = run_.strategy.expert_shard_ranks();
-    double largest = 0.0;
-    for_each_unit([&](double shared, double experts, int) {
-      largest = std::max({largest, std::ceil(shared / n), std::ceil(experts / x)});
-    });
-    return largest;
-  }
-
-  double largest_table() const {
-    if (run_.strategy.adapters) return 0.0;
-    return std::max(chunk(0).embedding ? rank_.embedding : 0.0,
-                    chunk(contents_.chunks() - 1).head ? rank_.ends({.head = true}) : 0.0);
-  }
-
-  // But for divided experts.
-  double block_parameters() const {
-    double sum = 0.0;
-    for_each_kind(contents_.of_kind(stage_), [&](std::size_t slot, int blocks) {
-      sum += blocks * rank_.without_divided(slot);
-    });
-    return sum;
-  }
-
-  // Of the blocks that a low-precision recipe leaves in 16 bits.
-  double high_precision_parameters() const {
-    double sum = 0.0;
-    for (int i = 0; i < contents_.chunks(); ++i) {
-      for_each_kind(high_precision_blocks(run_.framework.low_precision, run_.strategy.precision,
-                                          run_.model, chunk(i)),
-                    [&](std::size_t slot, int blocks) { sum += blocks * rank_.kinds[slot].all(); });
-    }
-    return sum;
-  }
-
-  int ends() const {
-    int count = 0;
-    for (int i = 0; i < contents_.chunks(); ++i)
-      count += (chunk(i).embedding ? 1 : 0) + (chunk(i).head ? 1 : 0);
-    return count;
-  }
-
-  double values_of_different_shapes() const;
-
-  const Run& run_;
-  const RankParameters& rank_;
-  const StageContents& contents_;
-  int stage_;
+  const RankParameters& rank() const { return contents.rank(); }
+  const ModelChunk& chunk(int place) const { return contents.part(number, place); }
 };
+
+// Visits the parameters of a unit, those of its divided experts, and how many such units the
+// stage has.
+template <class Visit>
+void for_each_unit(const PlacedStage& stage, const Visit& visit) {
+  for (int i = 0; i < stage.contents.chunks(); ++i) {
+    if (stage.chunk(i).embedding) visit(stage.rank().embedding, 0.0, 1);
+    for_each_kind(stage.chunk(i).of_kind, [&](std::size_t slot, int blocks) {
+      visit(stage.rank().without_divided(slot), stage.rank().divided_experts(slot), blocks);
+    });
+    if (stage.chunk(i).head)
+      visit(stage.rank().ends({.head = true, .meets_embedding = stage.chunk(i).has_table()}), 0.0,
+            1);
+  }
+}
+
+// The embedding, every block and the head are flat, and padded to the ranks that share them.
+StageParameters padded_units(const PlacedStage& stage) {
+  const double n = stage.run.strategy.shard_ranks(), x = stage.run.strategy.expert_shard_ranks();
+  const auto padded = [](double parameters, double ranks) {
+    return std::ceil(parameters / ranks) * ranks;
+  };
+  StageParameters sum;
+  for_each_unit(stage, [&](double shared, double experts, int units) {
+    sum.shared += units * padded(shared, n), sum.experts += units * padded(experts, x);
+  });
+  return sum;
+}
+
+double largest_flat_unit(const PlacedStage& stage) {
+  const double n = stage.run.strategy.shard_ranks(), x = stage.run.strategy.expert_shard_ranks();
+  double largest = 0.0;
+  for_each_unit(stage, [&](double shared, double experts, int) {
+    largest = std::max({largest, std::ceil(shared / n), std::ceil(experts / x)});
+  });
+  return largest;
+}
+
+double largest_table(const PlacedStage& stage) {
+  if (stage.run.strategy.adapters) return 0.0;
+  return std::max(
+      stage.chunk(0).embedding ? stage.rank().embedding : 0.0,
+      stage.chunk(stage.contents.chunks() - 1).head ? stage.rank().ends({.head = true}) : 0.0);
+}
+
+// But for divided experts.
+double block_parameters(const PlacedStage& stage) {
+  double sum = 0.0;
+  for_each_kind(stage.contents.of_kind(stage.number), [&](std::size_t slot, int blocks) {
+    sum += blocks * stage.rank().without_divided(slot);
+  });
+  return sum;
+}
+
+// Of the blocks that a low-precision recipe leaves in 16 bits.
+double high_precision_parameters(const PlacedStage& stage) {
+  double sum = 0.0;
+  for (int i = 0; i < stage.contents.chunks(); ++i) {
+    for_each_kind(
+        high_precision_blocks(stage.run.framework.low_precision, stage.run.strategy.precision,
+                              stage.run.model, stage.chunk(i)),
+        [&](std::size_t slot, int blocks) { sum += blocks * stage.rank().kinds[slot].all(); });
+  }
+  return sum;
+}
+
+int ends(const PlacedStage& stage) {
+  int count = 0;
+  for (int i = 0; i < stage.contents.chunks(); ++i)
+    count += (stage.chunk(i).embedding ? 1 : 0) + (stage.chunk(i).head ? 1 : 0);
+  return count;
+}
+
+// GEMMs that add to the main gradients give autograd a tensor all the same, one for all weights of
+// a shape.
+double values_of_different_shapes(const PlacedStage& stage) {
+  const Strategy& strategy = stage.run.strategy;
+  const MemoryReserve& reserve = stage.run.framework.reserve;
+  const bool needed = reserve.transformer_engine && reserve.dummy_weight_gradients &&
+                      stage.run.framework.gradients.accumulated_by_gemm;
+  if (!needed || strategy.adapters) return 0.0;
+  std::array<std::pair<std::int64_t, std::int64_t>, kMostLayerKinds * kWeightNames> shapes;
+  auto end = shapes.begin();
+  double values = 0.0;
+  const auto add = [&](LayerKind kind) {
+    for (const LayerWeight& weight : layer_weights(stage.run.model, kind)) {
+      if (weight.rows == 0 || weight.part == LayerPart::Router) continue;
+      const LayerWeight own = weight.on_rank(
+          weight.part == LayerPart::Experts ? strategy.expert_tensor_ranks() : strategy.tp);
+      const std::pair shape{own.rows, own.columns};
+      if (std::find(shapes.begin(), end, shape) != end) continue;
+      *end++ = shape;
+      values += static_cast<double>(own.rows) * static_cast<double>(own.columns);
+    }
+  };
+  const LayerKinds kinds = layer_kinds(stage.run.model);
+  for_each_kind(stage.contents.of_kind(stage.number),
+                [&](std::size_t slot, int) { add(kinds[slot]); });
+  return values;
+}
+
+// Exactly what it holds.
+Holdings exact_holdings(const PlacedStage& stage) {
+  const double apart = stage.contents.apart(stage.number),
+               trained = stage.contents.trained(stage.number),
+               trained_apart = stage.run.strategy.adapters ? 0.0 : apart;
+  Holdings holds{.held = {stage.contents.held(stage.number) - apart, apart},
+                 .trained = {trained - trained_apart, trained_apart},
+                 .all_trained = trained,
+                 .packed = block_parameters(stage),
+                 .largest_table = largest_table(stage),
+                 .dummy_gradients = values_of_different_shapes(stage),
+                 .blocks = stage.contents.blocks(stage.number),
+                 .ends = ends(stage),
+                 .has_experts = stage.contents.moe_blocks(stage.number) > 0};
+  if (stage.run.framework.sharded.flat_units || stage.run.strategy.offload.optimizer)
+    holds.largest_flat_unit = largest_flat_unit(stage);
+  if (stage.run.framework.sharded.flat_units && !stage.run.strategy.adapters)
+    holds.held = holds.trained = padded_units(stage);
+  if (is_low_precision(matmul_dtype(stage.run.strategy.precision)))
+    holds.quantised = holds.packed + holds.held.experts - high_precision_parameters(stage);
+  return holds;
+}
 
 // What each stage holds that has these parameters, at least, whichever layers they are of.
 Holdings least_holdings(const Stage& stage, const StageParameters& held) {
@@ -345,33 +371,6 @@ Bytes engine_workspace(const Device& device) {
   return device.matmul_workspace >= kLargeWorkspace ? kLargeWorkspace : kEarlyEngineWorkspace;
 }
 
-// GEMMs that add to the main gradients give autograd a tensor all the same, one for all weights of
-// a shape.
-double ExactHoldings::values_of_different_shapes() const {
-  const Strategy& strategy = run_.strategy;
-  const MemoryReserve& reserve = run_.framework.reserve;
-  const bool needed = reserve.transformer_engine && reserve.dummy_weight_gradients &&
-                      run_.framework.gradients.accumulated_by_gemm;
-  if (!needed || strategy.adapters) return 0.0;
-  std::array<std::pair<std::int64_t, std::int64_t>, kMostLayerKinds * kWeightNames> shapes;
-  auto end = shapes.begin();
-  double values = 0.0;
-  const auto add = [&](LayerKind kind) {
-    for (const LayerWeight& weight : layer_weights(run_.model, kind)) {
-      if (weight.rows == 0 || weight.part == LayerPart::Router) continue;
-      const LayerWeight own = weight.on_rank(
-          weight.part == LayerPart::Experts ? strategy.expert_tensor_ranks() : strategy.tp);
-      const std::pair shape{own.rows, own.columns};
-      if (std::find(shapes.begin(), end, shape) != end) continue;
-      *end++ = shape;
-      values += static_cast<double>(own.rows) * static_cast<double>(own.columns);
-    }
-  };
-  const LayerKinds kinds = layer_kinds(run_.model);
-  for_each_kind(contents_.of_kind(stage_), [&](std::size_t slot, int) { add(kinds[slot]); });
-  return values;
-}
-
 // A buffer that stays, of the tokens of all ranks among which rows are dispatched; one rank alone
 // needs none.
 Bytes gathered_tokens(const Run& run) {
@@ -457,7 +456,7 @@ MemoryTerms lasting_terms(const StageBytes& bytes, const Framework& framework) {
 
 StageBytes stage_bytes(const Run& run, const StageContents& contents, int number) {
   Stage stage(run, contents.rank());
-  stage.holds = ExactHoldings(run, contents, number).all();
+  stage.holds = exact_holdings({run, contents, number});
   return bytes_of(stage);
 }
 

@@ -1,6 +1,7 @@
 #include "sim/search/plan_problem.h"
 
 #include <algorithm>
+#include <memory>
 #include <tuple>
 #include <utility>
 
@@ -66,7 +67,8 @@ void add_pipelines(PlanProblem& problem, int pp) {
     if (stage_layout(strategy).parts() <= layers &&
         (strategy.stage_layers.empty() || deals_layers(problem.base.model, strategy)))
       pipeline.counts.emplace(
-          EqualStages(problem.base.model, strategy, problem.query.base.framework.low_precision),
+          std::make_shared<const EqualStages>(problem.base.model, strategy,
+                                              problem.query.base.framework.low_precision),
           problem.space.recomputes());
   }
 }

@@ -280,11 +280,11 @@ void Searcher::search_pipeline(SearchNode& node) {
   }
   node.shape = pipeline_shape(plain);
   node.idea = idea_of(plain);
-  parameters_ = stage_parameters(rank_, *node.pipeline->counts);
-  passes_ = passes_in_flight(node.shape, *node.pipeline->counts);
   states_.assign(node.shardings.size(), {});
   costs_.assign(node.shardings.size(), std::nullopt);
   if (!leave_out_slow_shardings(node)) return;
+  parameters_ = stage_parameters(rank_, *node.pipeline->counts);
+  passes_ = passes_in_flight(node.shape, *node.pipeline->counts);
   for (const std::size_t way : node.ways) {
     node.recompute = way;
     search_shardings(node);
@@ -352,37 +352,40 @@ void Searcher::search_shardings(const SearchNode& node) {
     if (&own != prices)
       activation_bounds(node.shape, passes_, counts, node.recompute, own.bounds, activations_);
     prices = &own;
-    if (states_[i].empty())
-      states_[i] =
-          state_bounds(prices_.run_of(strategy(node, sharding.choice)), rank_, parameters_);
-    const Bytes peak = peak_bound(states_[i], activations_), needed = peak + node.context;
-    if (needed > problem_.query.base.cluster.device.usable_memory &&
-        !ranking_.may_nearly_fit(passes, needed)) {
-      leave_out(needed, own, [&] { return strategy(node, sharding.choice); });
-      continue;
-    }
-    Idea idea = node.idea;
-    idea.sharding = sharding.choice.sharding;
-    const bool may_matter = ranking_.may_matter(idea, passes, peak, needed);
-    if (may_matter && !costs_[i])
-      costs_[i] = sharding_costs(prices_.run_of(strategy(node, sharding.choice)), rank_, counts);
-    const Seconds bound =
-        may_matter ? step_bound(sharding.shape, counts, node.recompute, own.bounds, &*costs_[i])
-                   : passes;
-    if (may_matter && ranking_.may_matter(idea, bound, peak, needed)) {
-      candidates_.push_back({.bound = bound,
-                             .peak = peak,
-                             .needed = needed,
-                             .idea = idea,
-                             .layout = &node.layout,
-                             .pipeline = node.pipeline,
-                             .sharding = sharding.choice,
-                             .recompute = node.recompute,
-                             .prices = &own});
-    } else {
-      leave_out(needed, own, [&] { return strategy(node, sharding.choice); });
-    }
+    search_sharding(node, i, own, passes);
   }
+}
+
+// Whose passes alone take `passes` at least, and whose activations are those at hand.
+void Searcher::search_sharding(const SearchNode& node, std::size_t number,
+                               const LayoutPrices& prices, Seconds passes) {
+  const ShardingSearch& sharding = node.shardings[number];
+  const StageCounts& counts = *node.pipeline->counts;
+  const auto own_strategy = [&] { return strategy(node, sharding.choice); };
+  std::vector<StateBounds>& states = states_[number];
+  if (states.empty()) states = state_bounds(prices_.run_of(own_strategy()), rank_, parameters_);
+  const Bytes peak = peak_bound(states, activations_), needed = peak + node.context;
+  if (needed > problem_.query.base.cluster.device.usable_memory &&
+      !ranking_.may_nearly_fit(passes, needed))
+    return leave_out(needed, prices, own_strategy);
+  Idea idea = node.idea;
+  idea.sharding = sharding.choice.sharding;
+  if (!ranking_.may_matter(idea, passes, peak, needed))
+    return leave_out(needed, prices, own_strategy);
+  std::optional<ShardingCosts>& costs = costs_[number];
+  if (!costs) costs = sharding_costs(prices_.run_of(own_strategy()), rank_, counts);
+  const Seconds bound = step_bound(sharding.shape, counts, node.recompute, prices.bounds, &*costs);
+  if (!ranking_.may_matter(idea, bound, peak, needed))
+    return leave_out(needed, prices, own_strategy);
+  candidates_.push_back({.bound = bound,
+                         .peak = peak,
+                         .needed = needed,
+                         .idea = idea,
+                         .layout = &node.layout,
+                         .pipeline = node.pipeline,
+                         .sharding = sharding.choice,
+                         .recompute = node.recompute,
+                         .prices = &prices});
 }
 
 // In the order of their bounds: what comes first is likely to be so good that most others need not
@@ -410,13 +413,16 @@ Strategy Searcher::strategy(const Candidate& candidate) const {
 void Searcher::evaluate(const Candidate& candidate) {
   const Run& run = prices_.run_of(strategy(candidate));
   const LayerPrices& prices = *candidate.prices->layers;
-  StepSimulation step(run, prices, StepSimulation::Passes{});
+  const StageContents contents(run, candidate.pipeline->counts->shared_stages(),
+                               rank_parameters(run.model, run.strategy));
+  SharedPasses passes(run, contents.rank());
+  StepSimulation step(run, prices, contents, passes);
   const Seconds bound = step.bound();
   if (!ranking_.may_matter(candidate.idea, bound, candidate.peak, candidate.needed)) {
     leave_out(candidate.needed, *candidate.prices, [&] { return run.strategy; });
     return;
   }
-  const Memory memory = memory_footprint(run, prices, step.contents(), MemoryStages::Fullest);
+  const Memory memory = memory_footprint(run, prices, contents, MemoryStages::Fullest);
   RankedStrategy ranked{.strategy = run.strategy, .peak = memory.peak, .needed = memory.needed()};
   if (const std::optional<NearestMiss> miss = missed(run, memory)) {
     reject(plan_, *miss);

@@ -81,6 +81,8 @@ class Searcher {
   void search_pipeline(SearchNode& node);
   bool leave_out_slow_shardings(const SearchNode& node);
   void search_shardings(const SearchNode& node);
+  void search_sharding(const SearchNode& node, std::size_t number, const LayoutPrices& prices,
+                       Seconds passes);
   Strategy strategy(const SearchNode& node, const SearchSharding& sharding) const;
   Strategy strategy(const Candidate& candidate) const;
   const LayoutPrices& prices_of(const SearchNode& node, const ShardingSearch& sharding);

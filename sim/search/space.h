@@ -27,8 +27,8 @@
 // asked later (strategy/validity.h).
 //
 // Left out: GPipe, which takes as long as 1F1B and holds more; zero-bubble schedules unless they
-// are asked for, and DualPipe unless the framework's record has it, because few do; layers dealt by hand; offload,
-// overlap of data ranks and precision, which are those of the base.
+// are asked for, and DualPipe unless the framework's record has it, because few do; layers dealt by
+// hand; offload, overlap of data ranks and precision, which are those of the base.
 #pragma once
 
 #include <cstddef>

@@ -40,15 +40,16 @@ LayerSums sums_of(const ModelChunk& part, const Recompute& recompute) {
 
 }  // namespace
 
-StageCounts::StageCounts(EqualStages stages, const std::vector<Recompute>& recomputes)
+StageCounts::StageCounts(std::shared_ptr<const EqualStages> stages,
+                         const std::vector<Recompute>& recomputes)
     : stages_(std::move(stages)) {
   for (const Recompute& recompute : recomputes) {
-    for (const EqualStages::Kind& kind : stages_.kinds()) {
+    for (const EqualStages::Kind& kind : stages_->kinds()) {
       LayerSums own, before;
       for (int chunk = 0; chunk < layout().chunks(); ++chunk)
-        own += chunks_.emplace_back(sums_of(stages_.chunk(kind.first, chunk), recompute));
+        own += chunks_.emplace_back(sums_of(stages_->chunk(kind.first, chunk), recompute));
       for (int stage = 0; stage < kind.last; ++stage)
-        before += sums_of(stages_.chunk(stage, 0), recompute);
+        before += sums_of(stages_->chunk(stage, 0), recompute);
       own_.push_back(own), before_.push_back(before);
     }
   }

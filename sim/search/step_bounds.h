@@ -28,6 +28,7 @@
 // Sources: the bound of a pipeline and its proof are ours.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "sim/cost/layer_prices.h"
@@ -54,11 +55,12 @@ struct LayerSums {
 // stage.
 class StageCounts {
  public:
-  StageCounts(EqualStages stages, const std::vector<Recompute>& recomputes);
+  StageCounts(std::shared_ptr<const EqualStages> stages, const std::vector<Recompute>& recomputes);
 
-  const EqualStages& stages() const { return stages_; }
-  const StageLayout& layout() const { return stages_.layout(); }
-  const std::vector<EqualStages::Kind>& kinds() const { return stages_.kinds(); }
+  const EqualStages& stages() const { return *stages_; }
+  const std::shared_ptr<const EqualStages>& shared_stages() const { return stages_; }
+  const StageLayout& layout() const { return stages_->layout(); }
+  const std::vector<EqualStages::Kind>& kinds() const { return stages_->kinds(); }
   // Of all chunks of a stage.
   const LayerSums& own(std::size_t kind, std::size_t recompute) const {
     return own_[recompute * kinds().size() + kind];
@@ -74,7 +76,7 @@ class StageCounts {
   }
 
  private:
-  EqualStages stages_;
+  std::shared_ptr<const EqualStages> stages_;
   std::vector<LayerSums> own_, before_, chunks_;
 };
 

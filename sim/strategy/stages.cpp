@@ -5,23 +5,6 @@
 
 namespace llmsim::sim {
 
-int StageLayout::chunks() const {
-  return schedule == PipelineSchedule::DualPipe ? 2 : virtual_stages;
-}
-
-int StageLayout::parts() const {
-  return schedule == PipelineSchedule::DualPipe ? stages : stages * virtual_stages;
-}
-
-bool StageLayout::goes_up(int chunk) const {
-  return chunk == 1 &&
-         (schedule == PipelineSchedule::ZbV || schedule == PipelineSchedule::DualPipe);
-}
-
-int StageLayout::part(int stage, int chunk) const {
-  return goes_up(chunk) ? parts() - 1 - stage : chunk * stages + stage;
-}
-
 bool StageLayout::ends_meet() const {
   return stages == 1 || schedule == PipelineSchedule::ZbV || schedule == PipelineSchedule::DualPipe;
 }

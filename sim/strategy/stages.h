@@ -37,10 +37,16 @@ struct StageLayout {
   int virtual_stages = 1;
   int num_microbatches = 1;
 
-  int chunks() const;  // of every stage
-  int parts() const;   // of the model
+  int chunks() const {  // of every stage
+    return schedule == PipelineSchedule::DualPipe ? 2 : virtual_stages;
+  }
+  int parts() const {  // of the model
+    return schedule == PipelineSchedule::DualPipe ? stages : stages * virtual_stages;
+  }
   // The part that chunk `chunk` of a stage is.
-  int part(int stage, int chunk) const;
+  int part(int stage, int chunk) const {
+    return goes_up(chunk) ? parts() - 1 - stage : chunk * stages + stage;
+  }
   bool ends_meet() const;  // the embedding and the head are on one stage
   // Where what a chunk makes goes, the activations of a forward or the gradients of a backward
   // pass; none where the stage itself, at the turn of a V, or nobody, at an end of the model, needs
@@ -51,7 +57,10 @@ struct StageLayout {
   int chunk_microbatches() const;
 
  private:
-  bool goes_up(int chunk) const;  // towards the first stage
+  bool goes_up(int chunk) const {  // towards the first stage
+    return chunk == 1 &&
+           (schedule == PipelineSchedule::ZbV || schedule == PipelineSchedule::DualPipe);
+  }
 };
 
 StageLayout stage_layout(const Strategy& strategy);

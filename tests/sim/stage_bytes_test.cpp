@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
+#include <vector>
 
+#include "tests/sim/random_run.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {
@@ -128,6 +131,34 @@ TEST(StageBytes, ARankThatUpdatesWholeMatricesHasAtLeastATable) {
   ASSERT_GT(table, contents.held(0) / 64.0);
   EXPECT_EQ(bytes_of(run, 0).master, Bytes(4.0 * table));
   EXPECT_EQ(bytes_of(run, 0).states, Bytes(8.0 * table));
+}
+
+// What lasts, the gradients, what is gathered and what the update takes.
+std::vector<Bytes> bounded(const StageBytes& bytes, const Framework& framework) {
+  return {lasting_terms(bytes, framework).total(), bytes.gradients, bytes.gathered,
+          bytes.unreduced_gradients, bytes.main_gradients + bytes.temporaries};
+}
+
+// Whatever a stage holds, it has no fewer bytes than all stages with as many parameters have, nor
+// than those with half of them.
+TEST(StageBytes, AreNoLessThanThoseOfAllStagesWithAsManyParameters) {
+  for (unsigned seed = 0; seed < 3000; ++seed) {
+    const std::optional<TrainingRun> run = random_run(seed);
+    if (!run) continue;
+    SCOPED_TRACE(seed);
+    const StageContents contents(*run);
+    for (int stage = 0; stage < run->strategy.pp; ++stage) {
+      const double apart = contents.apart(stage);
+      const StageParameters held{contents.held(stage) - apart, apart};
+      const auto exact = bounded(stage_bytes(*run, contents, stage), run->framework);
+      for (const double share : {1.0, 0.5}) {
+        const auto least =
+            bounded(least_stage_bytes(*run, contents.rank(), share * held), run->framework);
+        for (std::size_t i = 0; i < exact.size(); ++i)
+          ASSERT_LE(least[i].value(), (1.0 + 1e-12) * exact[i].value()) << i;
+      }
+    }
+  }
 }
 
 }  // namespace
