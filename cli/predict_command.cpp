@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cli/strategy_options.h"
 #include "hwdb/settings.h"
 #include "sim/search/searched_fields.h"
 
@@ -137,12 +138,17 @@ void add_fields(Command& command, const RunOptions& options, std::string& switch
 RunOptions predict_options(const RunOptions& asked, const sim::Strategy& strategy) {
   const sim::Strategy plain;
   RunOptions options = asked;
-  std::erase_if(options.strategy,
-                [](const auto& field) { return sim::find_searched_field(field.first) != nullptr; });
+  std::erase_if(options.strategy, [](const auto& field) {
+    const sim::SearchedField* const searched = sim::find_searched_field(field.first);
+    return searched && (!searched->opt_in || is_searched(field.first, field.second));
+  });
   for (const std::string& key : layout_keys()) {
+    const bool opt_in = sim::find_searched_field(key)->opt_in,
+               is_left = options.strategy.contains(key);
+    if (opt_in && (is_left || !asked.strategy.contains(key))) continue;
     const StrategyField& field = *sim::find_strategy_field(key);
     const auto value = field.get(strategy);
-    const bool always = key == "sharding" || key == "micro_batch" ||
+    const bool always = opt_in || key == "sharding" || key == "micro_batch" ||
                         (strategy.tp > 1 && (key == "sequence_parallel" || key == "tp_overlap"));
     if (value && (always || (says_something(field, strategy) && value != field.get(plain))))
       options.strategy[key] = sim::text_of(*value);

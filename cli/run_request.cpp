@@ -263,7 +263,8 @@ void set_mesh(const Layout& layout, sim::Strategy& strategy) {
 
 // What options state beside a run file.
 void put_over(const RunOptions& options, hwdb::RecordedTraining& training) {
-  sim::PartialStrategy stated = strategy_in(options, [](const std::string&) { return false; });
+  sim::PartialStrategy stated =
+      strategy_in(options, [](const std::string&, const std::string&) { return false; });
   for (const std::string& part : split(options.offload.value_or("")))
     add_offload(part, *options.offload, stated);
   if (options.recompute) {
@@ -413,7 +414,8 @@ sim::Run RunRequests::run_of(const RunOptions& options) {
   hwdb::RunResolver& resolver = this->resolver(options.site);
   Notes notes;
   const sim::Transformer model = model_of(options, notes);
-  sim::PartialStrategy strategy = strategy_in(options, [](const std::string&) { return false; });
+  sim::PartialStrategy strategy =
+      strategy_in(options, [](const std::string&, const std::string&) { return false; });
   Layout layout{.mesh = mesh_of(strategy)};
   const int devices = devices_of(options, layout.mesh, notes);
   layout.dp =
@@ -453,9 +455,8 @@ sim::PlanQuery RunRequests::query_of(const RunOptions& options) {
   hwdb::RunRecord record;
   if (options.date) record.date = date_in(*options.date);
   record.hardware = hardware_of(options, devices, resolver, notes);
-  record.training = training_of(
-      options, strategy_in(options, [](const std::string& key) { return sim::is_searched(key); }),
-      record.hardware, resolver, notes);
+  record.training =
+      training_of(options, strategy_in(options, is_searched), record.hardware, resolver, notes);
   record.training.strategy["global_batch"] =
       std::int64_t{global_batch_of(options, model.seq_len, devices, devices, false, notes)};
   put_model(options, model, record);

@@ -57,10 +57,15 @@ sim::FieldValue value_in(const sim::StrategyField& field, const std::string& tex
 
 }  // namespace
 
-sim::PartialStrategy strategy_in(const RunOptions& options, bool (*skips)(const std::string&)) {
+bool is_searched(const std::string& key, const std::string& text) {
+  return sim::is_searched(key) &&
+         (!sim::find_searched_field(key)->opt_in || text.find(',') != std::string::npos);
+}
+
+sim::PartialStrategy strategy_in(const RunOptions& options, SkippedFields skips) {
   sim::PartialStrategy strategy;
   for (const auto& [key, text] : options.strategy) {
-    if (!skips(key)) strategy[key] = value_in(field_of(key), text);
+    if (!skips(key, text)) strategy[key] = value_in(field_of(key), text);
   }
   return strategy;
 }
@@ -167,7 +172,7 @@ void exclude(const std::string& text, sim::Restriction& excluded) {
 sim::Restriction restriction_of(const RunOptions& options) {
   sim::Restriction restriction;
   for (const auto& [key, text] : options.strategy) {
-    if (sim::is_searched(key)) restriction[key] = values_in(field_of(key), text);
+    if (is_searched(key, text)) restriction[key] = values_in(field_of(key), text);
   }
   if (options.recompute) restriction["recompute"] = recomputes_in(*options.recompute);
   check_products(restriction);

@@ -112,7 +112,7 @@ SweepGrid grid_of(const RunOptions& options) {
   };
   for (const sim::SearchedField& searched : sim::searched_fields()) {
     const auto* const field = sim::find_strategy_field(searched.key);
-    if (field && searched.restricted == sim::Restricted::Replaced) add_field(*field);
+    if (field && sim::is_always_searched(searched)) add_field(*field);
   }
   for (const sim::StrategyField& field : sim::strategy_fields()) add_field(field);
   if (options.recompute) add(kRecompute, names_in("--recompute", *options.recompute));

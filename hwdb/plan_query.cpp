@@ -16,7 +16,10 @@ sim::PlanQuery plan_query(RunRecord record, RunResolver& resolver) {
 
 RunRecord without_layout(RunRecord record, const sim::Run& run) {
   RecordedTraining& training = record.training;
-  for (const std::string& key : sim::searched_keys()) training.strategy.erase(key);
+  for (const sim::SearchedField& field : sim::searched_fields()) {
+    if (field.restricted != sim::Restricted::Never && !field.opt_in)
+      training.strategy.erase(field.key);
+  }
   std::erase_if(training.strategy,
                 [](const auto& stated) { return stated.first.starts_with("recompute."); });
   training.num_microbatches.reset();

@@ -27,11 +27,10 @@ const char* name_of(sim::Objective objective) {
 Json search_json(const sim::Restriction& restriction) {
   Json json = Json::object();
   for (const sim::SearchedField& field : sim::searched_fields()) {
-    if (field.restricted != sim::Restricted::Replaced) continue;
     const std::string key = field.key;
-    json[key] = "any";
     const auto found = restriction.find(key);
-    if (found == restriction.end()) continue;
+    if (sim::is_always_searched(field)) json[key] = "any";
+    if (found == restriction.end() || field.restricted != sim::Restricted::Replaced) continue;
     json[key] = Json::array();
     for (const sim::FieldValue& value : found->second) json[key].push_back(field_json(value));
   }

@@ -346,6 +346,10 @@ bool is_searched(std::string_view key) {
   return field && field->restricted <= Restricted::Filtered;
 }
 
+bool is_always_searched(const SearchedField& field) {
+  return field.restricted == Restricted::Replaced && !field.opt_in;
+}
+
 std::int64_t switch_value(const SearchedField& field, const SearchLayout& layout) {
   return field.value.get({layout, {}, {}});
 }

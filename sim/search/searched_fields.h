@@ -126,6 +126,8 @@ struct SearchedField {
   const char* help = "";  // of its option, which takes a list in a search; empty: none of its own
   Restricted restricted = Restricted::Replaced;
   bool is_rest = false;  // follows from the fields before it, unless it is asked for
+  // As in the base, unless several values are asked for.
+  bool opt_in = false;
   // Of a layout: it leaves the mesh as it is.
   bool is_switch = false;
   bool of_experts = false;  // it changes the prices of layers with experts alone
@@ -137,6 +139,8 @@ const std::vector<SearchedField>& searched_fields();
 const SearchedField* find_searched_field(std::string_view key);
 // Whether a search can be restricted to values of a field.
 bool is_searched(std::string_view key);
+// Whether it is one of the fields that all searches choose.
+bool is_always_searched(const SearchedField& field);
 // The keys of fields that can be restricted, or excluded alone.
 std::vector<std::string> searched_keys();
 
