@@ -132,6 +132,10 @@ Values expert_overlap(const SearchBase& base, const SearchChoice& so_far) {
                                                   microbatches > 1);
 }
 
+Values usual_graphs(const SearchBase& base, const SearchChoice&) {
+  return {number(base.strategy.cuda_graph)};
+}
+
 // Shardings.
 
 bool has_stages_and_data_ranks(const SearchBase&, const SearchChoice& so_far) {
@@ -312,6 +316,10 @@ std::vector<SearchedField> switch_fields() {
        .help = "dispatch and combine beside the other pass of another micro-batch; default both "
                "ways where the framework can; example: --no-moe-overlap",
        .is_switch = true, .of_experts = true},
+      {LAYOUT(cuda_graph), .simplicity = 17, .sensible = usual_graphs,
+       .help = "no launch cost per kernel; default that of the framework; both are tried with "
+               "--fix cuda_graph=true,false; example: --cuda-graph",
+       .opt_in = true, .is_switch = true},
   };
 }
 

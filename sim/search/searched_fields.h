@@ -61,6 +61,7 @@ struct SearchLayout {
   bool tp_overlap = false;
   ExpertDispatch moe_dispatch = ExpertDispatch::AllToAll;
   bool moe_overlap = false;
+  bool cuda_graph = false;
 };
 
 struct SearchPipeline {
