@@ -45,8 +45,9 @@ PriceTable::LayersWithoutExperts PriceTable::without_experts(const SearchLayout&
                                                              std::size_t prices) {
   LayersWithoutExperts key{layout.tp, layout.cp, layout.micro_batch, layout.sequence_parallel,
                            static_cast<std::int64_t>(prices)};
+  std::size_t place = key.size() - kMostSwitches;
   for (const SearchedField& field : searched_fields()) {
-    if (field.is_switch && !field.of_experts) key.push_back(switch_value(field, layout));
+    if (field.is_switch && !field.of_experts) key.at(place++) = switch_value(field, layout);
   }
   return key;
 }

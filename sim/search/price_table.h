@@ -2,6 +2,7 @@
 // for.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -47,7 +48,8 @@ class PriceTable {
  private:
   // What prices of layers without experts depend on: tp, cp, micro_batch, sequence_parallel, whose
   // prices they are, and the switches that are not of experts alone.
-  using LayersWithoutExperts = std::vector<std::int64_t>;
+  static constexpr std::size_t kMostSwitches = 8;
+  using LayersWithoutExperts = std::array<std::int64_t, 5 + kMostSwitches>;
 
   // Layer prices depend on the backward passes of the schedule, and those of a tied table on
   // whether the head has another.

@@ -32,6 +32,10 @@ std::vector<std::int64_t> listed(const Restriction& lists, const SearchedField& 
   return values;
 }
 
+std::size_t row_of(std::string_view key) {
+  return static_cast<std::size_t>(find_searched_field(key) - searched_fields().data());
+}
+
 bool has(const std::vector<std::int64_t>& values, std::int64_t value) {
   return std::find(values.begin(), values.end(), value) != values.end();
 }
@@ -93,7 +97,7 @@ SearchSpace::SearchSpace(const SearchBase& base, const Restriction& restriction)
 }
 
 const std::vector<std::int64_t>& SearchSpace::asked(std::string_view key) const {
-  return asked_[static_cast<std::size_t>(find_searched_field(key) - searched_fields().data())];
+  return asked_[row_of(key)];
 }
 
 bool SearchSpace::is_allowed(SearchLevel level, const Strategy& strategy) const {
@@ -138,14 +142,23 @@ std::vector<SearchLayout> SearchSpace::layouts() const {
   return list;
 }
 
+namespace {
+
+// Whether a search is asked to overlap passes of experts' tokens, or its base does.
+bool asks_for_overlap(const SearchBase& base, const std::vector<std::vector<std::int64_t>>& asked) {
+  static const std::size_t row = row_of("moe_overlap");
+  return base.strategy.moe_overlap || !asked[row].empty();
+}
+
+}  // namespace
+
 bool SearchSpace::go_together(const SearchLayout& layout, const SearchPipeline& pipeline) const {
-  return !layout.moe_overlap || !asked("moe_overlap").empty() || base_.strategy.moe_overlap ||
-         layout.pp == 1 || pipeline.schedule == PipelineSchedule::Interleaved;
+  return !layout.moe_overlap || layout.pp == 1 ||
+         pipeline.schedule == PipelineSchedule::Interleaved || asks_for_overlap(base_, asked_);
 }
 
 bool SearchSpace::go_together(const SearchLayout& layout, const Recompute& recompute) const {
-  return !layout.moe_overlap || !asked("moe_overlap").empty() || base_.strategy.moe_overlap ||
-         !recompute.whole();
+  return !layout.moe_overlap || !recompute.whole() || asks_for_overlap(base_, asked_);
 }
 
 namespace {
