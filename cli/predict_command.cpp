@@ -11,8 +11,8 @@ namespace {
 
 using sim::StrategyField;
 
-// The mesh and what divides the model stand first in a command, in this order; other searched fields
-// follow in that of their table.
+// The mesh and what divides the model stand first in a command, in this order; other searched
+// fields follow in that of their table.
 const std::vector<std::string>& layout_keys() {
   static const std::vector<std::string> all = [] {
     std::vector<std::string> keys{"tp",

@@ -24,9 +24,9 @@ TrainingRun without_pipeline(TrainingRun run) {
 
 Bounds bounds_of(const TrainingRun& run, const LayerPrices& prices) {
   const RankParameters rank = rank_parameters(run.model, run.strategy);
-  const StageCounts counts(std::make_shared<const EqualStages>(run.model, run.strategy,
-                                                               run.framework.low_precision),
-                           {run.strategy.recompute});
+  const StageCounts counts(
+      std::make_shared<const EqualStages>(run.model, run.strategy, run.framework.low_precision),
+      {run.strategy.recompute});
   const LayerBounds layers = layer_bounds(run, prices);
   const StepShape shape = step_shape(without_pipeline(run));
   const ShardingCosts costs = sharding_costs(run, rank, counts);
