@@ -8,17 +8,17 @@
 // values are numbers (micro-batch, topology); of repeated runs the fastest counts, as a slow repeat
 // is the network's or the node's.  Two recipes of one number format are the setting "recipe".
 // Studies that state a relative speed-up, or pairs whose records differ in text only, come from a
-// file (hwdb/comparison.h).
+// file (hwdb/runs/comparison.h).
 //
 // A pair decides a sign where the measured ratio is outside the noise: |ln r| > max(2 n, q, 0.02),
-// with n the larger relative noise that the runs state and q the sum of what rounding of the two
-// printed figures can make.  (Half a unit of the last non-zero digit; at least two digits are taken
-// as printed.)  2 % is what repeats of one program on one machine differ by.  Pairs inside the
-// noise are listed and their errors count; their signs do not.
+// with n the larger relative noise that the runs state and q the sum of the rounding errors of the
+// two printed values (half a unit of the last non-zero digit; at least two digits are taken as
+// printed).  Repeats of one program on one machine differ by 2 %.  Pairs inside the noise are
+// listed and their errors count; their signs do not.
 //
-// Scored apart: topology trades (tensor, pipeline and data ranks on the same devices), which change
-// everything at once, and software, releases of one framework of which nobody says what they
-// changed.
+// Two settings are scored separately: topology, trades of tensor, pipeline and data ranks on the
+// same devices, which change everything at once; and software, releases of one framework whose
+// changes nobody lists.
 #pragma once
 
 #include <optional>
@@ -27,15 +27,15 @@
 #include <vector>
 
 #include "calibrate/backtest.h"
-#include "hwdb/comparison.h"
-#include "hwdb/run_record.h"
+#include "hwdb/runs/comparison.h"
+#include "hwdb/runs/run_record.h"
 
 namespace llmsim::calibrate {
 
 struct AblationPair {
   std::string setting, group;
   std::string off, on;  // values of the setting
-  // Runs; for stated speed-ups of runs without figures, the name of the comparison.
+  // Ids of the runs; for stated speed-ups of runs without values, the name of the comparison.
   std::string off_id, on_id;
   std::optional<double> measured_time, predicted_time;  // ratios on / off
   std::optional<double> measured_peak, predicted_peak;
@@ -72,15 +72,15 @@ struct Ablations {
   std::optional<double> study_sign_accuracy;
 };
 
-// All pairs of the runs in `backtest` that can be told apart by their records, and the comparisons.
+// All pairs of runs in `backtest` whose records differ in one setting, and the comparisons.
 // Comparisons that bring runs of their own are predicted with `predict`.  Throws Error for a
 // comparison that names an unknown run.
 Ablations ablations(std::span<const hwdb::RunFile> files,
                     std::span<const hwdb::Comparison> comparisons, const Backtest& backtest,
                     const Predictor& predict);
 
-// What rounding of the printed figure behind a measured time can make: half a unit of its last
-// digit, relative.
+// The relative rounding error of the printed value that a measured time comes from: half a unit of
+// its last digit.
 double rounding(const hwdb::Measured& measured);
 
 }  // namespace llmsim::calibrate

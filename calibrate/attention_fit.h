@@ -2,8 +2,8 @@
 // implementation on one device.
 //
 // Residuals are  ln(predicted / measured)  with Huber weights.  Tables give forward, backward or
-// both together, so three weak priors stand beside them, each as  0.08 (u - u0) / spread  of u = ln
-// value:  backward / forward = 0.82 (spread 0.15; FlashAttention-2 and Composable Kernel, where
+// both together, so three weak priors are added, each as a residual  0.08 (u - u0) / spread  of u =
+// ln value:  backward / forward = 0.82 (spread 0.15; FlashAttention-2 and Composable Kernel, where
 // both are measured), seq_half = 500 (1.0), head_dim_64_factor = 0.8 (0.3).
 //
 // Rates follow the tables' convention: 4 b h s^2 d FLOPs forward, half of it under a causal mask,

@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-#include "hwdb/run_record.h"
+#include "hwdb/runs/run_record.h"
 #include "sim/predict.h"
 
 namespace llmsim::calibrate {
@@ -36,13 +36,13 @@ enum class Scope { Dense, Moe, All };
 sim::NameTable<Scope> name_table(Scope);
 bool in_scope(const hwdb::RunRecord& record, Scope scope);
 
-// One measured run and its prediction.  Measured figures stand here whether they are scored or not.
+// One measured run and its prediction.  Measured values are here whether they are scored or not.
 struct BacktestRow {
   std::string id;
   std::string group;
   hwdb::Scored scored;
-  // Of the prediction, where there is one: ids, the number format, and the key of the largest term of
-  // the step that is no arithmetic.
+  // Of the prediction, where there is one: ids, the number format, and the key of the largest
+  // component of the step that is no arithmetic.
   std::string device{}, framework{}, precision{}, waits_for{};
   std::optional<sim::Seconds> measured_time, predicted_time;
   std::optional<std::pair<sim::Seconds, sim::Seconds>> interval;
@@ -52,12 +52,12 @@ struct BacktestRow {
   // Predicted: "ok", "oom", "infeasible".
   std::optional<std::string> measured_outcome, predicted_outcome;
   std::optional<std::string> skipped;   // why there is no prediction
-  std::vector<std::string> warnings{};  // measured figures that cannot be right, see sim/predict.h
+  std::vector<std::string> warnings{};  // measured values that cannot be right, see sim/predict.h
   bool unread = false;  // skipped because the run could not be read, or its id appeared before
 };
 
-// Scored times and memory peaks of one group.  Errors of times are none where the group has none
-// scored.
+// Scored times and memory peaks of one group.  Errors of times are none where the
+// group has none scored.
 struct GroupErrors {
   std::string group;
   int scored = 0;  // scored times
@@ -102,12 +102,14 @@ using Progress = std::function<void(std::size_t done, std::size_t all)>;
 Backtest backtest(std::span<const hwdb::RunFile> files, Scope scope, const Predictor& predict,
                   const Progress& progress = {});
 
-// The predicted figure that a measured peak is compared with:
-//   kind   "allocated": what the framework's allocator handed out; "device": with reserved and
-//          driver memory; else what it
-//   reserved scope  "last-stage": the last pipeline stage; "first-or-last-stage": the larger of the
-//                   first and the last; else the
-//   largest stage
+// The predicted peak that a measured one is compared with, by its kind and its scope:
+//
+//   kind    "allocated"             what the framework's allocator handed out
+//           "device"                what it reserved, and the context of the driver
+//           "reserved" or unknown   what it reserved
+//   scope   "last-stage"            of the last pipeline stage
+//           "first-or-last-stage"   the larger of the first stage's and the last one's
+//           "max-rank" or unknown   the largest of all stages
 sim::Bytes comparable_peak(const sim::Memory& memory, const hwdb::Measured& measured);
 
 // Studies whose step times were computed, not measured.
@@ -118,18 +120,18 @@ sim::Bytes comparable_peak(const sim::Memory& memory, const hwdb::Measured& meas
 //
 //   e = |t1 + (t3 - t1) (n2 - n1) / (n3 - n1) - t2| / t2
 //
-// The measured studies have e of 1e-3 and more.  A study is taken for computed where e < 1e-6 in at
+// Measured studies have e of 1e-3 and more.  A study is taken for computed where e < 1e-6 in at
 // least three triples of neighbours and in more than half of them; times printed more coarsely than
-// that say nothing.  Such times are what another model of a step holds (vTrain's "ground truth" of
-// one node has e < 1e-15 in all of 432 triples, and what a data rank more costs is an entry of its
-// table of all-reduces): they are scored as published, but they are no evidence, so nothing is
-// fitted to them.
+// that do not decide.  Computed times are the output of another model of a step: vTrain's "ground
+// truth" of one node has e < 1e-15 in all of 432 triples, and the cost of one more data rank in it
+// is an entry of its table of all-reduces.  They are scored as published, but they are no evidence,
+// so nothing is fitted to them.
 
 // Names of the groups, of those that have scored step times.
 std::set<std::string> computed_groups(std::span<const hwdb::RunFile> files);
 
-// Studies from which fits learn nothing, with the reason: those that were computed, and those that
-// say what the model has not (RunFile::unmodelled).
+// Studies that no fit may use, with the reason: computed ones, and those with an effect that the
+// model does not have (RunFile::unmodelled).
 std::map<std::string, std::string> unfitted_groups(std::span<const hwdb::RunFile> files);
 
 }  // namespace llmsim::calibrate

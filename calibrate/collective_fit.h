@@ -3,8 +3,9 @@
 //
 // On one node two coefficients of the device are fitted on ln(predicted / measured) with Huber
 // weights: collective_fraction (what large messages reach) and fabric.latency_s (what small ones
-// cost), from all curves and sizes, each curve counted once.  Weak priors stand beside the data, as
-// 0.08 ln(value / prior) / spread:  collective_fraction 0.75 (0.5), fabric.latency_s 3.4 us (1).
+// cost), from all curves and sizes, each curve counted once.  Weak priors are added to the data
+// as residuals 0.08 ln(value / prior) / spread:  collective_fraction 0.75 (0.5),
+// fabric.latency_s 3.4 us (1).
 //
 // Between processes of one host (sim/cost/collective.h) three: collective_fraction 0.5 (1),
 // fabric.latency_s 100 us (1.5) and fabric.sum_bytes_per_s 2 GB/s (1.5).

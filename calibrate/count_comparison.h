@@ -1,12 +1,11 @@
-// What the runtime counted in a step of its own beside what the simulator says: figures that must
-// be equal.
+// Counts of a training step by the runtime and by the simulator, which must be equal.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "hwdb/runtime_results.h"
+#include "hwdb/runs/runtime_results.h"
 #include "sim/run.h"
 
 namespace llmsim::calibrate {

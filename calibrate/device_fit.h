@@ -2,30 +2,30 @@
 //
 //   memory bandwidth   median rate of copies that move at least sim::kCopyOfMemory last-level
 //                      caches (without a known cache, of the largest copies; where none is so
-//                      large, of the largest, with a note);
-//                      memory_fraction = 1, because it was measured and not promised
+//                      large, of the largest, with a note); memory_fraction = 1, because it was
+//                      measured and not promised
 //   peak of a format   the best rate of any GEMM; its GEMM coefficients are fitted against that
 //                      peak (gemm_fit.h)
 //   attention          the blockwise kernel, in each format (attention_fit.h)
 //   kernel time        of an empty kernel
-//   memory-bound rates    of each kind, pass and format, cached and streamed: the median of
-//                        moved / ((t - kernels * kernel_time) B)
-//                      over the operators whose bytes fit the cache, and over the others; one
-//                      stands for both where only one was measured
+//   memory-bound       rate of each kind, pass and format, cached and streamed: the median of
+//     rates              moved / ((t - kernels * kernel_time) B)
+//                      over the operators whose bytes fit the cache, and over the others; where
+//                      only one of these was measured, it serves for both
 //   fabric             the best rate of a collective between ranks of one node; its share and
 //                      latency, and on a CPU the rate of its sums, are fitted (collective_fit.h)
 //   sharing            of ranks that are processes of one host: with a collective that takes s
-//                      times as long beside GEMMs, which take p times as long beside collectives,
+//                      times as long during GEMMs, which take p times as long during collectives,
 //                      hiding it costs s (1 - 1/p) of its time, the median of fp32 overlaps; n
 //                      ranks that do the same take 1 + (n - 1) x times as long
-//                      (sim/cost/contention.h)
+//                      (HostSharing in sim/cost/contention.h)
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "hwdb/database.h"
-#include "hwdb/runtime_results.h"
+#include "hwdb/runs/runtime_results.h"
+#include "hwdb/store/database.h"
 #include "sim/hardware/cluster.h"
 
 namespace llmsim::calibrate {

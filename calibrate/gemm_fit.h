@@ -9,8 +9,8 @@
 // so that a handful of shapes moves what it can and leaves the rest where the architecture had it.
 // Standard errors assume a misfit of 0.08 at least.  Low-precision formats are measured with the
 // quantisation of their input: such a sample costs  launch + scale * 3 bytes * elements / bandwidth
-// on top, and both are fitted beside the coefficients and dropped, since the simulator has an
-// operator of its own for it.
+// on top; both are fitted together with the coefficients and dropped, since the simulator has an
+// operator of its own for quantisation.
 #pragma once
 
 #include <span>
@@ -26,8 +26,8 @@ struct GemmSample {
   double quantised = 0.0;  // elements of the input quantised within `time`
 };
 
-// What is known of a coefficient before the measurements.  Spread is in ln or logit; 0 holds the
-// value.
+// What is known of a coefficient before the measurements.  Spread is in ln or
+// logit; 0 holds the value.
 struct Belief {
   double value = 0.0;
   double spread = 0.0;
@@ -51,8 +51,8 @@ struct GemmFit {
   std::size_t samples = 0;
 };
 
-// The coefficients of `machine` are the start of what is not in the prior.  Throws Error for no
-// samples.
+// The coefficients of `machine` are the start of what is not in the prior.  Throws
+// Error for no samples.
 GemmFit fit_gemm(const sim::GemmMachine& machine, const GemmPrior& prior,
                  std::span<const GemmSample> samples);
 

@@ -10,7 +10,7 @@
 namespace llmsim::calibrate {
 
 // Calls `work(i)` for every i below `count` on so many threads (0: all cores), in any order.
-// `work` must not throw, and must be free to run beside itself.
+// `work` must not throw, and several threads must be able to run it at once.
 template <class Work>
 void in_parallel(std::size_t count, unsigned threads, const Work& work) {
   if (threads == 0) threads = std::max(1u, std::thread::hardware_concurrency());

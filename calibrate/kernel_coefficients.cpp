@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "calibrate/kernel_fits.h"
-#include "hwdb/coefficient_file.h"
+#include "hwdb/hardware/coefficient_file.h"
 
 namespace {
 

@@ -94,7 +94,7 @@ Table other_gemms() {
 
 // What single shapes say.  Attention without a fused kernel multiplies in batches, whose every
 // factor starts at a misaligned address where heads are no multiples of 8.  Steps tell more than
-// such shapes: Framework::misaligned_gemm_rate and misaligned_batch_rate are knobs of the fit to
+// such shapes: Framework::misaligned_gemm_rate and misaligned_batch_rate are factors of the fit to
 // whole runs.
 Table misaligned_gemms() {
   Table table;

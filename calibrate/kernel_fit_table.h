@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "calibrate/measured_kernels.h"
-#include "hwdb/database.h"
+#include "hwdb/store/database.h"
 
 namespace llmsim::calibrate {
 
-// All grids of a device; that of bf16, which comes first, is the prior of the low-precision
-// formats.
+// All grids of a device; that of bf16, which comes first, is the prior
+// of the low-precision formats.
 struct FitGrids {
   std::string id;
 };
@@ -30,8 +30,8 @@ struct FitBestGemm {
   GemmsOf gemms, like;
 };
 
-// The shapes of a training process, bf16: height and weight-gradient factor under the curve of
-// `like`.
+// The shapes of a training process, bf16: height and weight-gradient factor under
+// the curve of `like`.
 struct FitTrainingShapes {
   std::string id, like;
 };
@@ -81,8 +81,8 @@ struct FitAttention {
   std::vector<std::string> implementations;  // the first names the fit
 };
 
-// Nobody measured the kernel: a fraction of what `like_kernel` reaches on the nearest device that
-// was.
+// Nobody measured the kernel: a fraction of what `like_kernel` reaches on the
+// nearest device that was.
 struct AssumeAttention {
   std::string id, kernel;
   std::string like, like_kernel;

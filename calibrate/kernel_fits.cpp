@@ -8,8 +8,8 @@
 #include "calibrate/kernel_fit_table.h"
 #include "calibrate/statistics.h"
 #include "calibrate/sustained_clock.h"
-#include "hwdb/hardware.h"
-#include "hwdb/rounding.h"
+#include "hwdb/hardware/hardware.h"
+#include "hwdb/text/rounding.h"
 
 namespace llmsim::calibrate {
 namespace {

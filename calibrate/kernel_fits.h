@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "hwdb/database.h"
+#include "hwdb/store/database.h"
 
 namespace llmsim::calibrate {
 

@@ -31,7 +31,7 @@ Study study_of(const MeasuredRuns& runs, const RunFit& fit,
   std::vector<SiteRun> site;
   for (const std::size_t i : members)
     site.push_back(
-        {runs.runs[i].id, fitted_run(runs.runs[i], fit.knobs[i]), runs.runs[i].measured});
+        {runs.runs[i].id, fitted_run(runs.runs[i], fit.factors[i]), runs.runs[i].measured});
   const SiteCells cells = site_cells(site);
   const double dense = squared(fit.spread(Level::Study)),
                moe = squared(fit.spread(Level::MoeStudy)), cell = squared(fit.spread(Level::Cell)),
@@ -41,7 +41,7 @@ Study study_of(const MeasuredRuns& runs, const RunFit& fit,
                           .memory = fit.spread(Level::StudyMemory),
                           .network = fit.spread(Level::StudyNetwork),
                           .host = fit.spread(Level::StudyHosts)};
-  double knobs = 0.0;
+  double factors = 0.0;
   for (std::size_t k = 0; k < members.size(); ++k) {
     const std::size_t i = members[k];
     SiteRow row = site_row(site[k]);
@@ -52,9 +52,9 @@ Study study_of(const MeasuredRuns& runs, const RunFit& fit,
                          squared(row.slopes.memory * study.priors.spreads.memory) +
                          squared(row.slopes.network * study.priors.spreads.network) +
                          squared(row.slopes.host * study.priors.spreads.host);
-    knobs += std::max(0.0, squared(fit.deviations[i]) - known);
+    factors += std::max(0.0, squared(fit.deviations[i]) - known);
   }
-  study.priors.spreads.step = std::sqrt(dense + knobs / static_cast<double>(members.size()));
+  study.priors.spreads.step = std::sqrt(dense + factors / static_cast<double>(members.size()));
   study.priors.noise = std::sqrt(noise), study.priors.noise_runs = fit.noise_runs;
   for (const hwdb::SiteCell& of : cells.cells) {
     const double ranks = of.kind == hwdb::CellKind::Dense ? 0.0 : std::max(0.0, moe - dense);

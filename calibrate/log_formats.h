@@ -20,8 +20,8 @@ namespace llmsim::calibrate {
 enum class Logged {
   Step,                   // number of the optimizer step
   StepTime,               // seconds of one optimizer step
-  PartTime,               // seconds of a part of it; parts add
-  MicroStepTime,          // seconds of a part of one micro-batch; parts add
+  PartTime,               // seconds of one phase of it; the phases add up
+  MicroStepTime,          // seconds of one phase of one micro-batch; the phases add up
   StepsPerSecond,         //
   SamplesPerSecond,       // sequences
   TokensPerSecond,        //
@@ -40,7 +40,7 @@ class Readings {
  public:
   const std::optional<Reading>& operator[](Logged what) const { return values_[index(what)]; }
   std::optional<Reading>& operator[](Logged what) { return values_[index(what)]; }
-  void add(Logged what, const Reading& reading);  // of parts the sum, of others the last
+  void add(Logged what, const Reading& reading);  // sums phases; of others the last one counts
   bool has_time() const;                          // or a rate, from which a time follows
 
  private:
@@ -79,8 +79,8 @@ std::span<const LogFormat> memory_formats();
 // What `line` says in a format of lines, blocks or objects; empty where it is none of its lines.
 Readings readings_of(const LogFormat& format, std::string_view line);
 
-// The columns of a header: for each cell its field, or none.  Empty where no cell is a time or a
-// rate.
+// The columns of a header: for each cell its field, or none.  Empty where no cell
+// is a time or a rate.
 std::vector<const LogField*> columns_of(const LogFormat& format, std::string_view line);
 
 // What a row says under such a header; empty where the row is cut off.

@@ -11,7 +11,7 @@
 #include "calibrate/logged_run.h"
 #include "calibrate/steady_phase.h"
 #include "calibrate/training_log.h"
-#include "hwdb/run_record.h"
+#include "hwdb/runs/run_record.h"
 #include "sim/base/quantity.h"
 
 namespace llmsim::calibrate {
@@ -44,10 +44,10 @@ struct LogSummary {
   double noise() const;       // relative: the spread, and not less than the rounding
 };
 
-// Of the run that the logs tell about (logged_run.h).  Step times are printed ones, unless their
-// rounding exceeds 0.5 % and a rate's is finer.  Warns where a printed step time and a printed rate
-// are more than 2 % apart.  Throws Error where every step has another global batch than the run,
-// or no time.
+// The summary of the run whose logs these are (logged_run.h).  Step times are printed ones, unless
+// their rounding exceeds 0.5 % and a rate's is finer.  Warns where a printed step time and a
+// printed rate differ by more than 2 %.  Throws Error where every step has another global batch
+// than the run, or no time.
 LogSummary summary(const TrainingLog& log, const StepSize& size);
 
 // The summary as run files have it.  `pipeline_parallel` and the number of ranks tell whose peak of

@@ -1,4 +1,4 @@
-// The steps of one run, from what its ranks and files logged, and the times of these steps.
+// The steps of one run, from the logs of its ranks, and the times of these steps.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace llmsim::calibrate {
 
-// What turns rates into step times.
+// The sizes that turn rates into step times.
 struct StepSize {
   int global_batch = 1;      // sequences
   int seq_len = 1;           // tokens
@@ -21,7 +21,7 @@ struct StepSize {
   int num_microbatches = 1;  // of one replica
 };
 
-// One step; where several ranks print it, what each says.
+// One step, with the readings of every rank that prints it.
 struct RunStep {
   std::size_t start = 0;  // how often the run was started again before
   std::optional<std::int64_t> number;
@@ -36,10 +36,10 @@ struct LoggedRun {
   std::vector<RunStep> steps{};      // in the order of the log
 };
 
-// Of the format with the best witness: the first of log_formats() that has at least 5 steps, else
-// the one with most.  Files of one label (or of none) are of several ranks where at least half of
-// their steps are the same, else one after the other.  Timers of micro-steps are added up to steps.
-// Requires a log with a step.
+// The run in the format with the best witness: the first of log_formats() that has at least 5
+// steps, else the one with most.  Files of one label (or of none) are of several ranks where at
+// least half of their steps are the same, else one after the other.  Timers of micro-steps are
+// added up to steps.  Requires a log with a step.
 LoggedRun logged_run(const TrainingLog& log, const StepSize& size);
 
 // A kind of number that step times follow from.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "hwdb/measured_rows.h"
+#include "hwdb/hardware/measured_rows.h"
 
 namespace llmsim::calibrate {
 namespace {

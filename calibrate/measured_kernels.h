@@ -10,7 +10,7 @@
 #include "calibrate/attention_fit.h"
 #include "calibrate/collective_fit.h"
 #include "calibrate/gemm_fit.h"
-#include "hwdb/database.h"
+#include "hwdb/store/database.h"
 
 namespace llmsim::calibrate {
 
@@ -30,18 +30,18 @@ struct GemmGrid {
 
 std::vector<GemmGrid> gemm_grids(const hwdb::Database& database, const std::string& id);
 
-// GEMMs that were measured one by one; `kind` is a part of the name of their kind.
+// GEMMs that were measured one by one; `kind` is a substring of the name of their kind.
 std::vector<GemmSample> gemm_table(const hwdb::Database& database, const std::string& id,
                                    const std::string& kind, sim::DType dtype);
 
-// Those large enough that neither launches nor odd shapes matter.
+// The samples that are so large that neither launches nor odd shapes matter.
 std::vector<GemmSample> large_gemms(std::vector<GemmSample> samples);
 
-// Forward (TN), data-gradient (NN) and weight-gradient (NT, accumulated) GEMMs in a training
-// process.
+// Forward (TN), data-gradient (NN) and weight-gradient (NT, accumulated) GEMMs
+// in a training process.
 std::vector<GemmSample> training_shapes(const hwdb::Database& database, const std::string& id);
-// GEMMs of several experts, each a kernel of its own, of one pass: "fwd", "bwd_grad_act" or
-// "bwd_grad_w".
+// GEMMs of several experts, each a kernel of its own, of one pass:
+// "fwd", "bwd_grad_act" or "bwd_grad_w".
 std::vector<GemmSample> grouped_training_shapes(const hwdb::Database& database,
                                                 const std::string& id, const std::string& pass);
 std::string training_shapes_source(const hwdb::Database& database, const std::string& id);

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "hwdb/database.h"
-#include "hwdb/run_resolver.h"
+#include "hwdb/runs/run_resolver.h"
+#include "hwdb/store/database.h"
 #include "sim/base/error.h"
 #include "sim/predict.h"
 

@@ -1,5 +1,5 @@
-// Measured peaks and outcomes made ready for fitting: resolved once, without what an earlier fit
-// found.
+// Measured peaks and outcomes made ready for fitting: resolved once, without what
+// an earlier fit found.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "hwdb/run_record.h"
+#include "hwdb/runs/run_record.h"
 #include "sim/run.h"
 
 namespace llmsim::calibrate {
@@ -20,7 +20,7 @@ struct MeasuredPeak {
   hwdb::Measured measured{};  // with a peak; its kind and scope say what it is compared with
 };
 
-// One run of which is known whether it fitted into its devices.
+// One run whose outcome is known: it fitted into its devices, or it did not.
 struct MeasuredOutcome {
   std::string id;
   std::size_t group = 0;

@@ -4,8 +4,8 @@
 #include <optional>
 #include <utility>
 
-#include "hwdb/database.h"
-#include "hwdb/run_resolver.h"
+#include "hwdb/runs/run_resolver.h"
+#include "hwdb/store/database.h"
 #include "sim/base/error.h"
 #include "sim/predict.h"
 

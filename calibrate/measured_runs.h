@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "calibrate/backtest.h"
-#include "hwdb/run_record.h"
+#include "hwdb/runs/run_record.h"
 #include "sim/run.h"
 
 namespace llmsim::calibrate {

@@ -10,8 +10,8 @@
 #include "calibrate/backtest.h"
 #include "calibrate/group_shifts.h"
 #include "calibrate/statistics.h"
-#include "hwdb/frameworks.h"
-#include "hwdb/rounding.h"
+#include "hwdb/frameworks/frameworks.h"
+#include "hwdb/text/rounding.h"
 #include "sim/predict.h"
 
 namespace llmsim::calibrate {
@@ -51,7 +51,7 @@ double log_peak(const MeasuredPeak& peak, double gaps) {
   return std::log(comparable_peak(memory_at(peak.run, gaps), peak.measured).value());
 }
 
-// What every peak is moved by: the knob, and the error that stays.
+// What moves every peak: the factor of gaps, and the error that remains.
 struct PeakEffects {
   Effects gaps;
   std::size_t study_gaps = 0;

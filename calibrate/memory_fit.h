@@ -6,10 +6,10 @@
 //
 // with Student's t for studies, cells and noise (mixed_model.h); a cell is the peaks of one kind
 // ("allocated", "reserved", "device") of a study, so that a study counts once.  What an allocator
-// reserves beyond what it hands out has a knob, reserve.gaps_factor = e^(all + family + study):
-// peaks of what is allocated do not feel it, those of what is reserved do.  A family is the first
-// framework on the line of those that a framework is like.  A factor that is not two standard
-// deviations from 1 stays there.
+// reserves beyond what it hands out is scaled by reserve.gaps_factor = e^(all + family + study),
+// which moves peaks of reserved memory and not those of allocated memory.  A family is the first
+// framework on the line of those that a framework is like.  A factor closer to 1 than two standard
+// deviations is set to 1.
 //
 // The error of a run of a study that is not known adds in squares
 //
@@ -29,7 +29,7 @@
 #include "calibrate/measured_memory.h"
 #include "calibrate/mixed_model.h"
 #include "calibrate/outcome_fit.h"
-#include "hwdb/database.h"
+#include "hwdb/store/database.h"
 
 namespace llmsim::calibrate {
 
@@ -67,8 +67,8 @@ struct MemoryFit {
 
 MemoryFit memory_fit(const MeasuredMemory& memory);
 
-// The rows of hwdb/facts/coefficients.json, by family of frameworks.  Their fitted_from begins with
-// kMemoryFit.
+// The rows of hwdb/facts/coefficients.json, by family of frameworks.  Their
+// fitted_from begins with kMemoryFit.
 std::vector<hwdb::Coefficient> fitted_rows(const MemoryFit& fit);
 
 }  // namespace llmsim::calibrate

@@ -1,4 +1,4 @@
-// A linear model whose effects come in classes, each with a variance that the data tell.
+// A linear model whose effects come in classes, each with a variance that is estimated.
 //
 // Observation i is  y_i = sum_k x_ik u_k + e_i,  with effects u_k ~ t_nu(0, tau_c(k)) and noise
 // e_i ~ t_nu(0, sigma): Student's t with nu = 4 degrees of freedom, so that one study or row far
@@ -6,13 +6,13 @@
 //
 //   posterior    A = sum_i w_i x_i x_i' / sigma^2 + diag(l_k / tau_c(k)^2),
 //                mean A^-1 sum_i w_i x_i y_i / sigma^2, covariance A^-1
-//   weights      l_k = (nu + 1) / (nu + E u_k^2 / tau^2),  w_i alike from E e_i^2 / sigma^2; 1 where
-//                a class is normal
+//   weights      l_k = (nu + 1) / (nu + E u_k^2 / tau^2),  w_i alike from E e_i^2 / sigma^2; 1
+//                where a class is normal
 //   variances    tau_c^2 = (n0 tau0_c^2 + sum_{k in c} l_k E u_k^2) / (n0 + n_c),  sigma^2 alike
 //
-// are iterated until the variances settle (expectation maximisation).  n0 = `prior_weight` effects'
-// worth of a class's prior variance stand behind what the data say; a class with an infinite weight
-// keeps its prior.
+// are iterated until the variances settle (expectation maximisation).  The prior variance
+// of a class counts as much as n0 = `prior_weight` effects; a class with an infinite
+// weight stays at its prior.
 //
 // Sources: Laird & Ware, Biometrics 38 (1982), random effects by EM; Lange, Little & Taylor, J. Am.
 // Stat. Assoc. 84 (1989), Student's t by weights.
@@ -57,7 +57,7 @@ struct MixedFit {
   double variance_of(const std::vector<std::pair<std::size_t, double>>& slopes) const;
 };
 
-// `settled`: the spreads of an earlier fit, which are kept.
+// `settled`: the spreads of an earlier fit, which are not estimated anew.
 MixedFit fit(const MixedModel& model, const MixedFit* settled = nullptr);
 
 }  // namespace llmsim::calibrate

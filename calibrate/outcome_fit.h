@@ -1,17 +1,17 @@
-// What outcomes say of predicted memory: of runs that fitted into their devices and that did not.
+// The error of predicted memory, from outcomes: of runs that fitted into their devices and of runs
+// that did not.
 //
 // With x = ln(capacity / needed) and the error e of the prediction (scale s, Student's t),
 //
 //   P(ran | study) = F((x - location - study) / (k s b)),   study = k s a T,  a^2 + b^2 = 1
 //
-// F and T those of t_4 (sim/base/uncertainty.h), a^2 the part of the error that a study has in
+// F and T those of t_4 (sim/base/uncertainty.h), a^2 the share of the error that a study has in
 // common.
 // The study's effect is integrated out, so that a study counts once however many runs it has.  A
-// study that reports one outcome only is left out: most tables list what ran, and what was tried
-// without success is unknown, so that such a study would only say how far from the limit people
-// stay.
+// study that reports one outcome only is left out: most tables list runs that fitted and not the
+// attempts that failed, so that such a study would only show how far from the limit people stay.
 // Location and ln k have normal priors around 0; posterior means and deviations are sums over a
-// grid.  A location above zero: runs need more than is predicted.
+// grid.  A location above zero means that runs need more than is predicted.
 #pragma once
 
 #include <cstddef>

@@ -7,7 +7,7 @@
 
 #include "calibrate/in_parallel.h"
 #include "calibrate/statistics.h"
-#include "hwdb/plan_query.h"
+#include "hwdb/runs/plan_query.h"
 #include "sim/base/error.h"
 #include "sim/plan.h"
 #include "sim/search/plan_query.h"

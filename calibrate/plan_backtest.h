@@ -1,13 +1,14 @@
 // The back-test of the planner: what a search would have chosen, held against measured runs.
 //
-// A problem is what is left of a run when its layout is taken away (hwdb/plan_query.h): model,
+// A problem is what is left of a run when its layout is taken away (hwdb/runs/plan_query.h): model,
 // devices, global batch, sequence length, framework, number format and all switches.  Runs of one
 // study that agree in them share a problem; it is searched once, over every layout.
 //
 // (a) The search.  With t the predicted step time of a run's layout, which is predicted to keep the
 // rules and to fit, and p that of the plan, the layout beats the plan where p / t - 1 > 1e-9; that
 // is the regret of the search.  No layout inside of its space (sim/search/plan_query.h) may have
-// one: such a run is missed, a bug.  One that lies outside tells what the space is without.
+// one: such a run is missed, a bug.  A layout that lies outside shows a field
+// that the space does not vary.
 //
 // (b) The order.  Of a problem with at least three layouts whose measured times are scored, of
 // repeated runs the fastest: Spearman's rank correlation of predicted and measured step times
@@ -20,7 +21,7 @@
 // (c) The choice.  Of a problem with measured times the speed-up t / p of the plan over the best
 // measured layout, both predicted, and whether the two are alike: the same tp, pp, cp and ep.
 //
-// Figures of a study are medians over its problems, those of all studies their means, so that each
+// Values of a study are medians over its problems, those of all studies their means, so that each
 // study counts once; counts are summed, and so is `alike`.
 #pragma once
 
@@ -31,13 +32,13 @@
 #include <vector>
 
 #include "calibrate/backtest.h"
-#include "hwdb/run_record.h"
-#include "hwdb/run_resolver.h"
+#include "hwdb/runs/run_record.h"
+#include "hwdb/runs/run_resolver.h"
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::calibrate {
 
-// Of fewer layouts an order says little.
+// Problems with fewer layouts have no rank correlation.
 inline constexpr std::size_t kRankedLayouts = 3;
 
 // A measured run as the search sees it.
@@ -81,7 +82,7 @@ struct PlannedStudy {
   std::optional<double> speedup{};
 };
 
-// What the space is without.
+// A field in which measured layouts lie outside of the searched space.
 struct OutsideField {
   std::string field;
   int runs = 0;                    // that lie outside in it

@@ -1,11 +1,11 @@
-// What the errors of predictions have in common: those of runs on one device, under one framework,
-// in one number format, and of runs that wait for the same thing.
+// Errors of predictions by class: of runs on one device, under one framework, in one number format,
+// and of runs that wait for the same thing.
 //
 // Of a class, the errors e = ln(predicted / measured) of its scored step times: each study's median
 // of |e| and median of e, means over studies; peaks of memory alike.  What a run waits for is the
-// largest term of its step (schedule/passes.h) that is no arithmetic, so that a class of waits shows
-// the mechanism that would have to be wrong.  Runs without a prediction are left out.  Errors are
-// logarithms, without unit.  Source: ours.
+// largest term of its step (schedule/passes.h) that is no arithmetic, so that a class of waits
+// shows the mechanism that would have to be wrong.  Runs without a prediction are left out.  Errors
+// are logarithms, without unit.  Source: ours.
 #pragma once
 
 #include <optional>

@@ -10,9 +10,9 @@
 #include "calibrate/learning_curve.h"
 #include "calibrate/statistics.h"
 #include "calibrate/two_piece_student.h"
-#include "hwdb/frameworks.h"
-#include "hwdb/hardware.h"
-#include "hwdb/rounding.h"
+#include "hwdb/frameworks/frameworks.h"
+#include "hwdb/hardware/hardware.h"
+#include "hwdb/text/rounding.h"
 #include "sim/base/dtype.h"
 #include "sim/base/error.h"
 #include "sim/predict.h"
@@ -55,23 +55,26 @@ constexpr std::array<EffectClass, kLevels> kClasses = {{
     {sim::PredictionErrors{}.memory_bound, kGiven, false},  // memory-bound kernels of a study
 }};
 
-void turn(sim::Run& run, const Knobs& knobs) {
-  const auto factor = [&](Knob knob) { return std::exp(knobs[static_cast<std::size_t>(knob)]); };
-  run.framework.efficiency *= factor(Knob::Efficiency);
-  run.framework.collective_efficiency *= factor(Knob::CollectiveEfficiency);
-  run.framework.misaligned_gemm_rate *= factor(Knob::MisalignedGemms);
-  run.framework.misaligned_batch_rate *= factor(Knob::MisalignedBatches);
-  run.framework.host.factor *= factor(Knob::HostCalls);
-  run.framework.host.per_step = factor(Knob::StepHost) * run.framework.host.per_step;
-  run.framework.host.per_moe_block = factor(Knob::MoeHostCalls) * run.framework.host.per_moe_block;
+void apply_factors(sim::Run& run, const RunFactors& factors) {
+  const auto value = [&](RunFactor factor) {
+    return std::exp(factors[static_cast<std::size_t>(factor)]);
+  };
+  run.framework.efficiency *= value(RunFactor::Efficiency);
+  run.framework.collective_efficiency *= value(RunFactor::CollectiveEfficiency);
+  run.framework.misaligned_gemm_rate *= value(RunFactor::MisalignedGemms);
+  run.framework.misaligned_batch_rate *= value(RunFactor::MisalignedBatches);
+  run.framework.host.factor *= value(RunFactor::HostCalls);
+  run.framework.host.per_step = value(RunFactor::StepHost) * run.framework.host.per_step;
+  run.framework.host.per_moe_block =
+      value(RunFactor::MoeHostCalls) * run.framework.host.per_moe_block;
   run.framework.host.per_low_precision_gemm =
-      factor(Knob::LowPrecisionHostCalls) * run.framework.host.per_low_precision_gemm;
-  run.cluster.device.achieved.training_rate *= factor(Knob::TrainingRate);
-  run.cluster.device.achieved.memory_fraction *= factor(Knob::MemoryRate);
+      value(RunFactor::LowPrecisionHostCalls) * run.framework.host.per_low_precision_gemm;
+  run.cluster.device.achieved.training_rate *= value(RunFactor::TrainingRate);
+  run.cluster.device.achieved.memory_fraction *= value(RunFactor::MemoryRate);
 }
 
-double log_time(const MeasuredRun& measured, const Knobs& knobs) {
-  return std::log(sim::predict(fitted_run(measured, knobs)).step_time.value());
+double log_time(const MeasuredRun& measured, const RunFactors& factors) {
+  return std::log(sim::predict(fitted_run(measured, factors)).step_time.value());
 }
 
 std::string architecture_of(const sim::Device& device) {
@@ -108,26 +111,26 @@ class Hierarchy {
     return place->second;
   }
 
-  std::vector<std::size_t> behind(Knob knob, const sim::Run& run) {
+  std::vector<std::size_t> behind(RunFactor factor, const sim::Run& run) {
     const std::string& framework = run.framework.id;
-    switch (knob) {
-      case Knob::Efficiency: return efficiency_of(framework);
-      case Knob::TrainingRate:
+    switch (factor) {
+      case RunFactor::Efficiency: return efficiency_of(framework);
+      case RunFactor::TrainingRate:
         return {effect(Level::Architecture, architecture_of(run.cluster.device)),
                 effect(Level::Device, run.cluster.device.id)};
-      case Knob::CollectiveEfficiency:
+      case RunFactor::CollectiveEfficiency:
         return {effect(Level::AllCollectives, ""),
                 effect(Level::Collectives, frameworks_.lineage(framework, "").front())};
-      case Knob::LowPrecisionHostCalls: return {effect(Level::LowPrecisionHosts, "")};
-      case Knob::MoeHostCalls: return {effect(Level::MoeHosts, "")};
-      case Knob::StepHost: return {effect(Level::StepHosts, "")};
-      case Knob::MisalignedGemms:
+      case RunFactor::LowPrecisionHostCalls: return {effect(Level::LowPrecisionHosts, "")};
+      case RunFactor::MoeHostCalls: return {effect(Level::MoeHosts, "")};
+      case RunFactor::StepHost: return {effect(Level::StepHosts, "")};
+      case RunFactor::MisalignedGemms:
         // What a rule says of a release of the library stands.
         if (run.framework.misaligned_gemm_gain != 1.0) return {};
         return {effect(Level::MisalignedGemms, "")};
-      case Knob::MisalignedBatches: return {effect(Level::MisalignedBatches, "")};
-      case Knob::MemoryRate: return {};
-      case Knob::HostCalls: break;
+      case RunFactor::MisalignedBatches: return {effect(Level::MisalignedBatches, "")};
+      case RunFactor::MemoryRate: return {};
+      case RunFactor::HostCalls: break;
     }
     return {effect(Level::AllHosts, ""),
             effect(Level::Hosts, frameworks_.lineage(framework, "").front())};
@@ -154,16 +157,16 @@ class Hierarchy {
   std::vector<Effect> effects_;
 };
 
-// A run's effects: of its knobs, and of its study.
+// A run's effects: of its factors, and of its study.
 struct RunEffects {
-  std::array<std::vector<std::size_t>, kKnobs> knobs;
+  std::array<std::vector<std::size_t>, kRunFactors> factors;
   std::size_t study = 0, cell = 0, hosts = 0, steps = 0, network = 0, memory = 0;
 };
 
 RunEffects effects_of(const MeasuredRuns& runs, const MeasuredRun& run, Hierarchy& hierarchy) {
   RunEffects effects;
-  for (std::size_t k = 0; k < kKnobs; ++k)
-    effects.knobs[k] = hierarchy.behind(static_cast<Knob>(k), run.run);
+  for (std::size_t k = 0; k < kRunFactors; ++k)
+    effects.factors[k] = hierarchy.behind(static_cast<RunFactor>(k), run.run);
   const std::string& group = runs.groups[run.group];
   const Level study = run.moe ? Level::MoeStudy : Level::Study;
   effects.study = hierarchy.effect(study, group);
@@ -196,7 +199,7 @@ class Fitting {
     }
     linearise();
     result.fitted = residuals_;
-    for (std::size_t i = 0; i < runs_.runs.size(); ++i) result.knobs.push_back(knobs_of(i));
+    for (std::size_t i = 0; i < runs_.runs.size(); ++i) result.factors.push_back(factors_of(i));
     result.effects = hierarchy_.effects();
     result.fit = fit_;
     result.noise_runs = noise_runs();
@@ -206,12 +209,12 @@ class Fitting {
   }
 
  private:
-  Knobs knobs_of(std::size_t run) const {
-    Knobs knobs{};
-    for (std::size_t k = 0; k < kKnobs; ++k) {
-      for (const std::size_t effect : behind_[run].knobs[k]) knobs[k] += fit_.means[effect];
+  RunFactors factors_of(std::size_t run) const {
+    RunFactors factors{};
+    for (std::size_t k = 0; k < kRunFactors; ++k) {
+      for (const std::size_t effect : behind_[run].factors[k]) factors[k] += fit_.means[effect];
     }
-    return knobs;
+    return factors;
   }
 
   void linearise() {
@@ -219,22 +222,23 @@ class Fitting {
     residuals_.resize(runs_.runs.size());
     in_parallel(runs_.runs.size(), threads_, [&](std::size_t i) {
       const MeasuredRun& run = runs_.runs[i];
-      const Knobs knobs = knobs_of(i);
-      const double time = log_time(run, knobs);
+      const RunFactors factors = factors_of(i);
+      const double time = log_time(run, factors);
       residuals_[i] = time - std::log(run.measured);
       Observation& o = model_.observations[i];
       o = {.value = -residuals_[i], .slopes = {}};
-      for (std::size_t k = 0; k < kKnobs; ++k) {
-        Knobs moved = knobs;
+      for (std::size_t k = 0; k < kRunFactors; ++k) {
+        RunFactors moved = factors;
         moved[k] += kStep;
         const double slope = (log_time(run, moved) - time) / kStep;
-        for (const std::size_t effect : behind_[i].knobs[k]) o.slopes.emplace_back(effect, slope);
-        o.value += slope * knobs[k];
-        const auto knob = static_cast<Knob>(k);
-        if (knob == Knob::HostCalls) o.slopes.emplace_back(behind_[i].hosts, slope);
-        if (knob == Knob::StepHost) o.slopes.emplace_back(behind_[i].steps, slope);
-        if (knob == Knob::CollectiveEfficiency) o.slopes.emplace_back(behind_[i].network, slope);
-        if (knob == Knob::MemoryRate) o.slopes.emplace_back(behind_[i].memory, slope);
+        for (const std::size_t effect : behind_[i].factors[k]) o.slopes.emplace_back(effect, slope);
+        o.value += slope * factors[k];
+        const auto factor = static_cast<RunFactor>(k);
+        if (factor == RunFactor::HostCalls) o.slopes.emplace_back(behind_[i].hosts, slope);
+        if (factor == RunFactor::StepHost) o.slopes.emplace_back(behind_[i].steps, slope);
+        if (factor == RunFactor::CollectiveEfficiency)
+          o.slopes.emplace_back(behind_[i].network, slope);
+        if (factor == RunFactor::MemoryRate) o.slopes.emplace_back(behind_[i].memory, slope);
       }
       o.slopes.emplace_back(behind_[i].study, 1.0);
       o.slopes.emplace_back(behind_[i].cell, 1.0);
@@ -375,8 +379,8 @@ class Rows {
   }
 
   // A value and the standard deviation of its logarithm.
-  void add_knob(const char* scope, const std::string& id, const std::string& key, double prior,
-                const std::vector<std::size_t>& effects) {
+  void add_factor(const char* scope, const std::string& id, const std::string& key, double prior,
+                  const std::vector<std::size_t>& effects) {
     const auto [mean, deviation] = sum_of(effects);
     const double value = prior * std::exp(mean);
     add(scope, id, key, value, value * deviation,
@@ -399,20 +403,20 @@ class Rows {
     std::vector<std::pair<Level, std::string>> effects{{Level::AllEfficiency, ""}};
     for (const std::string& name : line) effects.emplace_back(Level::Framework, name);
     const std::vector<std::size_t> found = existing(effects);
-    add_knob("framework", id, "efficiency", frameworks_.number(id, "efficiency").value_or(1.0),
-             found);
+    add_factor("framework", id, "efficiency", frameworks_.number(id, "efficiency").value_or(1.0),
+               found);
     add_error("framework", id, "errors.efficiency", sum_of(found).second);
     add_host_calls(id);
     if (frameworks_.lineage(id, "").size() > 1) return;
-    add_knob("framework", id, "collective_efficiency",
-             frameworks_.number(id, "collective_efficiency").value_or(1.0),
-             existing({{Level::AllCollectives, ""}, {Level::Collectives, id}}));
-    add_knob("framework", id, "host.factor", 1.0,
-             existing({{Level::AllHosts, ""}, {Level::Hosts, id}}));
-    add_knob("framework", id, "misaligned_gemm_rate", 1.0,
-             existing({{Level::MisalignedGemms, ""}}));
-    add_knob("framework", id, "misaligned_batch_rate", 1.0,
-             existing({{Level::MisalignedBatches, ""}}));
+    add_factor("framework", id, "collective_efficiency",
+               frameworks_.number(id, "collective_efficiency").value_or(1.0),
+               existing({{Level::AllCollectives, ""}, {Level::Collectives, id}}));
+    add_factor("framework", id, "host.factor", 1.0,
+               existing({{Level::AllHosts, ""}, {Level::Hosts, id}}));
+    add_factor("framework", id, "misaligned_gemm_rate", 1.0,
+               existing({{Level::MisalignedGemms, ""}}));
+    add_factor("framework", id, "misaligned_batch_rate", 1.0,
+               existing({{Level::MisalignedBatches, ""}}));
     add_error("framework", id, "errors.site", fit_.spread(Level::Study));
     add_error("framework", id, "errors.moe_site", fit_.spread(Level::MoeStudy));
     add_error("framework", id, "errors.cell", fit_.spread(Level::Cell));
@@ -445,7 +449,7 @@ class Rows {
                      const std::vector<std::size_t>& effects) {
     const std::optional<double> prior = frameworks_.number(id, key);
     if (frameworks_.lineage(id, key).size() > 1 || prior.value_or(0.0) == 0.0) return;
-    add_knob("framework", id, key, *prior, effects);
+    add_factor("framework", id, key, *prior, effects);
   }
 
   void add_devices() {
@@ -453,7 +457,7 @@ class Rows {
     for (const hwdb::HardwareRow& row : database.list(hwdb::HardwareKind::Accelerator)) {
       const std::vector<std::size_t> found = existing(
           {{Level::Architecture, architecture_of(database, row.id)}, {Level::Device, row.id}});
-      add_knob("device", row.id, "training_rate", 1.0, found);
+      add_factor("device", row.id, "training_rate", 1.0, found);
       add_error("device", row.id, "training_rate_error", sum_of(found).second);
     }
   }
@@ -490,9 +494,9 @@ const char* name_of(Level level) {
   return kNames[static_cast<std::size_t>(level)];
 }
 
-sim::Run fitted_run(const MeasuredRun& measured, const Knobs& knobs) {
+sim::Run fitted_run(const MeasuredRun& measured, const RunFactors& factors) {
   sim::Run run = measured.run;
-  turn(run, knobs);
+  apply_factors(run, factors);
   return run;
 }
 

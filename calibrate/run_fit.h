@@ -1,12 +1,12 @@
 // Fits coefficients and error bars to the step times of whole runs.
 //
-// A run's time depends on ten knobs: the framework's efficiency and collective_efficiency, its
-// misaligned_gemm_rate and misaligned_batch_rate, its host.factor,
-// host.per_moe_block, host.per_low_precision_gemm and host.per_step, and the device's
-// training_rate and memory_fraction.  The logarithm of a knob's value over its prior is a sum of effects
+// Ten factors of a run's time are fitted: the framework's efficiency, collective_efficiency,
+// misaligned_gemm_rate, misaligned_batch_rate, host.factor, host.per_moe_block,
+// host.per_low_precision_gemm and host.per_step, and the device's training_rate and
+// memory_fraction.  The logarithm of a factor's value over its prior is a sum of effects
 // (mixed_model.h), one for each level of a hierarchy:
 //
-//   knob                   levels                                               prior
+//   factor                 levels                                               prior
 //   efficiency             all; each framework on the line to the run's         1
 //   training_rate          architecture ("Hopper"); device                      1
 //   collective_efficiency  all; the first framework on the line                 1
@@ -17,15 +17,14 @@
 //                          all                                                  frameworks.json
 //   memory_fraction        none of its own                                      measured
 //
-// and ln measured = ln predicted + study + cell + noise, a study being a group of runs, once with
-// and once without experts (or expert or context ranks), and a cell its runs on one device, in one
-// framework and precision.  Hosts and networks of a study differ from the usual ones, and
-// so do its memory-bound kernels and what its program does between steps: it has effects of its own
-// through the slopes of host.factor, collective_efficiency, memory_fraction and host.per_step.  A study counts
-// once however many rows it has, since its rows share its
-// effect.  The spreads of effects are estimated: a level that the data do not move stays at its
-// prior and keeps its width.  What no run tells about has the spread of its level: devices and
-// frameworks that were never measured are less certain.
+// The model is ln measured = ln predicted + study + cell + noise.  A study is a group of runs, once
+// with and once without experts (or expert or context ranks); a cell is its runs on one device, in
+// one framework and precision.  A study's hosts, network, memory-bound kernels and work between
+// steps differ from the usual ones, so it has effects of its own on host.factor,
+// collective_efficiency, memory_fraction and host.per_step.  A study counts once however many rows
+// it has, since its rows share its effect.  The spreads of effects are estimated; a level that the
+// data do not move stays at its prior, with the spread of the prior.  An effect without runs has
+// the spread of its level: devices and frameworks that were never measured are less certain.
 //
 // The model is linear in the logarithms around the current values; it is solved and made linear
 // again until it settles.
@@ -38,12 +37,12 @@
 
 #include "calibrate/measured_runs.h"
 #include "calibrate/mixed_model.h"
-#include "hwdb/database.h"
+#include "hwdb/store/database.h"
 
 namespace llmsim::calibrate {
 
-// What may be turned.
-enum class Knob {
+// The factors that are fitted.
+enum class RunFactor {
   Efficiency,
   TrainingRate,
   CollectiveEfficiency,
@@ -55,9 +54,9 @@ enum class Knob {
   MisalignedBatches,
   MemoryRate
 };
-inline constexpr std::size_t kKnobs = 10;
+inline constexpr std::size_t kRunFactors = 10;
 
-using Knobs = std::array<double, kKnobs>;  // ln(value / prior), by Knob
+using RunFactors = std::array<double, kRunFactors>;  // ln(value / prior), by RunFactor
 
 // The kinds of effects: `MixedModel::classes` in this order.
 enum class Level {
@@ -96,8 +95,8 @@ struct Influence {
   double shift = 0.0;
 };
 
-// The 5 and 95 % quantiles after fewer than kFewRuns runs (site_fit.h), and after more; see
-// learning_curve.h.
+// The 5 and 95 % quantiles after fewer than kFewRuns runs (site_fit.h), and
+// after more; see learning_curve.h.
 struct SiteQuantiles {
   std::pair<double, double> few{-1.645, 1.645}, some{-1.645, 1.645};
 };
@@ -108,7 +107,7 @@ struct RunFit {
   // By run: ln(predicted / measured) at the priors, fitted, and fitted without its group; the
   // standard deviation of the last as a prediction.
   std::vector<double> before, fitted, left_out, deviations;
-  std::vector<Knobs> knobs;                       // by run, fitted
+  std::vector<RunFactors> factors;                // by run, fitted
   std::vector<std::vector<Influence>> influence;  // by effect, the strongest first
   // Degrees of freedom by which the variance of a study's noise is known before it has runs, from
   // the spread of those of all studies (statistics.h).
@@ -121,14 +120,14 @@ struct RunFit {
   double spread(Level level) const { return fit.spreads[static_cast<std::size_t>(level)]; }
 };
 
-// A run with its knobs turned.
-sim::Run fitted_run(const MeasuredRun& measured, const Knobs& knobs);
+// The run with the factors applied.
+sim::Run fitted_run(const MeasuredRun& measured, const RunFactors& factors);
 
 // `threads` 0: all cores.
 RunFit run_fit(const MeasuredRuns& runs, unsigned threads = 0);
 
-// The rows of hwdb/facts/coefficients.json: the knobs of every framework and accelerator that an
-// effect moves, and the errors of predictions.  Their fitted_from begins with kRunFit.
+// The rows of hwdb/facts/coefficients.json: the fitted factors of every framework and accelerator
+// that an effect moves, and the errors of predictions.  Their fitted_from begins with kRunFit.
 std::vector<hwdb::Coefficient> fitted_rows(const RunFit& fit);
 
 }  // namespace llmsim::calibrate

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <tuple>
 
-#include "hwdb/settings.h"
+#include "hwdb/frameworks/settings.h"
 #include "sim/base/error.h"
 
 namespace llmsim::calibrate {

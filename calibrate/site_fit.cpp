@@ -5,7 +5,7 @@
 #include <iterator>
 #include <utility>
 
-#include "hwdb/run_resolver.h"
+#include "hwdb/runs/run_resolver.h"
 #include "sim/base/error.h"
 #include "sim/cost/layer_prices.h"
 #include "sim/schedule/step.h"
@@ -24,7 +24,7 @@ constexpr int kSiteLinearisations = 2;  // the second moves nothing by more than
 double squared(double x) { return x * x; }
 
 double log_time(sim::Run run, const hwdb::SiteEffects& effects) {
-  hwdb::turn(run, effects);
+  hwdb::apply_effects(run, effects);
   run.model.vocab_size = sim::trained_vocab_size(run);
   return std::log(sim::step_time(run, sim::layer_prices(run)).value());
 }

@@ -4,22 +4,23 @@
 //
 //   ln t = ln p + s (step + cell) + m memory + n network + h host + noise
 //
-// where s, m, n, h are the derivatives of ln p by the site's effects (hwdb/site.h), so that p with
-// the effects applied is what the fit says; s is nearly 1.  A cell is the site's runs on one device,
-// in one framework and number format, of dense models or of MoE ones.  The effects are normal around
-// 0; their spreads are what the fit to all clusters (run_fit.h) leaves unknown:
+// where s, m, n, h are the derivatives of ln p by the site's effects (hwdb/runs/site.h), so that p
+// with the effects applied is what the fit says; s is nearly 1.  A cell is the site's runs on one
+// device, in one framework and number format, of dense models or of MoE ones.  The effects are
+// normal around 0; their spreads are what the fit to all clusters (run_fit.h) leaves unknown:
 //
 //   step      sqrt(errors.site^2 + errors.efficiency^2 + training_rate_error^2)
 //   cell      errors.cell; with experts, expert or context ranks also what errors.moe_site^2 is
 //             above errors.site^2
-//   noise     errors.run; estimated from three runs on, errors.noise_runs' worth of that behind it
+//   noise     errors.run; from three runs on estimated, with errors.run counting as much as
+//             errors.noise_runs runs
 //   memory    errors.memory_bound
 //   network   errors.collectives
 //   host      errors.hosts
 //
-// From three runs on noise has Student's t and so has the step (mixed_model.h): a broken run does
-// not drag the others, and a site that is far off is no crowd of broken runs.  Of fewer runs none
-// can be told to be broken.
+// From three runs on, noise and step have Student's t distribution (mixed_model.h): a broken run
+// does not drag the others, and a site that is far off is not taken for a crowd of broken runs.
+// Among fewer runs a broken one cannot be recognised.
 #pragma once
 
 #include <cstddef>
@@ -30,9 +31,9 @@
 
 #include "calibrate/mixed_model.h"
 #include "calibrate/run_fit.h"
-#include "hwdb/database.h"
-#include "hwdb/run_record.h"
-#include "hwdb/site.h"
+#include "hwdb/runs/run_record.h"
+#include "hwdb/runs/site.h"
+#include "hwdb/store/database.h"
 #include "sim/run.h"
 
 namespace llmsim::calibrate {
@@ -71,10 +72,11 @@ MixedFit site_posterior(const std::vector<SiteRow>& rows, const SitePriors& prio
 // Slopes of a row in those effects.
 std::vector<std::pair<std::size_t, double>> site_slopes(const SiteRow& row);
 
-// The row of a run, with the effects that `at` holds applied already; `residual` is what they leave.
+// The row of a run, with the effects that `at` holds applied already;
+// `residual` is what they leave.
 SiteRow site_row(const SiteRun& run, const hwdb::SiteEffects& at = {});
 
-// The cells of some runs: those that `kind` and ids tell apart, and the cell of each run.
+// The cells of some runs, which differ in `kind` or an id, and the cell of each run.
 struct SiteCells {
   std::vector<hwdb::SiteCell> cells;
   std::vector<std::size_t> of_run;
@@ -95,8 +97,8 @@ struct SiteFit {
   double error = 0.0;        // and after, of one more run of these cells
 };
 
-// At least one run, each with a predicted step time.  `facts` names what they were predicted with
-// (hwdb::Database::version).
+// At least one run, each with a predicted step time.  `facts` names what they
+// were predicted with (hwdb::Database::version).
 SiteFit fit_site(const std::string& name, const std::vector<SiteRun>& runs,
                  const std::string& facts);
 

@@ -1,6 +1,6 @@
-// The tables of published projects with predictions beside the measured figures.
+// The tables of published projects, with a predicted value for each measured one.
 //
-// A row counts in the errors where its figure is scored, or where the table says what to assume for
+// A row counts in the errors where its value is scored, or where the table says what to assume for
 // what the source leaves out.
 #pragma once
 
@@ -11,12 +11,12 @@
 
 #include "calibrate/ablation.h"
 #include "calibrate/backtest.h"
-#include "hwdb/source_tables.h"
+#include "hwdb/runs/source_tables.h"
 #include "sim/predict.h"
 
 namespace llmsim::calibrate {
 
-// One measured run of a table.  Predicted figures are none where `skipped` says why.
+// One measured run of a table.  Predicted values are none where `skipped` gives the reason.
 struct SourceRow {
   hwdb::RunRecord record;
   bool counts = false;  // its time in the errors
@@ -34,8 +34,8 @@ struct SourceRow {
   std::optional<double> peak_error() const;
 };
 
-// One pipeline stage.  Resident is what stays between steps: weights, gradients, master weights and
-// states.
+// One pipeline stage.  Resident is what stays between steps: weights, gradients,
+// master weights and states.
 struct StageRow {
   std::string run, stage;
   std::optional<sim::Bytes> measured_resident, predicted_resident;
@@ -52,8 +52,8 @@ struct FilledTable {
   int size() const { return static_cast<int>(rows.size() + stages.size() + pairs.size()); }
 };
 
-// Errors of one table: of times (of ratios, in a table of pairs) and of peaks, absolute and
-// logarithmic.
+// Errors of one table: of times (of ratios, in a table of pairs) and of
+// peaks, absolute and logarithmic.
 struct TableErrors {
   int rows = 0, times = 0, peaks = 0, outcomes = 0, outcomes_right = 0;
   std::optional<double> time_median, time_worst, peak_median, peak_worst;

@@ -6,8 +6,8 @@
 //            was started again warms up again.
 //   levels   two clusters of times, as of a network with two states: the split of the logarithms
 //            with the least variance inside, where the medians of the clusters differ by 3 %, each
-//            has a fifth of the steps and at least 4, and the medians are further apart than 5
-//            times the root mean square of the two spreads (normal times split in two: 2.2)
+//            has a fifth of the steps and at least 4, and the medians differ by more than 5 times
+//            the root mean square of the two spreads (normal times split in two: 2.2)
 //   slow     steps more than max(5 s, 10 %) over the median, or over the upper level: checkpoints,
 //            evaluations, a stalled loader
 //

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "calibrate/statistics.h"
-#include "hwdb/hardware.h"
+#include "hwdb/hardware/hardware.h"
 #include "sim/hardware/device.h"
 
 namespace llmsim::calibrate {

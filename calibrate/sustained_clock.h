@@ -5,8 +5,8 @@
 // (sim/hardware/device.h), and their clock is that over the rate of their short GEMMs, which differ
 // by the limit too,
 //
-//   clock = min(1, c W^a / rate),    ln c the mean of ln(ratio rate / W^a) over all sources and
-//                                    devices
+//   clock = min(1, c W^a / rate)
+//   ln c  = mean of ln(ratio rate / W^a) over all sources and devices
 //
 // each for 16-bit formats and for 8-bit ones, which draw less power at the same clock, from the
 // sources that ran them.
@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "calibrate/measured_kernels.h"
-#include "hwdb/database.h"
+#include "hwdb/store/database.h"
 #include "sim/cost/kernels.h"
 
 namespace llmsim::calibrate {

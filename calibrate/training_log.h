@@ -1,9 +1,9 @@
 // Logs of training runs: their steps, read line by line, and what these say of a run.
 //
-// A log may be of one rank or of several, told apart by what launchers put before a line ("3: ",
-// "[rank3]:", "[default3]:", "[1,3]<stdout>:") or by their files.  Of a step that several ranks
-// print, the longest time counts.  Several files with the same steps are of several ranks; with
-// others, they are one log after the other.
+// A log may be of one rank or of several, which differ in the prefix that launchers put before a
+// line ("3: ", "[rank3]:", "[default3]:", "[1,3]<stdout>:") or in their files.  Of a step that
+// several ranks print, the longest time counts.  Several files with the same steps are of several
+// ranks; with others, they are one log after the other.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 #include "calibrate/log_formats.h"
 #include "calibrate/steady_phase.h"
-#include "hwdb/run_record.h"
+#include "hwdb/runs/run_record.h"
 #include "sim/base/quantity.h"
 
 namespace llmsim::calibrate {

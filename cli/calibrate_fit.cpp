@@ -13,7 +13,7 @@
 #include "calibrate/run_fit.h"
 #include "calibrate/statistics.h"
 #include "cli/commands.h"
-#include "hwdb/coefficient_file.h"
+#include "hwdb/hardware/coefficient_file.h"
 #include "reports/table.h"
 #include "sim/base/error.h"
 #include "sim/base/uncertainty.h"
@@ -302,9 +302,10 @@ void add_calibrate_fit(CLI::App& calibrate, int& status) {
                   "--coefficients hwdb/facts/coefficients.json")
       ->type_name("FILE");
   fit->add_flag("--effects", options->effects, "also every effect, with the studies that move it");
-  fit->add_flag("--learning-curve", options->learning_curve,
-                "how well a few runs of a study tell its others, instead of the fit: median errors "
-                "after 0, 1, 3 and 5 runs (llmsim calibrate site)")
+  fit->add_flag(
+         "--learning-curve", options->learning_curve,
+         "how well a few runs of a study predict its others, instead of the fit: median errors "
+         "after 0, 1, 3 and 5 runs (llmsim calibrate site)")
       ->excludes("--coefficients")
       ->excludes("--effects");
   add_output_options(*fit, options->output);

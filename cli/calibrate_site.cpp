@@ -11,7 +11,7 @@
 
 #include "calibrate/site_fit.h"
 #include "cli/commands.h"
-#include "hwdb/site.h"
+#include "hwdb/runs/site.h"
 #include "reports/table.h"
 #include "sim/base/error.h"
 
@@ -149,7 +149,7 @@ int run_calibrate_show(const ShowOptions& options) {
 
 void add_site(CLI::App& calibrate, int& status) {
   CLI::App* command = calibrate.add_subcommand(
-      "site", "store what measured runs of one's own cluster say, for predict and plan --site");
+      "site", "store what measured runs of your own cluster say, for predict and plan --site");
   const auto options = std::make_shared<SiteOptions>();
   command->add_option("name", options->name, "what to call the cluster; example: our-cluster")
       ->required()

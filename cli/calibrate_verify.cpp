@@ -10,8 +10,8 @@
 #include "calibrate/count_comparison.h"
 #include "cli/output.h"
 #include "cli/runtime_program.h"
-#include "hwdb/run_resolver.h"
-#include "hwdb/runtime_results.h"
+#include "hwdb/runs/run_resolver.h"
+#include "hwdb/runs/runtime_results.h"
 #include "reports/validation.h"
 #include "sim/base/error.h"
 

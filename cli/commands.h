@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "cli/output.h"
-#include "hwdb/run_record.h"
+#include "hwdb/runs/run_record.h"
 
 namespace llmsim::cli {
 
-inline constexpr int kUsage = 2;  // exit status: a command line that is none
+inline constexpr int kUsage = 2;  // exit status of a wrong command line
 
 void add_plan(CLI::App& program, int& status);     // the best strategies, ranked
 void add_predict(CLI::App& program, int& status);  // one run in full
@@ -37,7 +37,7 @@ void add_models(CLI::App& program, int& status);
 std::vector<std::string> run_files(const std::vector<std::string>& paths);
 
 // The same, read; without paths the runs of the project that the program was built in: the folder
-// `tests/validation/runs`, and where `first_contact` is asked for the one beside it.
+// `tests/validation/runs`, and its sibling `first_contact`, where that is wanted.
 std::vector<hwdb::RunFile> read_run_files(const std::vector<std::string>& paths,
                                           bool first_contact = false);
 
@@ -79,14 +79,14 @@ struct CalibrateOptions {
 // `nodes`, prints the lines that start the ranks there, and ends.
 int run_calibrate_run(const CalibrateOptions& options);
 
-// Fits the device and stores it as one's own hardware, with all coefficients.
+// Fits the device and stores it as the user's hardware, with all coefficients.
 int run_calibrate_import(const CalibrateOptions& options);
 
 // Predicted against measured step times of the file's training steps, on the imported device.
 int run_calibrate_compare(const CalibrateOptions& options);
 
-// --- calibrate verify: what the simulator must get exactly right, counted in real training steps
-// ---
+// --- calibrate verify: what the simulator must get exactly right, counted in
+// real training steps ---
 
 struct VerifyOptions {
   std::vector<std::string> results;  // files of `llmsim-runtime --verify`; none: count here
@@ -103,10 +103,10 @@ void add_calibrate_fit(CLI::App& calibrate, int& status);
 // Adds `calibrate log`: a training log and its run file to a measured run.
 void add_calibrate_log(CLI::App& calibrate, int& status);
 
-// Adds `calibrate site` and `calibrate show`: what the runs of one cluster say beyond all others.
+// Adds `calibrate site` and `calibrate show`: how one cluster differs from the model of all.
 void add_calibrate_site(CLI::App& calibrate, int& status);
 
-// Prints a line for each figure, predicted and measured.  0 where all are equal, else 1.
+// Prints a line for each count, predicted and measured.  0 where all are equal, else 1.
 int run_calibrate_verify(const VerifyOptions& options);
 
 }  // namespace llmsim::cli

@@ -13,8 +13,8 @@
 #include "cli/output.h"
 #include "cli/run_options.h"
 #include "cli/shipped_tables.h"
-#include "hwdb/spelling.h"
-#include "hwdb/table_file.h"
+#include "hwdb/text/spelling.h"
+#include "hwdb/text/table_file.h"
 #include "reports/cross_table.h"
 #include "sim/base/error.h"
 

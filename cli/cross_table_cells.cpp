@@ -10,7 +10,7 @@
 #include "cli/run_request.h"
 #include "cli/sweep_grid.h"
 #include "cli/table_options.h"
-#include "hwdb/run_resolver.h"
+#include "hwdb/runs/run_resolver.h"
 #include "sim/base/error.h"
 #include "sim/predict.h"
 

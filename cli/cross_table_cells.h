@@ -1,4 +1,4 @@
-// The cells of a comparison table: which run each one is, and what is predicted of it.
+// The cells of a comparison table: the run of each one, and its prediction.
 //
 // A cell is predicted as `llmsim predict` predicts the same options, planned as `llmsim plan` plans
 // them, or predicted as a measured run is recorded.
@@ -9,13 +9,13 @@
 
 #include "cli/job_options.h"
 #include "cli/run_options.h"
-#include "hwdb/database.h"
-#include "hwdb/table_file.h"
+#include "hwdb/store/database.h"
+#include "hwdb/text/table_file.h"
 #include "reports/cross_table.h"
 
 namespace llmsim::cli {
 
-// What cells are answered with.
+// The inputs that all cells share.
 struct CellContext {
   const hwdb::Database& database;
   std::vector<std::string> runs{};  // files of measured runs that come before the shipped ones
@@ -24,7 +24,7 @@ struct CellContext {
 };
 
 // The table of a file.  Throws hwdb::UnknownKey and Error as check_options() does, and Error naming
-// the cell for what a run or a search cannot be asked.
+// the cell whose options are wrong for a run or a search.
 reports::CrossTable cross_table(const hwdb::TableFile& file, const CellContext& context);
 
 // The table of options of which two have lists of values: the first in `order`, which names options

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cli/run_options.h"
-#include "hwdb/database.h"
+#include "hwdb/store/database.h"
 #include "sim/run.h"
 
 namespace llmsim::cli {

@@ -5,9 +5,9 @@
 #include <memory>
 
 #include "cli/output.h"
-#include "hwdb/hardware.h"
-#include "hwdb/input_file.h"
-#include "hwdb/user_hardware.h"
+#include "hwdb/hardware/hardware.h"
+#include "hwdb/hardware/user_hardware.h"
+#include "hwdb/text/input_file.h"
 #include "reports/table.h"
 #include "sim/base/error.h"
 
@@ -124,7 +124,7 @@ int run_hardware_add(const HardwareOptions& options) {
 
 void add_hardware(CLI::App& program, int& status) {
   CLI::App* command = program.add_subcommand(
-      "hardware", "accelerators and systems: list, show with sources, add one's own");
+      "hardware", "accelerators and systems: list, show with sources, add your own");
   command->require_subcommand(1);
   const auto options = std::make_shared<HardwareOptions>();
 
@@ -143,7 +143,7 @@ void add_hardware(CLI::App& program, int& status) {
   show->callback([options, &status] { status = run_hardware_show(*options); });
 
   CLI::App* add = command->add_subcommand(
-      "add", "store hardware of one's own; hwdb/README.md has a complete example");
+      "add", "store your own hardware; hwdb/README.md has a complete example");
   add->add_option("file", options->file, "JSON with accelerators, systems, coefficients")
       ->required()
       ->type_name("FILE");

@@ -1,10 +1,10 @@
-// Ctrl-C while something long runs that can end early with what it has.
+// Ctrl-C during long work that can end early with its result so far.
 #pragma once
 
 namespace llmsim::cli {
 
-// While one lives, the first interruption (SIGINT) is noted and a second one ends the program as
-// usual.
+// While one lives, the first interruption (SIGINT) is noted and a second one ends
+// the program as usual.
 class Interruption {
  public:
   Interruption();

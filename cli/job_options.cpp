@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "cli/number_list.h"
-#include "hwdb/job_defaults.h"
+#include "hwdb/hardware/job_defaults.h"
 #include "sim/base/error.h"
 #include "sim/base/number_text.h"
 #include "sim/job.h"

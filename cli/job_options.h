@@ -1,12 +1,12 @@
-// The options that describe a whole training job: how many tokens, and what interrupts it.  What is
-// not given comes from hwdb/job_defaults.h.
+// The options that describe a whole training job: how many tokens, and what interrupts it.  The
+// defaults are those of hwdb/hardware/job_defaults.h.
 #pragma once
 
 #include <CLI/App.hpp>
 #include <optional>
 #include <string>
 
-#include "hwdb/database.h"
+#include "hwdb/store/database.h"
 #include "reports/job.h"
 #include "sim/predict.h"
 
@@ -14,7 +14,7 @@ namespace llmsim::cli {
 
 // As typed; job_of() reads them.
 struct JobOptions {
-  std::optional<std::string> tokens{};  // none: no job is asked for
+  std::optional<std::string> tokens{};  // none: no job
   std::optional<std::string> price{}, mtbf{}, restart{}, ramp_up{};
   std::optional<std::string> checkpoint_interval{}, checkpoint_bandwidth{};
   bool asynchronous = false;
@@ -23,8 +23,8 @@ struct JobOptions {
 // All in the group "Job"; each of the others but --price needs --tokens.
 void add_job_options(CLI::App& command, JobOptions& options);
 
-// A count as people type it: "15T", "300B", "20M", "4K", "1.5e13", "1000000".  Throws Error naming
-// `option`.
+// A count as people type it: "15T", "300B", "20M", "4K", "1.5e13", "1000000".
+// Throws Error naming `option`.
 double token_count(const std::string& option, const std::string& text);
 
 // USD of a device-hour: --price, else the public prices of the device; none where it has none.

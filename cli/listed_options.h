@@ -1,5 +1,5 @@
-// Options of a run that take a list of values beside the fields of its strategy: names with commas
-// between them, numbers also as ranges (number_list.h).
+// Options of a run, other than the fields of its strategy, that take a list of values: names with
+// commas between them, numbers also as ranges (number_list.h).
 #pragma once
 
 #include <span>
@@ -16,8 +16,8 @@ struct ListedOption {
   bool numbers = false;
 };
 
-// Model, system, hardware, framework, precision, optimizer, lora, seq_len, document_len, global_batch,
-// gpus.
+// Model, system, hardware, framework, precision, optimizer, lora,
+// seq_len, document_len, global_batch, gpus.
 std::span<const ListedOption> listed_options();
 
 // "--seq-len".

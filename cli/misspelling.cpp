@@ -2,7 +2,7 @@
 
 #include <cctype>
 
-#include "hwdb/spelling.h"
+#include "hwdb/text/spelling.h"
 
 namespace llmsim::cli {
 namespace {

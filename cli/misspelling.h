@@ -1,5 +1,5 @@
-// Misspelt commands and options, found before anything is parsed: a parser would complain of what
-// the wrong word leaves undone.
+// Misspelt commands and options, found before anything is parsed: a parser would complain about the
+// consequences of the wrong word.
 #pragma once
 
 #include <CLI/App.hpp>

@@ -7,7 +7,7 @@
 
 #include "cli/number_list.h"
 #include "cli/run_request.h"
-#include "hwdb/spelling.h"
+#include "hwdb/text/spelling.h"
 #include "reports/models.h"
 #include "sim/base/error.h"
 

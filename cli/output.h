@@ -7,7 +7,7 @@
 
 #include <CLI/App.hpp>
 
-#include "hwdb/database.h"
+#include "hwdb/store/database.h"
 #include "reports/table.h"
 
 namespace llmsim::cli {
@@ -32,12 +32,12 @@ using TextSink = std::function<void(std::string_view)>;
 using TextSource = std::function<void(const TextSink& put)>;
 
 // Writes a whole file or, where that fails, leaves the old one as it is: the text goes to a new
-// file beside it, which then takes its place and its permissions.  A device or pipe is written as
-// it is.  Throws Error "PATH: cannot be written: ...".
+// file in the same folder, which then takes its place and its permissions.  A device or pipe is
+// written as it is.  Throws Error "PATH: cannot be written: ...".
 void write_file(const std::string& text, const std::string& path);
 void write_file(const TextSource& text, const std::string& path);
 
-// Throws that Error where write_file will fail, as far as that can be told without writing: for
+// Throws that Error where write_file will fail, as far as that can be checked without writing: for
 // what is written at the end of long work.
 void check_can_be_written(const std::string& path);
 

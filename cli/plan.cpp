@@ -96,7 +96,7 @@ void add_plan(CLI::App& program, int& status) {
   set_group(*command, "Search", {"--pareto"});
   command
       ->add_option("--space", options->space,
-                   "CSV file of every strategy that keeps the rules, with its memory and, where it "
+                   "CSV file of every strategy that breaks no rule, with its memory and, where it "
                    "fits, its step time: a million take some seconds and 200 MB; default none; "
                    "example: --space space.csv")
       ->type_name("FILE");

@@ -118,25 +118,27 @@ sim::Objective objective_of(const std::string& name) {
 }
 
 void add_ranking_options(CLI::App& c, PlanOptions& o) {
-  c.add_option("--objective", o.objective,
-               "what is best: throughput, memory, time (of the whole job, with --tokens) or cost; "
-               "default throughput; example: --objective memory")
+  c.add_option(
+       "--objective", o.objective,
+       "what the best plan has the best of: throughput, memory, time (of the whole job, with "
+       "--tokens) or cost; default throughput; example: --objective memory")
       ->type_name("NAME");
   c.add_option("--top", o.top, "plans to show, 1 to 1000; default 10; example: --top 20")
       ->type_name("N");
-  c.add_option("--headroom", o.headroom,
-               "per cent of a device's memory that plans leave free, 0 to 90; default what 3 of "
-               "4 runs need that are planned so; example: --headroom 5")
+  c.add_option(
+       "--headroom", o.headroom,
+       "memory to leave free on each device, in percent (0-90); default as much as makes 3 of "
+       "4 such runs fit; example: --headroom 5")
       ->type_name("PERCENT")
       ->check(finite_range(0.0, 90.0));
   c.add_flag(
       "--sensitivity", o.sensitivity,
-      "also what it would take: one switch or number of the best plan changed at a time, and "
-      "each property of the hardware 1.25 times as good, planned anew");
+      "also a sensitivity analysis: one switch or number of the best plan changed at a time, and "
+      "each property of the hardware 1.25 times as good, with a new search");
   c.add_flag(
       "--risk", o.risk,
-      "plans in the order of what they may lose: at most, on the best of them, where any one "
-      "property of the hardware is 1.25 times as good or as bad as it is taken to be");
+      "order the plans by their largest regret: the most that one can lose against the best of "
+      "them if any one property of the hardware is 1.25 times better or worse than assumed");
   c.add_option("--jobs", o.jobs,
                "threads of the search, 0 to 1024; default 1; 0: one for each core; example: "
                "--jobs 8")

@@ -8,7 +8,7 @@
 #include "cli/job_options.h"
 #include "cli/output.h"
 #include "cli/run_options.h"
-#include "hwdb/database.h"
+#include "hwdb/store/database.h"
 #include "reports/plan.h"
 
 namespace llmsim::cli {

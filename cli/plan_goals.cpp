@@ -148,17 +148,18 @@ PlanComparison largest_model(const PlanOptions& options, const hwdb::Database& d
 }  // namespace
 
 void add_goals(CLI::App& c, PlanOptions& o) {
-  c.add_flag("--fit", o.smallest,
-             "the smallest number of devices on which it fits, of --gpus or of 1, 2, 4 to 65536; "
-             "with --deadline on which it ends in time; example: --fit");
+  c.add_flag(
+      "--fit", o.smallest,
+      "find the smallest number of devices on which the model fits (with --deadline: on which "
+      "the job ends in time), of --gpus or of 1, 2, 4 to 65536; example: --fit");
   c.add_option(
        "--largest", o.largest,
-       "the largest model of the catalogue, seq-len or micro-batch that fits; default none; "
+       "find the largest model of the catalogue, seq-len or micro-batch that fits; default none; "
        "example: --largest seq-len")
       ->type_name("WHAT")
       ->excludes("--fit");
   c.add_option("--deadline", o.deadline,
-               "days in which the job of --tokens is to end; default none; example: --tokens 2T "
+               "days within which the job of --tokens must end; default none; example: --tokens 2T "
                "--deadline 30")
       ->type_name("DAYS")
       ->check(finite_range(0.0, 1e6));

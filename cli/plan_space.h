@@ -1,4 +1,4 @@
-// --space: every strategy that a plan has searched, as a table of its own.
+// --space: every strategy of a search, as a table of its own.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace llmsim::cli {
 
-// Writes a CSV row for each strategy of the query's space that keeps the rules: the fields that a
+// Writes a CSV row for each strategy of the query's space that breaks no rule: the fields that a
 // search chooses, as people type them, whether it fits, its step time where it does, and its bytes.
-// Ctrl-C ends it with an Error, and leaves an older file as it is.  Throws Error where `path` cannot
-// be written.  Says on standard error how many strategies there are.
+// Ctrl-C ends it with an Error, and leaves an older file as it is.  Throws Error where `path`
+// cannot be written.  Says on standard error how many strategies there are.
 void write_space(const sim::PlanQuery& query, const std::string& path);
 
 }  // namespace llmsim::cli

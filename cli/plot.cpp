@@ -6,8 +6,8 @@
 
 #include "cli/commands.h"
 #include "cli/output.h"
-#include "hwdb/input_file.h"
-#include "hwdb/spelling.h"
+#include "hwdb/text/input_file.h"
+#include "hwdb/text/spelling.h"
 #include "sim/base/error.h"
 
 namespace llmsim::cli {

@@ -59,10 +59,10 @@ void add_timeline_options(CLI::App& c, PredictOptions& o) {
 void add_explain_option(CLI::App& c, PredictOptions& o) {
   CLI::Option* explain = c.add_option("--explain", o.explain,
                                       "why gemm, attention or collective take as long as they do: "
-                                      "a row for each one of a step with the factors "
-                                      "that make its rate "
-                                      "and the coefficients behind them, instead of the usual "
-                                      "answer; default none; example: --explain gemm");
+                                      "a row for each one of a step with the factors that make "
+                                      "its rate and the coefficients behind them; or what memory "
+                                      "is used for at the peak, tensor by tensor; instead of the "
+                                      "usual answer; default none; example: --explain memory");
   explain->type_name("NAME");
   for (const char* other : {"--memory-timeline", "--reported-mfu", "--reported-tflops", "--tokens"})
     explain->excludes(c.get_option(other));
@@ -71,7 +71,8 @@ void add_explain_option(CLI::App& c, PredictOptions& o) {
 std::optional<reports::Explained> explained_of(const PredictOptions& options) {
   if (!options.explain) return std::nullopt;
   if (const auto what = reports::explained_named(*options.explain)) return what;
-  throw Error("--explain = " + *options.explain + ": gemm, attention or collective is expected");
+  throw Error("--explain = " + *options.explain +
+              ": gemm, attention, collective or memory is expected");
 }
 
 // The curve that was asked for; none of a run without figures.
@@ -180,10 +181,10 @@ void add_predict(CLI::App& program, int& status) {
   add_timeline_options(*command, *options);
   add_explain_option(*command, *options);
   command->add_flag("--sensitivity", options->sensitivity,
-                    "also what it would take: one switch, number or property of the hardware "
+                    "also a sensitivity analysis: one switch, number or property of the hardware "
                     "changed at a time; default off, and on where memory is not enough");
   command->add_flag("--verbose", options->verbose,
-                    "also every term, stage, convention and assumption, and each figure's source");
+                    "also every term, stage, convention and assumption, and each value's source");
   add_output_options(*command, options->output);
   add_database_option(*command, options->database);
   command->footer(

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "cli/strategy_options.h"
-#include "hwdb/settings.h"
+#include "hwdb/frameworks/settings.h"
 #include "sim/search/searched_fields.h"
 
 namespace llmsim::cli {
@@ -154,6 +154,9 @@ RunOptions predict_options(const RunOptions& asked, const sim::Strategy& strateg
       options.strategy[key] = sim::text_of(*value);
   }
   options.recompute = sim::text_of(strategy.recompute);
+  // The default batch of a search suits the devices, that of one run its replicas.
+  options.global_batch = std::to_string(strategy.global_batch);
+  options.global_batch_tokens.reset();
   return options;
 }
 

@@ -8,15 +8,16 @@
 
 namespace llmsim::cli {
 
-// What was asked of a search, as typed, and the strategy in the place of what the search chose.
+// The options of a search, as typed, with a strategy of its space in the place of the searched
+// fields and with its global batch.
 RunOptions predict_options(const RunOptions& asked, const sim::Strategy& strategy);
 
-// " --model llama-70b --gpus 256 --tp 4 ...", of what is given; run files are left out.  `database`:
-// the path of --db, empty without.
+// " --model llama-70b --gpus 256 --tp 4 ...": the options that are set, without run files.
+// `database`: the path of --db, empty without.
 std::string options_text(const RunOptions& options, const std::string& database = "");
 
-// "llmsim predict --model llama-70b --gpus 256 --tp 4 ...": the options of one strategy of a
-// search.
+// "llmsim predict --model llama-70b --gpus 256 --tp 4 ...": the options of one
+// strategy of a search.
 std::string predict_command(const RunOptions& asked, const sim::Strategy& strategy,
                             const std::string& database = "");
 

@@ -12,7 +12,7 @@
 #include "cli/misspelling.h"
 #include "cli/output.h"
 #include "cli/shell_texts.h"
-#include "hwdb/table_file.h"
+#include "hwdb/text/table_file.h"
 
 namespace llmsim::cli {
 namespace {

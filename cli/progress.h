@@ -1,4 +1,4 @@
-// A line on a terminal that says how far something long has come.
+// A line on a terminal with the progress of long work.
 #pragma once
 
 #include <chrono>

@@ -4,7 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/shipped_tables.h"
-#include "hwdb/spelling.h"
+#include "hwdb/text/spelling.h"
 #include "sim/base/error.h"
 
 namespace llmsim::cli {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "hwdb/run_record.h"
+#include "hwdb/runs/run_record.h"
 
 namespace llmsim::cli {
 

@@ -7,8 +7,8 @@
 
 #include "cli/help_format.h"
 #include "cli/number_list.h"
+#include "hwdb/frameworks/settings.h"
 #include "hwdb/launch/launch_file.h"
-#include "hwdb/settings.h"
 #include "sim/base/error.h"
 #include "sim/search/searched_fields.h"
 
@@ -271,11 +271,10 @@ void add_pins(CLI::App& c, RunOptions& o) {
       ->type_name("KEY=LIST")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  c.add_option(
-       "--allow", o.allowed,
-       "beside what is tried anyway: schedules (zb-h1, zb-v, dualpipe), and a plan each with "
-       "precisions (fp8) and with the optimizer, parameters or activations on the host; "
-       "default none; example: --allow zb-h1,fp8")
+  c.add_option("--allow", o.allowed,
+               "tried too: schedules (zb-h1, zb-v, dualpipe), and a plan each with "
+               "precisions (fp8) and with the optimizer, parameters or activations on the host; "
+               "default none; example: --allow zb-h1,fp8")
       ->type_name("LIST");
   set_group(c, "Layout", {"--fix", "--exclude", "--allow"});
 }

@@ -1,7 +1,7 @@
 // The options that describe a run, shared by every command that simulates one.
 //
-// Values are kept as typed: run_request.h reads them, and says which option is wrong and what would
-// be right.
+// Values are stored as typed: run_request.h reads them, and says which option is wrong and what
+// would be right.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -28,18 +28,18 @@ struct RunOptions {
   std::optional<bool> dp_overlap{};
   // By key of sim/strategy/strategy.h; switches are "true" and "false".
   std::map<std::string, std::string> strategy{};
-  sim::SettingValues settings{};        // hwdb/settings.h
+  sim::SettingValues settings{};        // hwdb/frameworks/settings.h
   std::vector<std::string> excluded{};  // of a search: "sharding=zero3"
-  std::string allowed{};                // beside what a search tries: "fp8,zb-h1,optimizer"
+  std::string allowed{};                // in addition to what a search tries: "fp8,zb-h1,optimizer"
 };
 
 // Options for one run, each with one value.
 void add_run_options(CLI::App& command, RunOptions& options);
 
-// The same, or the file of a run record in their place, all but --site; require_run() throws CLI::RequiredError
-// where neither is given.
+// The same, or the file of a run record in their place, all but --site; require_run() throws
+// CLI::RequiredError where neither is given.
 void add_run_or_file(CLI::App& command, RunOptions& options);
-// --from: the launch file of a training program in place of a run, with options beside it.
+// --from: the launch file of a training program in place of a run; options override its values.
 void add_from_option(CLI::App& command, RunOptions& options);
 void require_run(const RunOptions& options);
 

@@ -7,12 +7,13 @@
 
 #include "cli/number_list.h"
 #include "cli/strategy_options.h"
-#include "hwdb/frameworks.h"
-#include "hwdb/hardware.h"
-#include "hwdb/huggingface.h"
+#include "hwdb/frameworks/frameworks.h"
+#include "hwdb/hardware/hardware.h"
+#include "hwdb/huggingface/huggingface.h"
 #include "hwdb/launch/launch_file.h"
-#include "hwdb/plan_query.h"
-#include "hwdb/spelling.h"
+#include "hwdb/runs/plan_query.h"
+#include "hwdb/text/date.h"
+#include "hwdb/text/spelling.h"
 #include "sim/base/error.h"
 
 namespace llmsim::cli {

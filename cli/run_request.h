@@ -1,7 +1,7 @@
-// From the options of a command line to what the simulator is asked.
+// From the options of a command line to the simulator's input.
 //
-// What is not given takes a documented default, which becomes a fact "assumed.<key>" of the run so
-// that the answer can print it:
+// An option that is not given takes a documented default, which becomes a fact "assumed.<key>" of
+// the run so that the answer can print it:
 //
 //   gpus         predict: dp * tp * pp * cp; plan has no default
 //   hardware     h100 in nodes of the system dgx_h100; with --hardware alone, the usual nodes of
@@ -10,17 +10,18 @@
 //   global_batch 4 Mi tokens, or 1,024 a device where that is more, as whole sequences that the
 //                devices (predict: dp * micro_batch) divide
 //   framework    megatron-lm; maxtext on TPUs, megatron-deepspeed on Gaudi, other on Trainium
-//   precision    the usual 16-bit format of the device; optimizer adamw; the switches: those of the
-//                framework
+//   precision    the usual 16-bit format of the device
+//   optimizer    adamw
+//   switches     those of the framework
 #pragma once
 
 #include <map>
 #include <string>
 
 #include "cli/run_options.h"
-#include "hwdb/database.h"
-#include "hwdb/run_record.h"
-#include "hwdb/run_resolver.h"
+#include "hwdb/runs/run_record.h"
+#include "hwdb/runs/run_resolver.h"
+#include "hwdb/store/database.h"
 #include "sim/model/catalogue.h"
 #include "sim/plan.h"
 #include "sim/run.h"
@@ -33,7 +34,7 @@ sim::CatalogueEntry model_named(const std::string& option, const std::string& na
 // Resolves runs of a site; of none where its name is empty.
 hwdb::RunResolver resolver_of(const std::string& site, const hwdb::Database& database);
 
-// What is predicted, and what was measured or published of it: the run of a record or of options.
+// The run of a record or of options, and the values that were measured or published of it.
 struct Request {
   sim::Run run;
   hwdb::Measured measured{};
@@ -47,19 +48,19 @@ class RunRequests {
   explicit RunRequests(const hwdb::Database& database);
 
   // One run.  Throws Error for an unknown name or a value out of range.  A mesh or batch that does
-  // not multiply is kept as asked: the simulator answers with the rule it breaks.
+  // not multiply stays as it is: the simulator answers with the rule it breaks.
   sim::Run run_of(const RunOptions& options);
   Request request_of(const RunOptions& options);
 
-  // What to plan, with the lists that restrict the search.  Throws Error for an unknown name or a
-  // value out of range.
+  // The query of a plan, with the lists that restrict the search.  Throws Error for an unknown name
+  // or a value out of range.
   sim::PlanQuery query_of(const RunOptions& options);
 
  private:
   hwdb::RunResolver& resolver(const std::string& site);
 
   const hwdb::Database* database_;
-  std::map<std::string, hwdb::RunResolver> resolvers_;  // by the asked site
+  std::map<std::string, hwdb::RunResolver> resolvers_;  // by site
 };
 
 // One request alone.

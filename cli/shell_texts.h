@@ -1,4 +1,4 @@
-// What shells and man know of the program: generated from its commands and options.
+// Completions for shells and a manual page, generated from the commands and options.
 #pragma once
 
 #include <CLI/App.hpp>

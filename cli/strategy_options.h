@@ -1,5 +1,5 @@
-// What the options of a command line say of the strategy: one value of each field, or the lists of
-// values that restrict a search.
+// The strategy in the options of a command line: one value of each field, or the lists of values
+// that restrict a search.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace llmsim::cli {
 
-// "a,b" into its parts; none of an empty text.
+// "a,b" as a list of "a" and "b"; empty for an empty text.
 std::vector<std::string> split(const std::string& text, char separator = ',');
 
 // Throws Error: "OPTION = VALUE: RIGHT is expected".
@@ -31,7 +31,7 @@ sim::PartialStrategy strategy_in(const RunOptions& options, SkippedFields skips)
 sim::Recompute recompute_in(const std::string& text);
 void set_recompute(const sim::Recompute& recompute, sim::PartialStrategy& partial);
 
-// A part of the list that --offload is, `text`.
+// One item, `part`, of the list `text` that --offload has.
 void add_offload(const std::string& part, const std::string& text, sim::PartialStrategy& strategy);
 
 // --shard-size and --sharding belong together.

@@ -25,9 +25,9 @@ struct SweepGrid {
   RunOptions run(std::size_t point) const;
 };
 
-// In this order: the options of listed_options.h, fields of the strategy, those of a search
-// before the others (sim/search/space.h), recompute.  Throws Error for a list that is none, naming its option, and for more points than
-// kMostSweepPoints.
+// In this order: the options of listed_options.h, fields of the strategy, those of a search before
+// the others (sim/search/space.h), recompute.  Throws Error for a list that is none, naming its
+// option, and for more points than kMostSweepPoints.
 inline constexpr std::size_t kMostSweepPoints = 100'000'000;
 SweepGrid grid_of(const RunOptions& options);
 
@@ -36,7 +36,7 @@ struct SweepPart {
   std::size_t first = 0, last = 0;
 };
 
-// Throws Error for another form and for a part beyond the last.
+// Throws Error for another form and for K > N.
 SweepPart part_of(const std::string& text, std::size_t points);
 
 }  // namespace llmsim::cli

@@ -4,7 +4,7 @@
 #include <map>
 #include <vector>
 
-#include "hwdb/spelling.h"
+#include "hwdb/text/spelling.h"
 #include "sim/base/error.h"
 
 namespace llmsim::cli {

@@ -21,7 +21,7 @@ string(SHA256 digest "${hashes}")
 file(
   WRITE ${OUTPUT}
   "// ${hash}: hash of the frameworks
-#include \"hwdb/shipped_facts.h\"
+#include \"hwdb/store/shipped_facts.h\"
 
 __asm__(\".section .rodata\\n${assembly} .byte 0\\n .previous\\n\");
 extern \"C\" {

@@ -15,10 +15,10 @@
 // state: objects may be used in several threads, one thread each.
 #pragma once
 
-#include "hwdb/database.h"
-#include "hwdb/plan_query.h"
-#include "hwdb/run_record.h"
-#include "hwdb/run_resolver.h"
+#include "hwdb/runs/plan_query.h"
+#include "hwdb/runs/run_record.h"
+#include "hwdb/runs/run_resolver.h"
+#include "hwdb/store/database.h"
 #include "sim/explain.h"
 #include "sim/job.h"
 #include "sim/plan.h"

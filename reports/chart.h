@@ -1,8 +1,8 @@
 // Drawings as SVG files: lines or points on two axes, and heat maps.
 //
-// A file stands alone and asks the network for nothing; 900 wide, on white, so that it prints.  A
-// <title> in each mark says its values, which browsers show under the pointer.  Numbers are written
-// with two decimals: the same values give the same file.
+// A file stands alone and asks the network for nothing; 900 pixels wide, on white, so that it
+// prints.  Each mark has its values in a <title>, which browsers show under the pointer.  Numbers
+// are written with two decimals: the same values give the same file.
 #pragma once
 
 #include <optional>
@@ -22,7 +22,7 @@ struct ChartMark {
   double x = 0.0, y = 0.0;
   std::string tip;
   std::optional<std::pair<double, double>> interval{};  // of y
-  bool hollow = false;                                  // is not to be had
+  bool hollow = false;                                  // out of reach: does not fit
 };
 
 struct ChartSeries {
@@ -42,7 +42,7 @@ struct Chart {
 struct HeatCell {
   std::optional<double> value{};  // none: nothing is there
   std::string tip{};
-  bool hollow = false;  // its value is not to be had: grey, and no part of the scale
+  bool hollow = false;  // does not fit: grey, and not in the scale
 };
 
 struct HeatMap {
@@ -60,7 +60,7 @@ std::string svg(const Chart& chart);
 // Requires a row and a column.
 std::string svg(const HeatMap& map);
 
-// What XML has instead of <, >, & and quotes; without characters that it cannot have.
+// The text with XML's entities for <, >, & and quotes, and without characters that XML forbids.
 std::string xml_text(const std::string& text);
 
 }  // namespace llmsim::reports

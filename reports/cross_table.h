@@ -1,5 +1,5 @@
-// A cross table: rows of settings, columns of models, hardware or numbers of devices, and what is
-// predicted of each pair, as the READMEs of training benchmarks print it.
+// A cross table: rows of settings, columns of models, hardware or numbers of devices, and the
+// prediction of each pair, as the READMEs of training benchmarks print it.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@
 
 namespace llmsim::reports {
 
-// What a cell can say:
+// The values that a cell can have:
 //
 //   step_time   of an optimizer step            memory   peak of the fullest stage, allocated
 //   tokens      per second and device           cost     USD for 10^9 tokens
@@ -28,7 +28,7 @@ sim::NameTable<CellValue> name_table(CellValue);  // "step_time", "tokens"
 struct CrossCell {
   std::optional<sim::Prediction> prediction{};
   std::string why_not{};  // where there is no prediction: why no layout fits
-  // There, what the layout that is nearest to fitting needs and has of a device's memory.
+  // There, the memory that the layout nearest to fitting needs, and the usable memory of a device.
   std::optional<std::pair<sim::Bytes, sim::Bytes>> nearest{};
   std::optional<double> price{};  // USD of a device-hour
   // Of a measured run, the same run as the predicted one.
@@ -56,8 +56,8 @@ struct CrossTable {
   }
 };
 
-// A value with what holds it with the prediction's interval_level, in base units; measured where
-// the run was measured.  The interval of the step time is that of all rates: v = c / t.
+// A value with its interval at the prediction's interval_level, in base units, and the measured
+// value where the run was measured.  The interval of the step time is that of all rates: v = c / t.
 struct Metric {
   double value = 0.0, low = 0.0, high = 0.0;
   std::optional<double> measured{};

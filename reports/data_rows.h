@@ -1,8 +1,8 @@
 // What `--format csv` and `--format json` print, read back: rows of texts under stable keys.
 //
 // CSV as RFC 4180 has it, with a header; JSON as an array of objects, or the "runs" of a
-// validation, of which an interval [low, high] of KEY is KEY.low and KEY.high and a list of words is
-// one text.  None and null are empty texts.
+// validation, of which an interval [low, high] of KEY is KEY.low and KEY.high and a list of words
+// is one text.  None and null are empty texts.
 #pragma once
 
 #include <optional>

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "reports/json.h"
+#include "reports/peak_tensors.h"
 #include "reports/units.h"
 #include "sim/explain.h"
 
@@ -15,16 +16,12 @@ namespace {
 
 using Keys = std::vector<std::string>;
 
-constexpr std::array kExplained{Explained::Gemm, Explained::Attention, Explained::Collective};
+constexpr std::array kExplained{Explained::Gemm, Explained::Attention, Explained::Collective,
+                                Explained::Memory};
 
 // --- kernels ---
 
 const Keys kStepFactors{"sustained_clock", "training_rate", "framework", "host_sharing"};
-
-std::string with_spaces(std::string key) {
-  std::replace(key.begin(), key.end(), '_', ' ');
-  return key;
-}
 
 // What kernels are, their times and rates, and the factors between the peak and the rate.
 template <typename Kernel>
@@ -275,6 +272,10 @@ Owners owners_of(Explained what, const sim::Run& run) {
       return {.device = {"collective_fraction", "scale_out_fraction"},
               .framework = {"collective_efficiency", "default.collective_algorithm"},
               .cluster = {"devices_per_node", "fabric.", "network."}};
+    case Explained::Memory:
+      return {.device = {"memory", "usable_memory", "context_memory", "communicator_memory"},
+              .framework = {"storage.", "saved.", "loss.", "reserve.", "gradients.", "sharded."},
+              .cluster = {}};
   }
   keys.device.insert(keys.device.end(), in_step.begin(), in_step.end());
   return keys;
@@ -295,6 +296,7 @@ const char* name_of(Explained what) {
     case Explained::Gemm: return "gemm";
     case Explained::Attention: return "attention";
     case Explained::Collective: return "collective";
+    case Explained::Memory: return "memory";
   }
   return "";
 }
@@ -310,6 +312,7 @@ Table explained_table(Explained what, const sim::Run& run) {
   switch (what) {
     case Explained::Attention: return attention_table(run);
     case Explained::Collective: return collective_table(run);
+    case Explained::Memory: return tensor_table(sim::predict(run));
     case Explained::Gemm: break;
   }
   return gemm_table(run);
@@ -335,7 +338,9 @@ std::string render(Explained what, const sim::Run& run, const Provenance& proven
                    const Style& style) {
   const Table table = explained_table(what, run);
   if (format == Format::Csv) return render(table, format);
-  Table evidence = evidence_table("Coefficients behind the factors", facts_behind(what, run));
+  Table evidence = evidence_table(
+      what == Explained::Memory ? "Facts behind the bytes" : "Coefficients behind the factors",
+      facts_behind(what, run));
   if (format == Format::Json) {
     Json json;
     json[name_of(what)] = rows_json(table);

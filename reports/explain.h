@@ -1,6 +1,7 @@
-// Why the GEMMs, the attention kernels or the collectives of a run take as long as they do: one row
-// for each with the factors that multiply up to its rate (sim/explain.h), and the coefficients
-// behind the factors.
+// Why the GEMMs, the attention kernels or the collectives of a run take as long as they do: one
+// row for each with the factors that multiply up to its rate (sim/explain.h), and the
+// coefficients behind the factors.  Why a run needs the memory it needs: one row for each tensor
+// at the peak (sim/memory/peak_tensors.h).
 #pragma once
 
 #include <optional>
@@ -12,15 +13,16 @@
 
 namespace llmsim::reports {
 
-enum class Explained { Gemm, Attention, Collective };
+enum class Explained { Gemm, Attention, Collective, Memory };
 
-const char* name_of(Explained what);  // "gemm", "attention", "collective"
+const char* name_of(Explained what);  // "gemm", "attention", "collective", "memory"
 std::optional<Explained> explained_named(const std::string& name);
 
-// Requires a run with figures: that of a prediction which breaks no rule but the memory's.
+// Requires a run that was simulated: its prediction breaks no rule, except that it
+// may be out of memory.
 Table explained_table(Explained what, const sim::Run& run);
 
-// The facts of the run that the factors come from.
+// The facts of the run from which the factors follow.
 std::vector<sim::Fact> facts_behind(Explained what, const sim::Run& run);
 
 // Both tables.  CSV is the first alone; JSON has the keys of README.md.

@@ -13,7 +13,7 @@ namespace llmsim::reports {
 struct JobAnswer {
   sim::Job job;
   sim::JobEstimate estimate;
-  std::vector<sim::Fact> facts{};  // what it rests on beyond the run's facts
+  std::vector<sim::Fact> facts{};  // that it rests on, in addition to the run's
 };
 
 // "The whole job": a line each, estimates with their 90 % intervals.

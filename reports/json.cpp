@@ -271,7 +271,7 @@ Json run_json(const sim::Run& run) {
 
 Json run_json(const sim::Prediction& p) {
   sim::Run asked = p.run;
-  if (p.asked_vocab_size > 0) asked.model.vocab_size = p.asked_vocab_size;
+  if (p.unpadded_vocab_size > 0) asked.model.vocab_size = p.unpadded_vocab_size;
   return run_json(asked);
 }
 

@@ -32,34 +32,35 @@ Json field_json(const sim::FieldValue& value);
 // A run as it was resolved, in the schema of run records (tests/validation/runs/README.md): reading
 // it back gives the same run.
 Json run_json(const sim::Run& run);
-// The run of a prediction, with the vocabulary that was asked for: it is read back as it was.
+// The run of a prediction, with its vocabulary before padding: reading it back gives the same run.
 Json run_json(const sim::Prediction& prediction);
 
-// A prediction: all keys of README.md, "prediction".  Figures that an infeasible run does not have
+// A prediction: all keys of README.md, "prediction".  Values that an infeasible run does not have
 // are null.
 Json prediction_json(const sim::Prediction& prediction, const Provenance& provenance);
 
-// The same with what is told beside it: what `predict` prints (prediction.cpp).
+// The same with the extras that `predict` prints (prediction.cpp).
 Json prediction_json(const sim::Prediction& prediction, const Provenance& provenance,
                      const PredictionExtras& extras);
 
-// What a published figure means: the key "reported" of a prediction.
+// The meaning of a published rate: the key "reported" of a prediction.
 Json reported_json(const sim::Prediction& prediction, const Reported& reported);
 
 // A whole training job: the key "job" of a prediction (job.cpp).
 Json job_json(const JobAnswer& answer);
 
-// What changes of a run bring: the key "changes" of a prediction and of a plan (run_changes.cpp).
+// The effects of changes of a run: the key "changes" of a prediction and
+// of a plan (run_changes.cpp).
 Json changes_json(std::span<const RunChange> changes);
 
-// The GEMMs, attention kernels or collectives of a run, a row each: what --explain prints
-// (explain.cpp).
+// The GEMMs, attention kernels or collectives of a run, a row each:
+// what --explain prints (explain.cpp).
 Json explained_json(Explained what, const sim::Run& run);
 
 // A step as it is drawn: the key "step" of a prediction and of a plan (step_detail.cpp).
 Json step_json(const StepDetail& detail);
 
-// What switches are worth: the key "assumed_switches".
+// The effects of switches: the key "assumed_switches".
 Json switches_json(std::span<const sim::SwitchWorth> switches);
 
 // A search with its outcome: all keys of README.md, "plan" (plan.cpp).

@@ -89,6 +89,12 @@ std::string bar(sim::Bytes size, sim::Bytes largest) {
 
 }  // namespace
 
+std::string bytes_per_parameter(std::string_view term, sim::Bytes size,
+                                const sim::MemoryPeak& peak) {
+  if (!is_per_parameter(term) || peak.parameters <= 0.0) return "";
+  return significant(size.value() / peak.parameters, 3) + " bytes/parameter";
+}
+
 std::string peak_phase_text(const Prediction& p) {
   const sim::MemoryPeak& peak = p.memory_peak;
   const std::string stage =

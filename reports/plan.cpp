@@ -65,7 +65,8 @@ Json miss_json(const sim::NearestMiss& miss) {
       {"fit_probability", miss.fit_probability > 0.0 ? Json(miss.fit_probability) : Json(nullptr)}};
 }
 
-// " (tp 8 ...) needs 92.1 GiB and has 79.6 GiB"; nothing where no miss has these numbers.
+// "; the nearest, tp 8 ..., needs 92.1 GiB, 79.6 GiB usable"; nothing where no miss has these
+// numbers.
 std::string nearest_text(const sim::Plan& plan, const std::string& rule) {
   const sim::NearestMiss* miss = nearest_miss(plan, rule);
   if (!miss || !is_about_memory(*miss)) {
@@ -74,7 +75,7 @@ std::string nearest_text(const sim::Plan& plan, const std::string& rule) {
   }
   if (!miss) return "";
   std::string text = "; the nearest, " + strategy_text(miss->strategy) + ", needs " +
-                     human(miss->needed) + " and has " + human(miss->available);
+                     human(miss->needed) + ", " + human(miss->available) + " usable";
   if (miss->fit_probability > 0.0)
     text += ", fits with " + probability_text(miss->fit_probability) + " probability";
   return text;
@@ -155,8 +156,8 @@ std::string why_nothing_fits(const sim::Plan& plan) {
       std::max_element(plan.rejected.begin(), plan.rejected.end(),
                        [](const auto& a, const auto& b) { return a.second < b.second; });
   if (most == plan.rejected.end()) return "nothing fits: no strategy has the values asked for";
-  return "nothing fits: of " + std::to_string(plan.evaluated) + " strategies " +
-         std::to_string(most->second) + " fail by " + most->first + nearest_text(plan, most->first);
+  return "nothing fits: " + std::to_string(most->second) + " of " + std::to_string(plan.evaluated) +
+         " strategies fail: " + most->first + nearest_text(plan, most->first);
 }
 
 std::string render(const PlanAnswer& answer, Format format, const Style& style) {

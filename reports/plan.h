@@ -1,5 +1,5 @@
-// A plan for people: the ranking, why the winner wins, why others failed, what was assumed.  And
-// for machines.
+// A plan for people and for machines: the ranking, why the winner wins, why others
+// failed, what was assumed.
 #pragma once
 
 #include <optional>
@@ -33,10 +33,10 @@ struct PlanAnswer {
   std::optional<JobAnswer> job{};  // all steps of the winner
   std::optional<double> price{};   // USD of a device-hour
   std::vector<sim::SwitchWorth> assumed_switches{};  // of the winner
-  // Of each plan, where they are ordered by it: the most that its step takes relative to the best
-  // of the plans, with any one property of the hardware better or worse than it is taken to be.
+  // Of each plan, where they are ordered by it: the largest ratio of its step time to that of the
+  // best plan, with any one property of the hardware better or worse than assumed.
   std::vector<double> regrets{};
-  std::vector<RunChange> changes{};  // of the winner, where that is asked for
+  std::vector<RunChange> changes{};  // of the winner, with --sensitivity
   // For JSON: the winner's step in detail, and the same question on fewer and more devices.
   std::optional<StepDetail> step{};
   std::vector<ScaledPlan> scaling{};
@@ -44,16 +44,16 @@ struct PlanAnswer {
   Provenance provenance;
 };
 
-// For people the screen of plan_screen.h.  CSV is the ranking alone; JSON has the keys of README.md,
-// "plan".
+// For people the screen of plan_screen.h.  CSV is the ranking alone; JSON has the
+// keys of README.md, "plan".
 std::string render(const PlanAnswer& answer, Format format, const Style& style = {});
 
-// What a plan costs: USD for 10^9 tokens, of the whole job where there is one.  None without a
+// The price of a plan: USD for 10^9 tokens, of the whole job where there is one.  None without a
 // price.  Requires a plan.
 std::optional<double> usd_per_billion_tokens(const PlanAnswer& answer);
 
-// One line of a search without a plan: the rule that most strategies break, and what the nearest to
-// fitting needs and has.
+// One line for a search without a plan: the rule that most strategies break, and the memory that
+// the nearest to fitting needs.
 std::string why_nothing_fits(const sim::Plan& plan);
 
 }  // namespace llmsim::reports

@@ -19,7 +19,7 @@ Table outside_table(const calibrate::PlanBacktest& backtest);
 Table missed_table(const calibrate::PlanBacktest& backtest);
 
 // {"studies": [...], "overall": {...}, "outside": [...], "problems": [...], "runs": [...],
-// "skipped": [...]}; times in seconds, null where there is no figure.
+// "skipped": [...]}; times in seconds, null where there is no value.
 std::string plan_backtest_json(const calibrate::PlanBacktest& backtest);
 
 }  // namespace llmsim::reports

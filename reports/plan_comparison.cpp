@@ -69,7 +69,8 @@ std::vector<Column> columns_of(const PlanComparison& comparison) {
       {"peak_bytes", "peak", Kind::Bytes},       {"fit_probability", "fits", Kind::Percent},
       {"usd", "10^9 tokens", Kind::Text}};
   columns.insert(columns.end(), figures.begin(), figures.end());
-  if (keeps_layout(comparison)) columns.push_back({"kept_step_time_s", "kept", Kind::Seconds});
+  if (keeps_layout(comparison))
+    columns.push_back({"kept_step_time_s", "same layout", Kind::Seconds});
   return columns;
 }
 
@@ -116,14 +117,13 @@ Table figures_of(const PlanComparison& comparison) {
   }
   table.add_note(best_text(comparison));
   if (keeps_layout(comparison)) {
-    table.add_note("kept: the best layout of " + joined_values(comparison.plans.front()) +
-                   " as it is");
+    table.add_note("same layout: the best layout of " + joined_values(comparison.plans.front()) +
+                   ", unchanged");
     for (const ComparedPlan& plan : comparison.plans) {
       if (!plan.kept || plan.kept->feasible()) continue;
-      for (const std::string& line :
-           wrapped("it does not run on " + joined_values(plan) + ": " +
-                       plan.kept->infeasible->rule + ": " + plan.kept->infeasible->message,
-                   96))
+      for (const std::string& line : wrapped(
+               "on " + joined_values(plan) + " it is infeasible: " + plan.kept->infeasible->message,
+               96))
         table.add_note(line);
     }
   }

@@ -36,8 +36,8 @@ bool answers(const PlanComparison& comparison, const PlanAnswer& answer);
 // The plan that the objective prefers, of those that answer; none where nothing does.
 const ComparedPlan* best_of(const PlanComparison& comparison);
 
-// For people a row of figures and a layout for each question; CSV has a row for each winner, as
-// `plan` writes it; JSON {"keys", "best", "plans": [{"asked", ...}]} with the answer of each
+// For people it has a row of values and a layout for each question; CSV has a row for each winner,
+// as `plan` writes it; JSON {"keys", "best", "plans": [{"asked", ...}]} with the answer of each
 // question under its values.
 std::string render(const PlanComparison& comparison, Format format, const Style& style = {});
 

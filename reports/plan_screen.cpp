@@ -138,11 +138,11 @@ Table ranking_table(const PlanAnswer& answer) {
     const sim::Memory& memory = nearly->memory;
     const double change = 100.0 * (nearly->step_time / plans.front().step_time - 1.0),
                  more = 100.0 * (memory.needed() / memory.capacity - 1.0);
-    for (const std::string& line :
-         wrapped("faster, but does not fit: " + strategy_text(nearly->run.strategy) + ": " +
-                     human(nearly->step_time) + " (" + significant(change, 2) + " %), needs " +
-                     human(memory.needed()) + ", " + significant(more, 2) + " % more than there is",
-                 kNoteWidth))
+    for (const std::string& line : wrapped(
+             "faster, but does not fit: " + strategy_text(nearly->run.strategy) + ": " +
+                 human(nearly->step_time) + " (" + significant(change, 2) + " %), needs " +
+                 human(memory.needed()) + ", " + significant(more, 2) + " % more than is usable",
+             kNoteWidth))
       table.add_note(line);
   }
   return table;
@@ -251,7 +251,8 @@ class Rivals {
 // The best of other kinds, and what they lose and gain.
 Table rivals_table(const PlanAnswer& answer) {
   const Prediction& winner = answer.plan.plans.front();
-  Table table = figures_table("Other ways, and what they lose and gain on the first");
+  Table table =
+      figures_table("Alternatives, and the time that they lose and gain against the first");
   std::vector<Prediction> all = answer.plan.plans;
   all.insert(all.end(), answer.plan.others.begin(), answer.plan.others.end());
   std::stable_sort(all.begin() + 1, all.end(),
@@ -299,8 +300,8 @@ Table failures_table(const PlanAnswer& answer) {
   Table table("Why others failed", {{"rule", "rule", Kind::Text},
                                     {"count", "strategies", Kind::Integer},
                                     {"nearest", "nearest miss", Kind::Text},
-                                    {"needed_bytes", "needs", Kind::Bytes},
-                                    {"available_bytes", "has", Kind::Bytes},
+                                    {"needed_bytes", "needed", Kind::Bytes},
+                                    {"available_bytes", "usable", Kind::Bytes},
                                     {"fit_probability", "fits", Kind::Percent}});
   for (const auto& [rule, count] : answer.plan.rejected) {
     std::vector<Cell> row{rule, static_cast<std::int64_t>(count)};
@@ -336,7 +337,7 @@ Table query_table(const PlanAnswer& answer) {
   for (const sim::Fact& fact : assumptions_of(base)) {
     table.add_row({fact.key.substr(sizeof("assumed.") - 1), fact.value, "assumed: " + fact.source});
   }
-  table.add_note("figures: " + coefficients_of(base));
+  table.add_note("values: " + coefficients_of(base));
   if (!answer.provenance.database.empty())
     table.add_note("database: " + answer.provenance.database);
   return table;
@@ -405,7 +406,8 @@ std::vector<Table> plan_screen(const PlanAnswer& answer) {
   tables.push_back(step_bars_table(answer.plan.plans.front()));
   tables.push_back(ranking_table(answer));
   tables.push_back(rivals_table(answer));
-  if (const auto changes = changes_table("What would it take: one thing changed", answer.changes))
+  if (const auto changes =
+          changes_table("Sensitivity: one thing changed at a time", answer.changes))
     tables.push_back(*changes);
   if (!answer.plan.pareto.empty()) tables.push_back(pareto_table(answer));
   if (answer.verbose) {

@@ -1,7 +1,7 @@
 // A sweep or a validation as a chart.
 //
-// Of a sweep (any rows whose settings come before a column "feasible"): a value along one setting, a
-// line for each combination of others, or a heat map of two settings.  What tells rows apart is
+// Of a sweep (any rows whose settings come before a column "feasible"): a value along one setting,
+// a line for each combination of others, or a heat map of two settings.  What distinguishes rows is
 // found: settings that vary, in the order of the columns, each taken where rows that were alike so
 // far differ in it.  So dp, which follows from tp, is no line of its own.
 //

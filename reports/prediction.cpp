@@ -39,8 +39,13 @@ std::string host_text(const sim::HostMemory& host) {
 Table result_table(const Prediction& p) {
   Table figures = figures_table(title_of(p));
   if (p.infeasible) {
-    add_figure(figures, "verdict", "does not run: " + p.infeasible->rule);
-    add_figure(figures, "reason", p.infeasible->message);
+    // Memory says by how much; a broken rule, in which values it is broken.
+    if (simulated(p)) {
+      add_figure(figures, "verdict", p.infeasible->message);
+    } else {
+      add_figure(figures, "verdict", "cannot run: " + p.infeasible->rule);
+      add_figure(figures, "reason", p.infeasible->message);
+    }
   }
   if (simulated(p)) {
     add_figure(figures, "step time", step_time_text(p));
@@ -66,10 +71,10 @@ Table result_table(const Prediction& p) {
 // Padded vocabularies as asked and as trained.
 std::string vocabulary_text(const Prediction& p) {
   const std::string trained = std::to_string(p.run.model.vocab_size);
-  if (p.asked_vocab_size == p.run.model.vocab_size) return trained;
+  if (p.unpadded_vocab_size == p.run.model.vocab_size) return trained;
   const std::string rule = std::to_string(p.run.framework.vocab_multiple) + " * tp";
-  return std::to_string(p.asked_vocab_size) + " padded to " + trained + " (a multiple of " + rule +
-         ")";
+  return std::to_string(p.unpadded_vocab_size) + " padded to " + trained + " (a multiple of " +
+         rule + ")";
 }
 
 std::string model_text(const Prediction& p) {
@@ -244,7 +249,7 @@ Table coefficient_table(const sim::Run& run, const Provenance& provenance) {
   std::copy_if(run.facts.begin(), run.facts.end(), std::back_inserter(facts),
                [](const sim::Fact& fact) { return !fact.key.starts_with("assumed."); });
   Table table = evidence_table("Evidence", facts);
-  table.add_note("figures: " + coefficients_of(run));
+  table.add_note("values: " + coefficients_of(run));
   if (!provenance.database.empty()) table.add_note("database: " + provenance.database);
   return table;
 }
@@ -257,7 +262,7 @@ Table waits_table(const Prediction& p, const PredictionExtras& extras) {
   if (!worths.empty())
     for (const std::string& line : wrapped("assumed: " + worths, kWidth)) table.add_note(line);
   table.add_note(std::to_string(assumptions_of(p.run).size()) +
-                 " values were assumed; figures: " + coefficients_of(p.run));
+                 " values were assumed; in all: " + coefficients_of(p.run));
   table.add_note("--verbose lists them with their sources, all terms, stages and conventions");
   return table;
 }
@@ -281,7 +286,7 @@ std::vector<Table> tables_of(const Prediction& p, const Provenance& provenance,
   if (simulated(p)) {
     tables.push_back(waits_table(p, extras));
     if (const auto changes = changes_table(
-            p.feasible() ? "What would it take: one thing changed" : "What makes it fit",
+            p.feasible() ? "Sensitivity: one thing changed at a time" : "What makes it fit",
             extras.changes))
       tables.push_back(*changes);
     if (extras.reported) tables.push_back(reported_table(p, *extras.reported));

@@ -18,17 +18,18 @@
 
 namespace llmsim::reports {
 
-// One row per prediction, the same columns whatever is predicted: mesh, recipe, step time, rates, utilisation, peak memory and the largest
-// terms of the step.  Figures that an infeasible run does not have are none.
+// One row per prediction, the same columns whatever is predicted: mesh, recipe, step time,
+// rates, utilisation, peak memory and the largest terms of the step.  Values that an infeasible
+// run does not have are none.
 Table summary_table(const std::string& title, std::span<const sim::Prediction> predictions);
 
 // The run of a prediction as a run file, with the vocabulary that was asked for: it is read back as
 // it was.
 std::string run_text(const sim::Prediction& prediction);
 
-// What is told beside a prediction.
+// What a screen shows in addition to a prediction.
 struct PredictionExtras {
-  std::optional<Reported> reported{};       // a published figure, and what it means
+  std::optional<Reported> reported{};       // a published rate, and what it means
   std::optional<sim::MemoryCurve> curve{};  // the memory of a stage through the step
   std::optional<JobAnswer> job{};           // what all steps of a job take
   std::vector<RunChange> changes{};         // what would change it, where that is asked for
@@ -39,8 +40,8 @@ struct PredictionExtras {
 };
 
 // For people: result, run as resolved, what a step waits for; unless one screen is asked for also
-// assumptions, breakdown, communication, memory, FLOPs conventions and evidence.  CSV is the summary
-// row, or the curve; JSON has the keys of README.md.
+// assumptions, breakdown, communication, memory, FLOPs conventions and evidence.  CSV is the
+// summary row, or the curve; JSON has the keys of README.md.
 std::string render(const sim::Prediction& prediction, const Provenance& provenance, Format format,
                    const Style& style = {}, const PredictionExtras& extras = {});
 

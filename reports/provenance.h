@@ -1,4 +1,4 @@
-// Where the figures of an answer come from.
+// Where the values behind an answer come from.
 #pragma once
 
 #include <string>
@@ -16,10 +16,10 @@ struct Provenance {
 // "data_sheet", "measured", "fitted", "assumed", "given".
 const char* name_of(sim::Evidence evidence);
 
-// How many figures rest on what: "12 data_sheet, 30 measured, 4 assumed".
+// How many values rest on what: "12 data_sheet, 30 measured, 4 assumed".
 std::string coefficients_of(const sim::Run& run);
 
-// The sources of all figures, each once, in the order of the facts.
+// The sources of all values, each once, in the order of the facts.
 std::vector<std::string> sources_of(const sim::Run& run);
 
 // The facts that were assumed because nobody said otherwise: keys "assumed.<path>".

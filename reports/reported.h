@@ -1,4 +1,4 @@
-// A published figure beside the prediction of the same run: what it means under each way of
+// A published rate against the prediction of the same run: what it means under each way of
 // counting FLOPs.
 #pragma once
 
@@ -20,10 +20,10 @@ struct Reported {
   std::optional<sim::Seconds> step_time{};    // measured
 };
 
-// The figure as a rate per device.
+// The published value as a rate per device.
 sim::FlopsPerSecond reported_rate(const sim::Prediction& prediction, const Reported& reported);
 
-// One for each convention that may be behind the figure: the named one, the one that a measured
+// One for each convention that may be behind the value: the named one, the one that a measured
 // step time gives away, or all.  Throws Error for a convention that is not known.
 std::vector<sim::Reading> readings(const sim::Prediction& prediction, const Reported& reported);
 

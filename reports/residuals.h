@@ -8,7 +8,7 @@
 
 namespace llmsim::reports {
 
-// A row for each class; figures that no run of a class has are none.
+// A row for each class; values that no run of a class has are none.
 Table residuals_table(const std::vector<calibrate::Residual>& residuals);
 
 }  // namespace llmsim::reports

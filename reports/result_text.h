@@ -17,7 +17,7 @@ Table figures_table(std::string title);
 std::vector<std::string> wrapped(const std::string& text, std::size_t width,
                                  const std::string& end = "");
 
-// A figure whose text goes on in further rows, so that the table stays within 100 columns.
+// A value whose text continues in further rows, so that the table stays within 100 columns.
 void add_figure(Table& table, const std::string& name, const std::string& text);
 
 // "gradient_overlap on (+8.0 % without)": switches that change the step by a hundredth.

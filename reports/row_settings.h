@@ -1,4 +1,4 @@
-// Which settings tell the rows of a sweep apart.
+// Which settings distinguish the rows of a sweep.
 //
 // Settings are the columns before "feasible".  Those that vary are taken in their order, each where
 // rows that were alike so far differ in it: what follows from others, as dp does from tp, is none.
@@ -25,7 +25,7 @@ std::vector<std::string> texts_of(const DataRows& data, std::size_t row,
 
 std::vector<std::string> settings_that_vary(const DataRows& data, const Rows& rows);
 
-// Settings that tell rows apart which are alike in `known`.
+// Settings that distinguish rows which are alike in `known`.
 std::vector<std::string> settings_between(const DataRows& data, const Rows& rows,
                                           const std::vector<std::string>& known);
 

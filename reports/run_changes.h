@@ -1,5 +1,5 @@
-// What one change of a run would bring: each switch and number of its strategy, and each property
-// of the hardware.
+// The effect of one change of a run: of a switch or number of its strategy, or of a
+// property of the hardware.
 #pragma once
 
 #include <optional>
@@ -18,14 +18,14 @@ struct RunChange {
   double fit_probability = 0.0;
   // Time of a step relative to the run's.
   double relative_time = 1.0;
-  // The same where the layout is planned anew; none: it was not.
+  // The same with the best layout for the changed hardware; none: not searched.
   std::optional<double> planned_time{};
   sim::Seconds step_time{};
   sim::Bytes needed{};  // of the fullest device
 };
 
-// Of those that fit and change the step by a thousandth at least the fastest, on one screen; none
-// where there is none.
+// The changes that fit and change the step by a thousandth at least, the fastest first, on one
+// screen; none where there is none.
 std::optional<Table> changes_table(const std::string& title, std::span<const RunChange> changes);
 
 // The fastest of those that fit; null where none does.

@@ -6,12 +6,12 @@
 
 namespace llmsim::reports {
 
-// Runs with a scored figure, worst first: by the largest of
+// Runs with a scored value, worst first: by the largest of
 //
 //   |ln(predicted / measured)| of the step time and of the peak memory, as far as they are scored
-//   calibrate::kMissedError, where a scored figure has no prediction or the verdict is wrong
+//   calibrate::kMissedError, where a scored value has no prediction or the verdict is wrong
 //
-// Figures that are not scored are left out; columns without any are hidden from people.
+// Values that are not scored are left out; columns without any are hidden from people.
 Table run_errors_table(const calibrate::Backtest& backtest);
 
 }  // namespace llmsim::reports

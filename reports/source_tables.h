@@ -1,4 +1,4 @@
-// The tables of published projects, predicted beside measured.
+// The tables of published projects, predicted against measured.
 #pragma once
 
 #include <span>

@@ -90,7 +90,8 @@ StepDetail step_detail(const sim::Prediction& prediction) {
 
 Json step_json(const StepDetail& detail) {
   Json json = {{"timeline", timeline_json(detail)}, {"roofline", roofline_json(detail.run)}};
-  for (const Explained what : {Explained::Gemm, Explained::Attention, Explained::Collective})
+  for (const Explained what :
+       {Explained::Gemm, Explained::Attention, Explained::Collective, Explained::Memory})
     json[name_of(what)] = explained_json(what, detail.run);
   json["facts"] = facts_json(detail.run);
   return json;

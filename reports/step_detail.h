@@ -13,7 +13,8 @@ struct StepDetail {
   int drawn_microbatches = 0;  // whose passes are events one by one: all, or the first
 };
 
-// About as many passes are drawn as can be told apart.  Requires a prediction with a step time.
+// About as many passes are drawn as the eye can distinguish.  Requires a
+// prediction with a step time.
 StepDetail step_detail(const sim::Prediction& prediction);
 
 }  // namespace llmsim::reports

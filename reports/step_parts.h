@@ -1,4 +1,4 @@
-// A step by what it waits for: the terms of its breakdown in a few parts, for bars.
+// What a step waits for: its breakdown in a few components, for bars.
 #pragma once
 
 #include <string>
@@ -14,13 +14,13 @@ struct StepPart {
   sim::Seconds time{};
 };
 
-// "GEMMs", "attention", "recomputation", "memory-bound kernels", "communication", "pipeline bubble",
-// "host", "slowest device" and "the rest", the longest first, without those that take no time; they
-// add up to the breakdown.
+// "GEMMs", "attention", "recomputation", "memory-bound kernels", "communication", "pipeline
+// bubble", "host", "slowest device" and "the rest", the longest first, without those that take no
+// time; they add up to the breakdown.
 std::vector<StepPart> step_parts(const sim::Prediction& prediction);
 
-// "GEMMs          68 %  ##########################": one line a part that takes a hundredth of the
-// step, `width` characters for all of it.
+// "GEMMs          68 %  ##########################": one line for each component that takes a
+// hundredth of the step, `width` characters for all of it.
 std::vector<std::string> step_bars(const sim::Prediction& prediction, int width);
 
 // "What a step waits for", in bars.

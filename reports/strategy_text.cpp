@@ -61,13 +61,14 @@ std::string numbers_text(const std::vector<int>& layers) {
   return text;
 }
 
-// ", 10 layers a part, 6 in the last", ", layers 7+10+10+9", ", ends as layers"; nothing where
-// layers are dealt evenly.
+// ", 10 layers a stage, 6 in the last", ", layers 7+10+10+9", ", embedding and head as layers";
+// nothing where the stages have equally many layers.
 std::string layers_text(const sim::Strategy& s) {
   const std::vector<int>& layers = s.stage_layers;
-  if (layers.empty()) return s.embeddings_as_layers ? ", ends as layers" : "";
+  if (layers.empty()) return s.embeddings_as_layers ? ", embedding and head as layers" : "";
   if (layers.size() > 2 && std::equal(layers.begin() + 1, layers.end() - 1, layers.begin()))
-    return ", " + std::to_string(layers.front()) + " layers a part, " +
+    return ", " + std::to_string(layers.front()) +
+           (s.virtual_stages > 1 ? " layers a chunk, " : " layers a stage, ") +
            std::to_string(layers.back()) + " in the last";
   return ", layers " + numbers_text(layers);
 }

@@ -29,8 +29,8 @@ struct Column {
   Kind kind = Kind::Text;
 };
 
-// One value.  monostate is "none"; a double fills Number, Percent, Factor and TokensPerSecond
-// columns.
+// One value.  monostate is "none"; a double fills Number, Percent,
+// Factor and TokensPerSecond columns.
 using Cell = std::variant<std::monostate, std::string, std::int64_t, double, sim::Bytes,
                           sim::Seconds, sim::Flops, sim::BytesPerSecond, sim::FlopsPerSecond>;
 
@@ -60,7 +60,7 @@ class Table {
   // One cell per column, each none or of its column's kind (asserted).
   void add_row(std::vector<Cell> cells);
 
-  // A column beside `of` with each row's value relative to the best one, so that 1.00x is the best
+  // A column next to `of` with each row's value relative to the best one, so that 1.00x is the best
   // and larger is worse: value / smallest, or largest / value.  Call after the rows are added.
   void add_relative(std::string key, std::string header, const std::string& of, Better better);
 

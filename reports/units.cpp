@@ -115,4 +115,9 @@ std::string exact(double value) {
   return sim::shortest_text(value);
 }
 
+std::string with_spaces(std::string key) {
+  std::replace(key.begin(), key.end(), '_', ' ');
+  return key;
+}
+
 }  // namespace llmsim::reports

@@ -1,7 +1,7 @@
 // Numbers for people: which unit a quantity is shown in, and with how many digits.
 //
-// Machine formats never use this file; they print base units (bytes, seconds, FLOP) in full
-// precision.
+// Machine formats never use this file; they print base units (bytes, seconds,
+// FLOP) in full precision.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace llmsim::reports {
 
-// What a column or a figure holds.
+// The kind of value of a column.
 //   Text, Integer      as they are
 //   Number             a plain number without unit
 //   Percent            a ratio, 1.0 = 100 %; people read "51.2 %", machines 0.512
@@ -51,7 +51,7 @@ std::string significant(double value, int digits = 4);
 // An integer with thousands separated: 68976648192 -> "68,976,648,192".
 std::string grouped(std::int64_t value);
 
-// One figure with its unit: "24.51 s", "63.20 GiB", "412.0 TFLOP/s".
+// One value with its unit: "24.51 s", "63.20 GiB", "412.0 TFLOP/s".
 std::string human(sim::Bytes value);
 std::string human(sim::Seconds value);
 std::string human(sim::Flops value);
@@ -62,5 +62,8 @@ std::string percent(double ratio);
 
 // The shortest decimal text that reads back as `value`; "0" for zero, empty where it is not finite.
 std::string exact(double value);
+
+// A key as words: "attention_norm" as "attention norm".
+std::string with_spaces(std::string key);
 
 }  // namespace llmsim::reports

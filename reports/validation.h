@@ -19,24 +19,24 @@ Table validation_table(const calibrate::Backtest& backtest);
 Table skipped_table(const calibrate::Backtest& backtest);
 
 // {"runs": [...], "groups": [...], "overall": {...}}; times in seconds, sizes in bytes, null where
-// there is no figure.
+// there is no value.
 std::string validation_json(const calibrate::Backtest& backtest);
 
 // What a setting is worth, predicted against measured.
 
-// One row per setting, then all of them, all with each study counting once, and what is scored
-// apart: pairs, right signs of those that noise leaves a sign, errors of the ratio of step times
-// and of peaks.
+// One row per setting, then all of them, all with each study counting once, and the settings that
+// are scored separately: pairs, right signs of those that noise leaves a sign, errors of the ratio
+// of step times and of peaks.
 Table ablation_table(const calibrate::Ablations& ablations);
 
 // One row per pair: values, ratios measured and predicted, error, verdict on the sign, runs.
 Table ablation_rows_table(const calibrate::Ablations& ablations);
 
 // {"settings": [...], "overall": {...}, "measured": {...}, "topology": {...}, "software": {...},
-// "pairs": [...]}; ratios are on / off, null where there is no figure.
+// "pairs": [...]}; ratios are on / off, null where there is no value.
 std::string ablation_json(const calibrate::Ablations& ablations);
 
-// Counted against predicted figures of training steps, a line each.
+// Counted against predicted values of training steps, a line each.
 
 // The note says how many there are and how many differ.
 Table count_comparison_table(std::span<const calibrate::CountComparison> comparisons);

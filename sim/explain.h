@@ -1,9 +1,10 @@
 // Why kernels and collectives take as long as they do: each distinct one of a run with the factors
 // of its rate.
 //
-// Times are those that the step is made of (cost/price.h).  The factors of a kernel, multiplied
-// with the peak of its format, give the rate that it achieves:  flops / time = peak * product of
-// rate_factors
+// Times are those that the step is made of (cost/price.h).  The factors of a kernel and
+// the peak of its format give the rate that it achieves:
+//
+//   flops / time = peak * product of rate_factors
 #pragma once
 
 #include <vector>
@@ -66,7 +67,7 @@ std::vector<RateFactor> rate_factors(const ExplainedAttention& attention);
 // the rules of strategy/validity.h.
 std::vector<ExplainedGemm> explained_gemms(const Run& run);
 std::vector<ExplainedAttention> explained_attention(const Run& run);
-// Those of the busiest rank.
+// The collectives of the busiest rank.
 std::vector<ExplainedCollective> explained_collectives(const Run& run);
 
 }  // namespace llmsim::sim

@@ -8,7 +8,7 @@
 //                    steps  K ln(B / B0) / (B - B0)
 //                    time   a K ln(B / B0) / (B - B0) + c K
 //                    loss   time - t K / B
-//   slow devices   in a share of the time one device is slower than the others, and all wait for it:
+//   slow devices   in a share of the time one device is slower, and all others wait for it:
 //                    (steps' time) * share * slowdown
 //   failures       checkpoints, lost work, restarts, attempts to start (below)
 //
@@ -27,17 +27,17 @@
 //   P(no interruption for t) = e^(-lambda t)
 //
 // Training goes on for tau seconds, then a checkpoint blocks it for C.  An interruption costs what
-// was trained since the last checkpoint that can be read, then R: to notice it, to start the job, to
-// load the checkpoint.  With an asynchronous checkpoint C is only the copy to the host, and the
+// was trained since the last checkpoint that can be read, then R: to notice it, to start the job,
+// to load the checkpoint.  With an asynchronous checkpoint C is only the copy to the host, and the
 // checkpoint can be read W later: that work is done again too.  U seconds of training take
 //
 //   T = U e^(lambda (R + W)) (e^(lambda (tau + C)) - 1) / (lambda tau)
 //
-// seconds on the wall (Daly's equation for W = 0), of which are
+// seconds on the wall (Daly's equation for W = 0), which have these components:
 //
 //   interruptions   lambda T                         (Wald: also those during restarts)
 //   checkpoints     U C / tau
-//   restarts        T (1 - e^(-lambda R))            one after each interruption, itself interrupted
+//   restarts        T (1 - e^(-lambda R))            one after each interruption, and again
 //   lost work       the rest
 //
 // A start of n nodes succeeds with p = (1 - q)^n where a node keeps it from starting with

@@ -1,13 +1,13 @@
 // Searches all strategies for a model on a number of devices.
 //
-// Every strategy of search/space.h that keeps the rules is either evaluated by the same code as
-// predict(), or left out because a bound proves that it does not fit, or that it can be neither
-// among the best nor on the Pareto front (search/step_bounds.h, search/memory_bounds.h,
-// search/ranking.h).  Nothing is left out by a heuristic: the answer is that of an exhaustive
-// search.
+// Every strategy of search/space.h that keeps the rules is either evaluated by the same code
+// as predict(), or left out because a bound proves that it does not fit, or that it can be
+// neither among the best nor on the Pareto front (search/step_bounds.h,
+// search/memory_bounds.h, search/ranking.h).  Nothing is left out by a heuristic: the answer
+// is that of an exhaustive search.
 //
 // Layouts that share prices of layers (tp, cp, expert ranks, sequence parallelism, micro-batch) are
-// a group.  Groups are visited in the order of what their layers' passes take at least,
+// a group.  Groups are visited in the order of a lower bound of their step times,
 //
 //   t = global_batch / (dp pp micro_batch) * (passes of all layers, embedding and head)
 //

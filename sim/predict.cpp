@@ -66,15 +66,15 @@ void add_out_of_memory(Prediction& prediction) {
   if (!memory.fits()) {
     prediction.infeasible =
         Infeasible{.rule = "out of memory",
-                   .message = "needs " + gib_text(memory.needed()) + " per device, " +
-                              gib_text(memory.capacity) + " are usable; it fits with " +
-                              probability_text(memory.fit_probability())};
+                   .message = "out of memory: needs " + gib_text(memory.needed()) + ", " +
+                              gib_text(memory.capacity) + " usable; fits with " +
+                              probability_text(memory.fit_probability()) + " probability"};
   } else if (!memory.host.fits()) {
     const std::string when = memory.host.loading ? " to load the model" : "";
-    prediction.infeasible =
-        Infeasible{.rule = "out of host memory",
-                   .message = "needs " + gib_text(memory.host.node) + " of host memory per node" +
-                              when + ", " + gib_text(memory.host.capacity) + " are there"};
+    prediction.infeasible = Infeasible{
+        .rule = "out of host memory",
+        .message = "out of host memory: needs " + gib_text(memory.host.node) + " per node" + when +
+                   ", " + gib_text(memory.host.capacity) + " installed"};
   }
 }
 
@@ -193,7 +193,7 @@ Prediction predict(const Run& asked) {
   const Run& run = prediction.run;
   prediction.infeasible = broken_rule(run.model, run.strategy, run.cluster);
   prediction.parameters = parameters(asked.model);
-  prediction.asked_vocab_size = asked.model.vocab_size;
+  prediction.unpadded_vocab_size = asked.model.vocab_size;
   if (prediction.infeasible) return prediction;
   prediction.run.model.vocab_size = trained_vocab_size(asked);
   const LayerPrices prices = layer_prices(run);

@@ -20,14 +20,13 @@
 
 namespace llmsim::sim {
 
-// What the simulator says about a run: time and its breakdown, memory, communication, rates, and
-// what is wrong with them.
+// The prediction of a run: time and its breakdown, memory, communication, rates,
+// and warnings about them.
 struct Prediction {
   Run run;
-  std::optional<Infeasible>
-      // Out of memory, of a device or of the host, still has all figures; other rules leave them
-      // empty.
-      infeasible{};
+  // A run that is out of memory, of a device or of the host, still has all values; one that breaks
+  // another rule has none.
+  std::optional<Infeasible> infeasible{};
 
   Seconds step_time{};
   // Holds the measured step time with probability interval_level.
@@ -59,8 +58,8 @@ struct Prediction {
   Parameters parameters{};  // of the model as asked, without vocabulary padding
   double bubble = 0.0;      // idle fraction of the busiest stage's pipeline time
 
-  int asked_vocab_size = 0;  // before the framework padded it
-  // Figures that no real machine gives, a sign of a wrong coefficient; each names its limit and
+  int unpadded_vocab_size = 0;  // before the framework padded it
+  // Values that no real machine can have, a sign of a wrong coefficient; each names its limit and
   // what to look at.  A hardware rate above the peak, or above what the device's best measured
   // GEMMs reach; memory traffic above the data sheet's bandwidth; more devices than the named
   // system has, or devices that it does not have.  Those of the run come first.
@@ -75,8 +74,8 @@ struct Prediction {
 // The prediction's run has the vocabulary as the framework pads it.
 Prediction predict(const Run& asked);
 
-// What is wrong with a measured figure of a record, a line each: a step that does more than the
-// peak, or that takes less than a third or more than three times of what is predicted.  The
+// Why a measured step time cannot be right, a line each: it implies a rate above the peak, or it is
+// less than a third or more than three times of the predicted one.  The
 // prediction must have a step time.
 std::vector<std::string> implausible_measurement(const Prediction& prediction, Seconds measured);
 

@@ -13,10 +13,10 @@
 
 namespace llmsim::sim {
 
-// Where a figure comes from.
+// Where a value comes from.
 enum class Evidence { DataSheet, Measured, Fitted, Assumed, Given };
 
-// One figure behind a prediction, with its source: "framework.megatron-lm.storage.gradient_bytes",
+// One value behind a prediction, with its source: "framework.megatron-lm.storage.gradient_bytes",
 // "4", Measured, "arXiv ...".
 struct Fact {
   std::string key;
@@ -25,8 +25,8 @@ struct Fact {
   std::string source;
 };
 
-// A setting of a training program beside its layout, by the key that run files give it: {"dropout",
-// 0.1}.
+// Settings of a training program that belong to no layout, by their keys in
+// run files: {"dropout", 0.1}.
 using SettingValues = std::map<std::string, FieldValue>;
 
 struct Run {

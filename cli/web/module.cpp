@@ -54,7 +54,7 @@ std::string answer_or_reason(const std::string& rows, const std::string& argumen
 }  // namespace llmsim::cli
 
 // What `llmsim report ARGUMENTS... --no-scaling --format json` prints, or one line that says what is
-// wrong.  `rows`: of the database (hwdb/database_rows.h); `arguments`: a word on each line.  All
+// wrong.  `rows`: of the database (hwdb/store/database_rows.h); `arguments`: a word on each line.  All
 // texts are of the module's malloc, and the caller's to free.
 extern "C" __attribute__((export_name("llmsim_plan"))) char* llmsim_plan(const char* rows,
                                                                          const char* arguments) {

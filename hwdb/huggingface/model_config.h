@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "hwdb/json_reader.h"
+#include "hwdb/text/json_reader.h"
 #include "sim/model/transformer.h"
 
 namespace llmsim::hwdb {
@@ -16,8 +16,8 @@ class ModelConfig {
   // `object` must outlive the config.
   ModelConfig(const nlohmann::json& object, const std::string& file);
 
-  // A size under the first of the keys that is there; families call the same figure by different
-  // names.
+  // The size under the first of these keys that the file has; families call the same size by
+  // different names.
   int need(std::initializer_list<const char*> keys);
   int need_in(const char* object, const char* key);  // of an object in the file
   int count_or(std::initializer_list<const char*> keys, int fallback);
@@ -59,7 +59,7 @@ Families gpt_families();
 Families encoder_families();
 Families hybrid_families();
 
-// RMSNorm, rotary positions, gated MLP, no biases; the figures that most families give under the
+// RMSNorm, rotary positions, gated MLP, no biases; the sizes that most families give under the
 // same keys.
 sim::Transformer rotary(ModelConfig& config, bool tied_by_default);
 

@@ -5,8 +5,8 @@
 #include <sstream>
 #include <utility>
 
-#include "hwdb/json_reader.h"
-#include "hwdb/toml.h"
+#include "hwdb/text/json_reader.h"
+#include "hwdb/text/toml.h"
 #include "sim/base/error.h"
 #include "sim/base/field.h"
 #include "sim/base/number_text.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "hwdb/frameworks/settings.h"
 #include "hwdb/launch/layer_pattern.h"
-#include "hwdb/settings.h"
 #include "sim/base/error.h"
 #include "sim/model/catalogue.h"
 #include "sim/strategy/stages.h"

@@ -1,5 +1,6 @@
-// A run as flat values, by the keys of run files: "tp", "recompute.kind", "model.num_layers",
-// settings by their own keys; and what targets count that follows from these.
+// A run as flat values, by the keys of run files: "tp", "recompute.kind",
+// "model.num_layers", settings by their own keys; and the values below, which targets state
+// and which follow from these.
 //
 //   model.catalogue     name of the catalogue's model with the same fields but seq_len
 //   model.moe.shared_width      num_shared_experts * shared_expert_ffn_size
@@ -19,9 +20,9 @@
 //   transport, collective_algorithm, vendor     of the cluster (written only)
 //   regathers           whether sharded weights are gathered again in the backward pass
 //   layers_per_chunk    num_layers / (pp * virtual_stages)
-//   weighted_layers_per_chunk   the same rounded up, with the embedding and the head where they count
-//   remainder           "first": the first parts take the layers that the parts do not divide
-//   stage_layout        Megatron's pipeline layout, where layers are not dealt evenly
+//   weighted_layers_per_chunk   the same rounded up, with embedding and LM head where they count
+//   remainder           "first": the first chunks take the layers left over by an even split
+//   stage_layout        Megatron's pipeline layout, where the chunks have unequal numbers of layers
 //
 // Private to hwdb.
 #pragma once
@@ -38,8 +39,8 @@ namespace llmsim::hwdb {
 LaunchValues fields_of(const sim::Run& run);
 
 // The first field in which two runs differ, as "training.tp = 8": model, strategy, behaviour of the
-// framework.  Fields that say the same in other words are equal: experts that all tokens visit as
-// one or several, layers dealt to stages by hand or evenly, Adam and AdamW.
+// framework.  Fields with the same meaning are equal: shared experts as one or
+// several, an even split of layers stated by hand or not, Adam and AdamW.
 std::optional<std::string> first_difference(const sim::Run& run, const sim::Run& other);
 
 }  // namespace llmsim::hwdb

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "hwdb/input_file.h"
 #include "hwdb/launch/launch_fields.h"
 #include "hwdb/launch/launch_record.h"
 #include "hwdb/launch/targets.h"
-#include "hwdb/spelling.h"
+#include "hwdb/text/input_file.h"
+#include "hwdb/text/spelling.h"
 #include "sim/base/error.h"
 
 namespace llmsim::hwdb {

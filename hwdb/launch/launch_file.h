@@ -8,25 +8,25 @@
 //   nemo          overrides of a Megatron-Bridge recipe, YAML or KEY=VALUE; the model is the
 //                 recipe's
 //   maxtext       its configuration on top of base.yml, YAML or KEY=VALUE
-//   torchrun      the script that each node runs, beside the file of the run's framework (written)
-//   slurm         a batch script that runs it on all nodes, beside it (written)
+//   torchrun      the script that each node runs, with the file of the run's framework (written)
+//   slurm         a batch script that runs that one on all nodes (written)
 //
 // Each target has one table for both directions (launch_table.h).  What is written is read again
 // and must resolve to the same run, so that what a target cannot express is found by the field in
 // which the two differ.  A setting that the run leaves to its framework may be said by the file.
 //
-// A file of a target is read for what it says of a run.  Keys that no table knows are an error, and
-// so are those that matter and are not modelled; those that cannot matter (data, logging, learning
-// rates, checkpoints) are listed.  A key that is absent has the program's own default, which becomes
-// a fact "assumed.training.KEY".
+// A file of a target is read for what it says about a run.  Keys that no table knows are an error,
+// and so are those that matter and are not modelled; those that cannot matter (data, logging,
+// learning rates, checkpoints) are listed.  A key that is absent has the program's own default,
+// which becomes a fact "assumed.training.KEY".
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "hwdb/run_record.h"
-#include "hwdb/run_resolver.h"
+#include "hwdb/runs/run_record.h"
+#include "hwdb/runs/run_resolver.h"
 #include "sim/run.h"
 
 namespace llmsim::hwdb {

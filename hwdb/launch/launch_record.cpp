@@ -6,8 +6,9 @@
 #include <sstream>
 #include <utility>
 
+#include "hwdb/frameworks/settings.h"
 #include "hwdb/launch/layer_pattern.h"
-#include "hwdb/settings.h"
+#include "hwdb/text/json_reader.h"
 #include "sim/base/error.h"
 #include "sim/base/number_text.h"
 #include "sim/model/catalogue.h"
@@ -206,6 +207,13 @@ void put_adapters(LaunchValues& fields, RunRecord& record) {
   for (std::string name; std::getline(names, name, '+');) record.model.lora_targets.push_back(name);
 }
 
+// As in run files (json_reader.h): what is read may be written into a script.
+void refuse_control_characters(const LaunchValues& fields) {
+  for (const auto& [key, text] : fields)
+    if (has_control_characters(text))
+      throw Error(key + ": line feeds, tabs and other control characters are not allowed");
+}
+
 void put_hardware(LaunchValues& fields, RunRecord& record) {
   record.hardware.num_devices = taken_count(fields, "num_devices");
   taken(fields, "devices_per_node");
@@ -214,6 +222,7 @@ void put_hardware(LaunchValues& fields, RunRecord& record) {
 }  // namespace
 
 RunRecord record_of(LaunchValues fields) {
+  refuse_control_characters(fields);
   RunRecord record;
   record.model.name = taken(fields, "model.catalogue");
   record.training.framework = taken(fields, "framework");

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "hwdb/launch/launch_table.h"
-#include "hwdb/run_record.h"
+#include "hwdb/runs/run_record.h"
 
 namespace llmsim::hwdb {
 

@@ -1,8 +1,8 @@
 // The table of a target: which keys of its file say what of a run, one row for both directions.
 //
-// A row owns some keys of the file and some fields of a run, and lists the cases that they can be
-// in.  Reading takes the first case whose keys the file has, writing the first whose fields the run
-// has:
+// A row owns some keys of the file and some fields of a run, and lists their possible combinations
+// as cases.  Reading takes the first case whose keys the file has, writing takes the first case
+// whose fields the run has:
 //
 //   {.file = {{"--recompute-granularity", "full"}, {"--recompute-num-layers", "$"}},
 //    .run = {{"recompute.kind", "full"}, {"recompute.every_n", "$"}}}

@@ -2,9 +2,9 @@
 //
 //   layers with experts (--moe-layer-freq)   "2": every second one; "([0]*3+[1]*58)": 0 is a dense
 //                layer, 1 one with experts
-//   pipeline layout (--pipeline-model-parallel-layout)   "Et*2|(tt|)*30L": a part of the model
+//   pipeline layout (--pipeline-model-parallel-layout)   "Et*2|(tt|)*30L": a model chunk
 //                between bars, t a layer, E the embedding, m a layer of multi-token prediction, L
-//                the head; x*N and (...)*N repeat
+//                the LM head; x*N and (...)*N repeat
 //
 // Sources: NVIDIA/Megatron-LM megatron/training/arguments.py (moe_freq_type),
 // megatron/core/transformer/pipeline_parallel_layer_layout.py (parse_str_to_list).
@@ -32,9 +32,9 @@ struct ExpertLayers {
 std::string layer_pattern(int num_layers, int dense, int interval);
 ExpertLayers expert_layers(const std::string& pattern, int num_layers);
 
-// The parts of a model as the strategy deals them.
+// The pipeline layout of a model under a strategy.
 std::string stage_layout_text(const sim::Transformer& model, const sim::Strategy& strategy);
-// Transformer layers of each part.  Throws Error for a text that is no layout.
+// Transformer layers of each model chunk.  Throws Error for a text that is no layout.
 std::vector<int> chunk_layers(const std::string& layout);
 
 // Layers of each of `stages` stages where the first and the last have their own number and the

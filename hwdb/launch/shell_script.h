@@ -1,8 +1,8 @@
-// The commands of a shell script, as far as they can be told without running it.
+// The commands of a shell script, as far as they can be found without running it.
 //
-// Variables, arrays, defaults (${A:-b}), sums and products ($((A*B))) and conditions on them are
-// followed.  A variable that the script does not set stays "$NAME"; a condition that cannot be told
-// is false.
+// Variables, arrays, defaults (${A:-b}), sums and products ($((A*B))) and conditions on
+// them are followed.  A variable that the script does not set stays "$NAME"; an
+// undecidable condition is false.
 //
 // Private to hwdb.
 #pragma once

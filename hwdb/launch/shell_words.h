@@ -1,4 +1,4 @@
-// Words of a shell script: how they are told apart, and what they stand for.
+// Words of a shell script: where each one ends, and what it expands to.
 //
 // Private to hwdb.
 #pragma once
@@ -26,7 +26,7 @@ std::vector<ShellToken> tokens_of(const std::string& text);
 std::string joined_words(const ShellWords& words);
 ShellWords split_words(const std::string& text);  // at blanks
 
-// What a word stands for: none, one or several words.  A variable that is not set stays "$NAME".
+// The expansion of a word: none, one or several words.  A variable that is not set stays "$NAME".
 ShellWords expanded_word(const std::string& raw, const ShellVariables& variables);
 
 }  // namespace llmsim::hwdb

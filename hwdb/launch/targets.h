@@ -1,4 +1,4 @@
-// What a launch file can be for: a training program, its file and its table.
+// Targets of launch files: a training program, its file and its table.
 //
 // Private to hwdb.
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace llmsim::hwdb {
 
-// What stands in a file, whatever its format.
+// The content of a file, whatever its format.
 struct LaunchText {
   LaunchValues values;
   std::optional<int> num_devices{};  // of the launcher's own options
@@ -36,7 +36,7 @@ struct LaunchTarget {
   std::vector<std::string> left_to_program{};
   // The command that trains with the file on a node, "$@" being the user's own words.
   std::string (*command)(const std::string& framework) = nullptr;
-  // Its files start the program of the run's own framework, whose files stand beside them.
+  // Its files start the program of the run's own framework, whose files are written with them.
   bool launches = false;
   LaunchFile (*node_file)(const sim::Run& run) = nullptr;  // one more file, which each node runs
 };

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "hwdb/spelling.h"
+#include "hwdb/text/spelling.h"
 #include "sim/base/error.h"
 
 namespace llmsim::hwdb {

@@ -83,7 +83,7 @@ function memoryBars(rows, capacity, most) {
   );
 }
 
-function memorySection({ shown }) {
+function memorySection({ shown, winner }) {
   const { memory } = shown,
     { peak } = memory;
   const sum = (terms) => Object.values(terms).reduce((a, b) => a + b, 0);
@@ -110,6 +110,21 @@ function memorySection({ shown }) {
       memoryBars(stages, memory.capacity_bytes, most),
       markup`<h3>Through the step, on stage ${peak.stage}</h3>`,
       memoryBars(phases, memory.capacity_bytes, most),
+      ...(shown === winner ? tensorTable(data.step?.memory ?? []) : []),
     ],
   );
+}
+
+// The tensors at the peak, largest first, as `predict --explain memory` lists them.
+function tensorTable(rows) {
+  if (rows.length === 0) return [];
+  return [
+    markup`<h3>At the peak, tensor by tensor</h3>`,
+    markup`<table><thead><tr><th class="text">tensor</th><th class="text">shape of one</th><th class="text">format</th>
+    <th>layers</th><th>micro-batches in flight</th><th>size of all</th><th class="text">why it lives</th></tr></thead><tbody>${rows.map(
+      (row) => markup`<tr><td class="text">${row.tensor}</td><td class="text">${row.shape}</td><td class="text">${row.dtype}</td>
+      <td>${row.layers ?? ""}</td><td>${row.micro_batches ?? ""}</td>
+      <td>${exact(bytes(row.size_bytes), row.size_bytes, "bytes")}</td><td class="text">${row.why}</td></tr>`,
+    )}</tbody></table>`,
+  ];
 }

@@ -1,7 +1,7 @@
 // The MLP's activation: GELU (tanh form) of x, or SwiGLU of the two halves of x: silu(gate) * up.
 //
-// Memory, x (t, f) or (t, 2 f): forward allocates y (t, f) and, gated, silu(gate), which is kept;
-// backward allocates dx and overwrites dy.
+// Memory, x (t, f) or (t, 2 f): forward allocates y (t, f) and, gated, silu(gate), which is saved
+// for backward; backward allocates dx and overwrites dy.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,7 +1,8 @@
 // AdamW on fp32 master weights, and the gradient norm that goes before it.
 //
-//   m += (1 - b1)(g - m),  v = b2 v + (1 - b2) g^2,  w = (1 - lr d) w - lr / c1 m / (sqrt(v / c2) +
-//                                                    eps)
+//   m += (1 - b1)(g - m)
+//   v  = b2 v + (1 - b2) g^2
+//   w  = (1 - lr d) w - lr / c1 m / (sqrt(v / c2) + eps)
 //
 // with c = 1 - b^step.  Temporaries, in fp32:
 //

@@ -6,7 +6,7 @@
 //
 //   unfused    S = q k^T / sqrt(d), masked; P = softmax(S); o = P v.  Keeps P.
 //              Memory: two score tensors (b a s^2) at once, forward and backward.
-//   blockwise  the same for blocks of queries, with the log-sum-exp of each row kept instead of P:
+//   blockwise  the same for blocks of queries, with the log-sum-exp of each row saved instead of P:
 //              what flash attention keeps.
 #pragma once
 
@@ -28,7 +28,7 @@ struct AttentionOutput {
   at::Tensor o;              // (b s, a w): the input of the projection
   at::Tensor probabilities;  // unfused: (b g, a / g s, s)
   at::Tensor log_sum_exp;    // blockwise: (b, a, s), fp32
-  // What a library's kernel wants back beside these (kernels/library_attention.h).
+  // What a library's kernel needs for backward in addition to these (kernels/library_attention.h).
   std::vector<c10::IValue> of_library;
 };
 

@@ -7,7 +7,7 @@
 // Memory, e bytes an activation: one rank keeps log-probabilities in fp32 (4 t V), made from an
 // fp32 copy of 16-bit logits; on several ranks the copy itself becomes the probabilities, as in
 // Megatron-LM, with three all-reduces of a value per token (largest logit, sum, logit of the
-// target).  Backward overwrites what was kept and casts it to the activations' format.
+// target).  Backward overwrites what was saved and casts it to the activations' format.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -31,7 +31,7 @@ struct LossOutput {
 // Consumes the logits.
 LossOutput cross_entropy(at::Tensor logits, const at::Tensor& targets, const LossContext& context);
 
-// Gradient of the logits in `type`, from what was kept.
+// Gradient of the logits in `type`, from what was saved.
 at::Tensor cross_entropy_backward(at::Tensor kept, const at::Tensor& targets,
                                   const LossContext& context, at::ScalarType type);
 

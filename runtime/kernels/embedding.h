@@ -1,11 +1,11 @@
-// The token embedding: a row of the table for each token, and learned positions where the model has
-// them.
+// The token embedding: a row of the table for each token, and learned positions
+// where the model has them.
 //
-// ids (t), table (v, h), positions (p, h): x (b s, h).  With a vocabulary divided over tensor
-// ranks, `first_row` is the first that this rank holds, and tokens of other ranks give zeros, to be
-// summed. Memory: allocates x; dividing adds a mask and shifted ids of one value per token.
-// Backward adds into the gradients in place; that of learned positions is summed over the sequences
-// first.
+// ids (t), table (v, h), positions (p, h): x (b s, h).  With a vocabulary divided over
+// tensor ranks, `first_row` is the first that this rank holds, and tokens of other ranks
+// give zeros, to be summed. Memory: allocates x; dividing adds a mask and shifted ids of one
+// value per token.  Backward adds into the gradients in place; that of learned positions is
+// summed over the sequences first.
 #pragma once
 
 #include <cstdint>

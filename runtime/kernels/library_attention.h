@@ -1,5 +1,5 @@
-// Attention by the kernels that libtorch 2.x brings for accelerators, called by name: flash, and
-// memory-efficient.
+// Attention by the kernels that libtorch 2.x brings for accelerators, called by
+// name: flash, and memory-efficient.
 //
 // They keep what the blockwise form keeps, the output and the log-sum-exp of each row, and a few
 // values of their own.  Keys and values of a group are repeated for its queries, their gradients
@@ -25,8 +25,8 @@ const char* name_of(AttentionKernels kernels);
 // Whether `device` and this libtorch have them.
 bool has_attention_kernels(AttentionKernels kernels, c10::Device device);
 
-// Throws Error that says what they need, where the device, this libtorch or the number format lacks
-// it.
+// Throws Error that says what they need, where the device, this libtorch or the
+// number format lacks it.
 void require_attention_kernels(AttentionKernels kernels, c10::Device device, c10::ScalarType type);
 
 // Of Flash or Efficient.

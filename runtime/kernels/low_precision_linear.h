@@ -1,5 +1,5 @@
-// The GEMMs of a linear layer in 8-bit floating point (aten::_scaled_mm of libtorch 2.x, called by
-// name).
+// The GEMMs of a linear layer in 8-bit floating point (aten::_scaled_mm of libtorch
+// 2.x, called by name).
 //
 // Both factors are cast with one scale each, from their own largest magnitude a: x / s with s = a /
 // 448 (weights and inputs, e4m3) or a / 57344 (gradients, e5m2); the GEMM is accumulated in fp32

@@ -1,5 +1,5 @@
-// From the GEMMs of MLA to heads, and back: layout, rotary positions, and one rotary key for all
-// heads.
+// From the GEMMs of MLA to heads, and back: layout, rotary positions, and one
+// rotary key for all heads.
 //
 // A query or key is n values without position and r with; a value has v.  Rows of queries (b s, a
 // (n + r)) and of keys and values (b s, a (n + v)) lie head by head; rotary keys are (b s, r).

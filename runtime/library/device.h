@@ -26,8 +26,8 @@ struct Environment {
   bool multiplies_fp8 = false;
 };
 
-// "cpu", "cuda", "cuda:1", "meta".  Throws Error for other names and for devices that are not
-// there.
+// "cpu", "cuda", "cuda:1", "meta".  Throws Error for other names and for
+// devices that are not there.
 c10::Device device_named(const std::string& name);
 
 // "cuda" where there is one, else "cpu".
@@ -55,8 +55,8 @@ struct PowerState {
 };
 PowerState power_state(c10::Device device);
 
-// How long work takes on a device: events in its stream on accelerators, the host's clock on the
-// CPU.
+// How long work takes on a device: events in its stream on accelerators, the
+// host's clock on the CPU.
 //
 // Where a libtorch has no elapsed time between events, the host's clock is read around a
 // synchronised piece of work instead.

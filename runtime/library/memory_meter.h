@@ -23,7 +23,7 @@ struct HeldBytes {
 enum class MeteredDevice { Cpu, Meta };
 
 // Offloaded tensors live in the memory of the host.  Where the device computes in that memory
-// itself, or has none, they are told apart by who asked for them.
+// itself, or has none, they are distinguished by who requested them.
 enum class Place { Device, Host };
 
 // While it lives, what this thread allocates is the host's.
@@ -51,7 +51,7 @@ void reset_peak(MeteredDevice device);
 //
 // On the CPU the counted allocators know the first (memory_meter.h), and nothing is reserved.  On
 // accelerators the caching allocator knows both; asking it needs the CUDA headers at build time,
-// without them there are no figures.
+// without them nothing is measured.
 
 struct PeakMemory {
   std::int64_t allocated = 0;
@@ -65,7 +65,7 @@ void reset_peak_memory(c10::Device device);
 // Tensors that go to the memory of the host and come back.
 //
 // Of a GPU they are copied to pinned memory.  A CPU's memory is the host's: they are copied all the
-// same and counted apart (memory_meter.h), and so they are on the meta device.
+// same and counted separately (memory_meter.h), and so they are on the meta device.
 
 at::Tensor copied_to_host(const at::Tensor& tensor);
 at::Tensor copied_to_device(const at::Tensor& tensor, c10::Device device);

@@ -1,5 +1,5 @@
-// Operators by name, for those that some releases of libtorch lack (_scaled_mm, _fused_adamw_,
-// scaled_dot_product_attention).
+// Operators by name, for those that some releases of libtorch do not
+// have (_scaled_mm, _fused_adamw_, scaled_dot_product_attention).
 //
 // A call costs about half a microsecond more on the host than a direct one.
 #pragma once

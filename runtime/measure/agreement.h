@@ -1,8 +1,8 @@
-// What ranks tell each other between measurements, so that all repeat, record and leave out the
-// same.
+// What ranks tell each other between measurements, so that all repeat, record
+// and leave out the same.
 //
-// Each is called on every rank of `world`, whose tensors are on `device`; without a world, a rank is
-// alone.
+// Each is called on every rank of `world`, whose tensors are on `device`; without a
+// world, a rank is alone.
 #pragma once
 
 #include <vector>

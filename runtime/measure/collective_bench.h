@@ -1,9 +1,9 @@
-// Times collectives over every shape of group that a strategy can make, alone and beside GEMMs.
+// Times collectives over every shape of group that a strategy can make, alone
+// and overlapped with GEMMs.
 //
 //   {"type": "collective", "key": ..., "kind": "all_reduce", "dtype": "bf16", "ranks", "stride",
-//     "ranks_per_node", "nodes", "groups",
-//    "bytes", "outcome": "ok", "median_s", "spread", "half_width", "repeats_n",
-//      "algbw_bytes_per_s", "busbw_bytes_per_s"}
+//    "ranks_per_node", "nodes", "groups", "bytes", "outcome": "ok", "median_s", "spread",
+//    "half_width", "repeats_n", "algbw_bytes_per_s", "busbw_bytes_per_s"}
 //   {"type": "overlap", "key": ..., as above to "bytes", "gemm_size", "gemms",
 //    "collective_alone_s", "collective_beside_s", "collective_slowdown", "gemm_alone_s",
 //    "gemm_beside_s", "gemm_slowdown"}
@@ -29,7 +29,7 @@
 
 namespace llmsim::runtime {
 
-// Groups of `ranks` ranks that are `stride` apart; together they are the world.
+// Groups of every `stride`-th rank, `ranks` of them each; together they are the world.
 struct GroupShape {
   int ranks = 1;
   int stride = 1;
@@ -52,12 +52,12 @@ struct CollectiveBenchOptions {
   sim::Bytes smallest = 1.0 * sim::KiB;
   sim::Bytes largest = 1.0 * sim::GiB;  // sizes grow fourfold
   bool overlap = true;
-  int gemm_size = 1024;  // of the GEMMs beside a collective: size x size by size x size
+  int gemm_size = 1024;  // of the GEMMs that a collective overlaps with: size x size by size x size
   // Ranks that are processes of a host: each collective follows a GEMM, as in training.  Threads
   // and connections that have just been used answer sooner.
   bool after_gemms = false;
-  // For all of it, shared by the cases; a series ends before the size that its share does not last
-  // for.
+  // For all of it, shared by the cases; a series ends before the size that its
+  // share does not last for.
   sim::Seconds budget{60.0};
   RepeatOptions repeats;
 

@@ -18,8 +18,8 @@
 
 namespace llmsim::runtime {
 
-// FLOPs of a training step's passes, forward and backward apart, as they are executed.  Counts from
-// construction to destruction; on a thread one OperatorTrace at a time.
+// FLOPs of a training step's passes, forward and backward separately, as they are executed.  Counts
+// from construction to destruction; on a thread one OperatorTrace at a time.
 class PassFlops {
  public:
   // All that has been executed since the last call was this pass (StepObserver::pass_done).

@@ -75,9 +75,9 @@ json measure_kernel(const KernelCase& one, c10::Device device, sim::Bytes cache,
     const std::optional<Work> work = work_of(one, device, cache);
     if (!work) return;
     Timing timing = repeated([&] { return timed(device, work->run); }, options);
-    if (work->beside) {
-      const Timing beside = repeated([&] { return timed(device, work->beside); }, options);
-      timing.median = std::max(sim::Seconds(0.0), timing.median - beside.median);
+    if (work->overhead) {
+      const Timing overhead = repeated([&] { return timed(device, work->overhead); }, options);
+      timing.median = std::max(sim::Seconds(0.0), timing.median - overhead.median);
     }
     add_timing(record, timing);
     const PowerState power = power_state(device);

@@ -2,10 +2,9 @@
 //
 //   {"type": "kernel", "key": ..., "kind": "gemm", "label": "mlp_up", "pass": "forward", "dtype":
 //    "fp32", "batch", "m", "n", "k", "kernel": "rms_norm" (of memory-bound operators:
-//    sim/hardware/device.h),
-//    "causal", "weight_gradient", "transposed", "attention": "blockwise", "flops", "repeats",
-//    "moved_bytes", "kernels",
-//    "outcome": "ok", "median_s", "spread", "half_width", "repeats_n", "clock_hz", "watts"}
+//    sim/hardware/device.h), "causal", "weight_gradient", "transposed", "attention": "blockwise",
+//    "flops", "repeats", "moved_bytes", "kernels", "outcome": "ok", "median_s", "spread",
+//    "half_width", "repeats_n", "clock_hz", "watts"}
 //
 // FLOPs and bytes are the simulator's for the operator.  An operator that does not fit has outcome
 // "oom" and no times.
@@ -25,7 +24,7 @@ namespace llmsim::runtime {
 nlohmann::json measure_kernel(const KernelCase& one, c10::Device device, sim::Bytes cache,
                               const RepeatOptions& options);
 
-// Puts the figures of a timing into a record.
+// Puts the results of a timing into a record.
 void add_timing(nlohmann::json& record, const Timing& timing);
 
 // Runs a measurement that fills `record`; where it runs out of memory the record gets outcome

@@ -18,7 +18,8 @@ namespace llmsim::runtime {
 
 struct Work {
   std::function<void()> run;
-  std::function<void()> beside{};  // what `run` does that is not part of the operator; may be empty
+  // What `run` does that is not part of the operator; may be empty.
+  std::function<void()> overhead{};
 };
 
 // None for operators that have no kernel of their own here.  Blockwise attention includes the

@@ -19,10 +19,10 @@ enum class Opening { Fresh, Resume };
 
 class ResultFile {
  public:
-  // Fresh: the file must not exist or be empty.  Resume: it may hold records of an earlier run with
-  // an equal header (apart from `started`).  Throws Error where the file exists (Fresh), is being
-  // written, is damaged before its last line, is of another machine or library, or cannot be
-  // written.
+  // Fresh: the file must not exist or be empty.  Resume: it may hold records of an earlier
+  // run with an equal header (except for `started`).  Throws Error where the file exists
+  // (Fresh), is being written, is damaged before its last line, is of another machine or
+  // library, or cannot be written.
   ResultFile(std::string path, Opening opening, const nlohmann::json& header);
   ~ResultFile();
   ResultFile(const ResultFile&) = delete;

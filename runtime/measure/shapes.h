@@ -1,5 +1,5 @@
-// Which operators to time: those that the simulator makes of the catalogue's models under usual
-// strategies.
+// Which operators to time: those that the simulator makes of the catalogue's
+// models under usual strategies.
 //
 // Every model whose layers the runtime executes is lowered whole and divided over 1 to 8 tensor
 // ranks, at several micro-batches, with unfused and blockwise attention, plain and chunked loss; of

@@ -1,8 +1,8 @@
 // How often to repeat a measurement, and what to say of the repeats.
 //
-// Times on a real machine have a hard floor and a long tail, so the figure is the median.  Its 95 %
-// confidence interval needs no distribution: of n sorted times it reaches from number n/2 - 0.98
-// sqrt(n) to number n/2 + 0.98 sqrt(n).  Repeats stop when half of that interval is within
+// Times on a real machine have a hard floor and a long tail, so the reported value is the median.
+// Its 95 % confidence interval needs no distribution: of n sorted times it reaches from number n/2
+// - 0.98 sqrt(n) to number n/2 + 0.98 sqrt(n).  Repeats stop when half of that interval is within
 // `precision` of the median, or when the budget is spent.
 #pragma once
 

@@ -42,7 +42,7 @@ nlohmann::json step_record(const StepCase& one, const std::string& accelerator);
 nlohmann::json oom_record(const StepCase& one, const std::string& accelerator);
 
 // Trains on the ranks of `groups`.  `world`, of all ranks where there are several: a step takes as
-// long as on its slowest rank, the record has all ranks' figures and what this rank sent in one
+// long as on its slowest rank, the record has all ranks' times and what this rank sent in one
 // step, and is the same on each but for that.
 nlohmann::json measure_step(const StepCase& one, const RankGroups& groups,
                             const std::string& accelerator, const RepeatOptions& options,

@@ -1,14 +1,12 @@
 // A transformer block that executes: the operators of sim/operators/block.h, in the same order and
 // under the same names, with an explicit backward pass.
 //
-// There is no autograd: forward returns a tape of what backward needs, backward frees each tensor
-// when it has been used.  That makes what is held at each instant a property of this file, which
-// sim/operators/layer_memory.h states and tests hold to the byte.
+// There is no autograd: the forward pass returns a tape of the tensors that it saves, and the
+// backward pass frees each of them when it has been used.  The memory at every moment is therefore
+// a property of this file, which sim/operators/layer_memory.h states and tests hold to the byte.
 //
 //   forward   norm, [gather], qkv, rotary (or model/mla_inputs.h), attention, projection, [reduce],
-//             residual, norm, [gather],
-//   up, activation, down,
-//             [reduce], residual
+//             residual, norm, [gather], up, activation, down, [reduce], residual
 //   backward  the same in reverse; gradients of weights are added in place
 //
 // The residual stream x (t, h), or t / n tokens of it, is consumed; additions to it are in place.
@@ -33,13 +31,13 @@
 
 namespace llmsim::runtime {
 
-// What all blocks of a model share.
+// The settings that all blocks of a model share.
 struct BlockContext {
   sim::Transformer model;
   RankShape shape;
   TensorParallel tensor;
   ExpertParallel experts;
-  bool balanced_experts = false;  // tokens are dealt to experts evenly, whatever the router says
+  bool balanced_experts = false;  // tokens go to experts evenly, whatever the router chooses
   bool blockwise_attention = true;
   AttentionKernels attention_kernels = AttentionKernels::Blockwise;  // where it is not unfused
   GemmFormat gemms = GemmFormat::Operands;  // of the linear layers in blocks
@@ -47,8 +45,8 @@ struct BlockContext {
   RotaryTable rotary;                       // empty: no rotation
 };
 
-// What a block keeps from forward to backward.  Undefined members have been dropped and are
-// recomputed.
+// The tensors that a block saves for backward.  Undefined members have been
+// dropped and are recomputed.
 struct BlockTape {
   at::Tensor x;
   NormOutput attention_norm;
@@ -75,12 +73,12 @@ class Block {
   // All must outlive the block.
   Block(const BlockContext& context, ParameterUnit& unit, ExpertPlace experts = {});
 
-  // Fills `tape` with what backward needs under `recompute`: Full keeps x alone, Selective drops
-  // what its modules name.
+  // Fills `tape` with the tensors that are saved under `recompute`: Full saves x alone, Selective
+  // drops those inside its modules.
   at::Tensor forward(at::Tensor x, BlockTape& tape, const sim::Recompute& recompute) const;
 
-  // Gradient of x; adds to the gradients of the unit.  What the tape lacks is recomputed when it is
-  // needed.
+  // Gradient of x; adds to the gradients of the unit.  Tensors that the tape does not have are
+  // recomputed when they are needed.
   at::Tensor backward(at::Tensor dy, BlockTape tape) const;
 
  private:

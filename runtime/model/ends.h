@@ -1,5 +1,4 @@
-// The two ends of a model that execute: the embedding, and the final norm with the head and the
-// loss.
+// The embedding of a model, and its final norm with the LM head and the loss, as they execute.
 //
 // A tied head reads the embedding's table.  The chunked loss makes logits, loss and both gradients
 // of the head chunk by chunk in the forward pass (Liger-Kernel's way): no more than one chunk of
@@ -41,7 +40,7 @@ class Embedding {
 struct HeadTape {
   at::Tensor x;
   NormOutput norm;
-  at::Tensor kept;      // plain: what the loss keeps of the logits
+  at::Tensor kept;      // plain: what the loss saves of the logits
   at::Tensor gradient;  // chunked: of the norm's output, whole
 };
 
@@ -50,8 +49,8 @@ class Head {
   // `projection`: the embedding's table under tying, none: the unit's own.
   Head(const BlockContext& context, ParameterUnit& unit, Parameter tied_table);
 
-  // The loss of a micro-batch (its share of the mean over `tokens_of_step`), in `chunks` pieces; 0:
-  // plain.
+  // The loss of a micro-batch (its share of the mean over `tokens_of_step`), in
+  // `chunks` pieces; 0: plain.
   at::Tensor forward(at::Tensor x, const at::Tensor& targets, HeadTape& tape, double tokens_of_step,
                      std::int64_t chunks) const;
   at::Tensor backward(const at::Tensor& targets, HeadTape tape, double tokens_of_step) const;

@@ -1,18 +1,16 @@
-// The experts of a block that executes: what stands in the place of its MLP, in the order of
-// sim/operators/experts.h, with an explicit backward pass.
+// The experts of a block that executes, in the place of its MLP: the operators of
+// sim/operators/experts.h in their order, with an explicit backward pass.
 //
 //   forward   [gather], router, rows by expert, [to their experts], [shared up, activation, gate],
 //             expert up, activation, down, [back], rows by token, weighted sum, [shared down,
 //             added], [reduce]
 //   backward  gradients of the weights, then of the rows; the same in reverse; router and shared
-//             experts read the whole norm
-//   output
-//             last and add to its gradient
+//             experts read the whole output of the norm last and add to its gradient
 //
 // Over tensor ranks the experts' widths are divided, the weighted sums are partial, and so are the
 // gradients of router and gate.  Where each tensor rank routes its own tokens (etp = 1 under
-// sequence parallelism) nothing of that is: only shared experts gather what they read, which they
-// keep, and scatter what they make.
+// sequence parallelism) nothing is divided or partial: only shared experts gather their input,
+// which they save, and scatter their output.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,7 +27,7 @@ namespace llmsim::runtime {
 
 struct BlockContext;
 
-// What the experts keep from forward to backward.
+// The tensors that the experts save for backward.
 struct ExpertsTape {
   ExpertChoice choice;
   RowOrder order;
@@ -45,7 +43,7 @@ struct ExpertsTape {
 
 class Experts {
  public:
-  // Whether a half keeps what it makes for the backward pass, or frees it as it goes.
+  // Whether a half saves its results for the backward pass, or frees them at once.
   enum class Keep { Tape, Nothing };
 
   // The unit's parameters from `first` on are the router's and the shared experts', those of

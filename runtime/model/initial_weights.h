@@ -1,6 +1,6 @@
 // The weights a model begins with: the same values however it is divided.
 //
-// Each whole parameter is drawn from a generator seeded by its name, and a rank takes its part;
+// Each whole parameter is drawn from a generator seeded by its name, and a rank takes its shard;
 // matrices are normal with standard deviation 0.02, norms one, biases zero.
 #pragma once
 

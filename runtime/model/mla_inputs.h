@@ -21,7 +21,7 @@ namespace llmsim::runtime {
 
 struct BlockContext;
 
-// What they keep from forward to backward beside the heads.
+// What they save for backward in addition to the heads.
 struct MlaTape {
   at::Tensor query_down;  // (t, q_lora_rank)
   NormOutput query_norm;

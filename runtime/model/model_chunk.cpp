@@ -124,7 +124,7 @@ at::Tensor ModelChunk::forward(at::Tensor input, const MicroBatch& batch, ChunkT
   }
   if (!head_) return x;
   data_.before_forward(*head_unit_);
-  if (loss_.chunks > 0) data_.lend_gradients(*(tied_here_ ? embedding_unit_ : head_unit_));
+  if (loss_.chunks > 0) data_.provide_gradients(*(tied_here_ ? embedding_unit_ : head_unit_));
   x = head_->forward(std::move(x), batch.targets, tape.head, loss_.tokens_of_step, loss_.chunks);
   data_.after_forward(*head_unit_);
   if (tied_here_) data_.after_forward(*embedding_unit_);

@@ -1,4 +1,4 @@
-// A contiguous part of a model on one rank: some blocks, with the embedding before or the head
+// A model chunk on one rank: contiguous blocks, with the embedding before or the head
 // after them where it has them.
 //
 // Under activation offload the input of a block that is recomputed waits on the host.
@@ -42,8 +42,8 @@ class ModelChunk {
 
   std::vector<ParameterUnit*> units() const;
 
-  // `input`: the previous part's output; ignored by the part with the embedding.  Gives this part's
-  // output, or with the head the loss.
+  // `input`: the previous chunk's output; ignored by the chunk with the embedding.  Gives this
+  // chunk's output, or with the head the loss.
   at::Tensor forward(at::Tensor input, const MicroBatch& batch, ChunkTape& tape);
   // `gradient`: of the output; ignored with the head.  Gives the gradient of the input; undefined
   // with the embedding.

@@ -20,7 +20,7 @@ namespace llmsim::runtime {
 // In which formats a training step computes, stores weights and adds up gradients.
 //
 //   fp32            everything in fp32
-//   bf16            weights and gradients in bf16, fp32 master weights beside them
+//   bf16            weights and gradients in bf16, and fp32 master weights
 //   fp8             the same, and the linear layers of blocks multiply in 8 bits
 //                   (kernels/low_precision_linear.h)
 //   bf16, autocast  weights and gradients in fp32; a bf16 copy of a unit's weights is made each
@@ -46,7 +46,7 @@ struct ParameterShape {
   bool replicated = false;  // over the tensor ranks
   // Replicated, and under sequence parallelism the gradient is that of this rank's tokens.
   bool own_tokens = false;
-  bool partial_gradient = false;  // replicated, and the gradient is a part of a sum over them
+  bool partial_gradient = false;  // replicated, and the gradient is one addend of the sum over them
   bool of_experts = false;        // one matrix for each of the experts that this rank has
   bool inputs_divided = false;    // by the tensor ranks, of a row-parallel GEMM; else its outputs
   std::vector<std::int64_t> side_by_side{};  // outputs that are divided each: of q, k and v
@@ -80,8 +80,8 @@ class ParameterUnit {
   std::int64_t numel_ = 0;
 };
 
-// One parameter of a unit, or none (a bias that the model does not have): its views are undefined
-// then.
+// One parameter of a unit, or none (a bias that the model does not have): its
+// views are undefined then.
 class Parameter {
  public:
   Parameter() = default;

@@ -1,5 +1,5 @@
-// Tokens that a model can learn: each follows from the one before by a fixed rule, except for some
-// noise.
+// Tokens that a model can learn: each follows from the one before by a fixed rule,
+// except for some noise.
 //
 // A pipeline stage needs the ids with the embedding and the targets with the head, and holds no
 // others.  Sequence i is the same whoever asks for it, so that the global batch of a step does not

@@ -1,4 +1,4 @@
-// Trains one rank's part of a model, step by step, as a strategy says.
+// Trains one rank's share of a model, step by step, as a strategy lays it out.
 //
 // A step is num_microbatches forward and backward passes in the order of the pipeline's schedule,
 // the sum of gradients over the data ranks, what model-parallel ranks still add to them, and the
@@ -31,7 +31,7 @@ struct TrainingSetup {
   sim::Strategy strategy;
   bool autocast = false;  // bf16: fp32 weights, cast when a unit computes
   c10::Device device = c10::kCPU;
-  // Tokens are dealt to experts evenly; always so on the meta device.
+  // Tokens go to experts evenly; always so on the meta device.
   bool balanced_experts = false;
   ExchangeBehaviour exchange;
   AdamWOptions optimizer;

@@ -1,5 +1,5 @@
-// The collectives of one group of ranks, in the vocabulary of the simulator, counted as it counts
-// them.
+// The collectives of one group of ranks, in the vocabulary of the simulator,
+// counted as it counts them.
 //
 // Sizes are nccl-tests': the whole buffer of an all-gather, reduce-scatter, all-reduce or
 // all-to-all, one message of a send.  Tensors are contiguous.  A call blocks until its result may
@@ -29,7 +29,7 @@ inline constexpr std::size_t kNumCollectiveKinds = 6;
 // By sim::CollectiveKind.
 using CollectiveCounts = std::array<CollectiveCount, kNumCollectiveKinds>;
 
-// A collective under way.  Its tensors must not be touched before wait() has returned.
+// A collective in flight.  Its tensors must not be touched before wait() has returned.
 class PendingCollective {
  public:
   virtual ~PendingCollective() = default;
@@ -59,9 +59,9 @@ class Communicator {
   void send(const at::Tensor& buffer, int to);
   void receive(at::Tensor buffer, int from);
   virtual void barrier() = 0;
-  // What is under way ends, with Error where somebody waits for it, and the group is of no use
-  // afterwards: this rank cannot go on and the others are to notice.  Transports inside one process
-  // have nothing under way.
+  // Ends operations in flight, with Error where somebody waits for them; the group cannot be used
+  // afterwards.  It is called when this rank cannot go on, so that the others notice.  Transports
+  // inside one process have nothing in flight.
   virtual void abandon() {}
 
   std::unique_ptr<PendingCollective> start_all_reduce(at::Tensor buffer);

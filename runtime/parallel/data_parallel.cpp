@@ -19,14 +19,14 @@ using Slices = std::vector<GradientSlice>;
 // What all forms of one group do with weights and states.  Groups of one rank are none.
 class OneGroup : public DataParallel {
  public:
-  OneGroup(NumberFormats formats, ExchangeBehaviour habits, Communicator* group,
+  OneGroup(NumberFormats formats, ExchangeBehaviour behaviour, Communicator* group,
            std::unique_ptr<UnitWeights> weights)
-      : formats_(formats), behaviour_(habits), group_(group), weights_(std::move(weights)) {}
+      : formats_(formats), behaviour_(behaviour), group_(group), weights_(std::move(weights)) {}
 
-  void before_forward(ParameterUnit& unit) override { weights_->lend(unit); }
+  void before_forward(ParameterUnit& unit) override { weights_->provide(unit); }
   void after_forward(ParameterUnit& unit) override { weights_->after_forward(unit); }
-  void before_backward(ParameterUnit& unit) override { weights_->lend(unit); }
-  void lend_gradients(ParameterUnit&) override {}
+  void before_backward(ParameterUnit& unit) override { weights_->provide(unit); }
+  void provide_gradients(ParameterUnit&) override {}
   Slices gradient_slices() const override { return optimizer_.gradients(); }
   Communicator* slice_group() const override { return group_; }
 
@@ -46,8 +46,9 @@ class OneGroup : public DataParallel {
 // the last unit that has a part in it is done.
 class Replicated : public OneGroup {
  public:
-  Replicated(NumberFormats formats, ExchangeBehaviour habits, Communicator* group)
-      : OneGroup(formats, habits, group, whole_weights(formats, habits.states_on_host, nullptr)) {}
+  Replicated(NumberFormats formats, ExchangeBehaviour behaviour, Communicator* group)
+      : OneGroup(formats, behaviour, group,
+                 whole_weights(formats, behaviour.states_on_host, nullptr)) {}
 
   void adopt(ParameterUnit& unit) override {
     held_.push_back({.unit = &unit, .slice = weights_->adopt(unit)});
@@ -144,8 +145,9 @@ class Replicated : public OneGroup {
 // Every rank holds all weights and gradients and updates a shard of them.
 class Zero1 : public OneGroup {
  public:
-  Zero1(NumberFormats formats, ExchangeBehaviour habits, Communicator* shards)
-      : OneGroup(formats, habits, shards, whole_weights(formats, habits.states_on_host, shards)) {}
+  Zero1(NumberFormats formats, ExchangeBehaviour behaviour, Communicator* shards)
+      : OneGroup(formats, behaviour, shards,
+                 whole_weights(formats, behaviour.states_on_host, shards)) {}
 
   void adopt(ParameterUnit& unit) override {
     AdamWSlice slice = weights_->adopt(unit);
@@ -198,10 +200,10 @@ class Zero1 : public OneGroup {
 // (stage 3, FSDP).  Hsdp: stage 3 inside each of several replicas.
 class Zero2Zero3 : public OneGroup {
  public:
-  Zero2Zero3(NumberFormats formats, ExchangeBehaviour habits, Communicator* shards,
+  Zero2Zero3(NumberFormats formats, ExchangeBehaviour behaviour, Communicator* shards,
              Communicator* replicas, std::unique_ptr<UnitWeights> weights)
-      : OneGroup(formats, habits, shards, std::move(weights)),
-        gradients_(formats.gradients, shards, replicas, habits.every_micro_batch) {}
+      : OneGroup(formats, behaviour, shards, std::move(weights)),
+        gradients_(formats.gradients, shards, replicas, behaviour.every_micro_batch) {}
 
   void adopt(ParameterUnit& unit) override {
     AdamWSlice slice = weights_->adopt(unit);
@@ -215,8 +217,8 @@ class Zero2Zero3 : public OneGroup {
   }
 
   void before_backward(ParameterUnit& unit) override {
-    weights_->lend(unit);
-    gradients_.lend(unit);
+    weights_->provide(unit);
+    gradients_.provide(unit);
   }
 
   void after_backward(ParameterUnit& unit, bool last) override {
@@ -224,7 +226,7 @@ class Zero2Zero3 : public OneGroup {
     gradients_.send(unit, last);
   }
 
-  void lend_gradients(ParameterUnit& unit) override { gradients_.lend(unit); }
+  void provide_gradients(ParameterUnit& unit) override { gradients_.provide(unit); }
   void finish_gradients() override { gradients_.finish(); }
 
   void update(std::int64_t step, const AdamWOptions& options, double scale) override {
@@ -268,7 +270,7 @@ class ExpertDataParallel : public DataParallel {
   void after_backward(ParameterUnit& unit, bool last) override {
     of(unit).after_backward(unit, last);
   }
-  void lend_gradients(ParameterUnit& unit) override { of(unit).lend_gradients(unit); }
+  void provide_gradients(ParameterUnit& unit) override { of(unit).provide_gradients(unit); }
 
   void finish_gradients() override {
     shared_->finish_gradients();
@@ -300,26 +302,26 @@ class ExpertDataParallel : public DataParallel {
 };
 
 // Weights are gathered for every micro-batch, and gradients reduced after it.
-std::unique_ptr<DataParallel> zero3(NumberFormats formats, ExchangeBehaviour habits,
+std::unique_ptr<DataParallel> zero3(NumberFormats formats, ExchangeBehaviour behaviour,
                                     Communicator* shards, Communicator* replicas) {
-  habits.every_micro_batch = true;
-  return std::make_unique<Zero2Zero3>(formats, habits, shards, replicas,
-                                      sharded_weights(formats, habits, shards));
+  behaviour.every_micro_batch = true;
+  return std::make_unique<Zero2Zero3>(formats, behaviour, shards, replicas,
+                                      sharded_weights(formats, behaviour, shards));
 }
 
 // Over the ranks of one group; Hsdp over those that share a shard group, and its replicas.
 std::unique_ptr<DataParallel> form_over(Communicator* data, const sim::Strategy& strategy,
-                                        NumberFormats formats, const ExchangeBehaviour& habits,
+                                        NumberFormats formats, const ExchangeBehaviour& behaviour,
                                         const RankGroups& groups) {
   switch (strategy.sharding) {
-    case sim::Sharding::None: return std::make_unique<Replicated>(formats, habits, data);
-    case sim::Sharding::Zero1: return std::make_unique<Zero1>(formats, habits, data);
+    case sim::Sharding::None: return std::make_unique<Replicated>(formats, behaviour, data);
+    case sim::Sharding::Zero1: return std::make_unique<Zero1>(formats, behaviour, data);
     case sim::Sharding::Zero2:
-      return std::make_unique<Zero2Zero3>(formats, habits, data, nullptr,
-                                          whole_weights(formats, habits.states_on_host, data));
-    case sim::Sharding::Zero3: return zero3(formats, habits, data, nullptr);
+      return std::make_unique<Zero2Zero3>(formats, behaviour, data, nullptr,
+                                          whole_weights(formats, behaviour.states_on_host, data));
+    case sim::Sharding::Zero3: return zero3(formats, behaviour, data, nullptr);
     case sim::Sharding::Hsdp:
-      return zero3(formats, habits, groups.of(sim::GroupKind::Shard),
+      return zero3(formats, behaviour, groups.of(sim::GroupKind::Shard),
                    groups.of(sim::GroupKind::Replicate));
   }
   return nullptr;
@@ -328,11 +330,11 @@ std::unique_ptr<DataParallel> form_over(Communicator* data, const sim::Strategy&
 }  // namespace
 
 std::unique_ptr<DataParallel> data_parallel_form(const sim::Strategy& strategy,
-                                                 NumberFormats formats, ExchangeBehaviour habits,
+                                                 NumberFormats formats, ExchangeBehaviour behaviour,
                                                  const RankGroups& groups) {
-  habits.states_on_host = strategy.offload.optimizer;
+  behaviour.states_on_host = strategy.offload.optimizer;
   const auto form = [&](sim::GroupKind kind) {
-    return form_over(groups.of(kind), strategy, formats, habits, groups);
+    return form_over(groups.of(kind), strategy, formats, behaviour, groups);
   };
   if (!strategy.divides_experts()) return form(sim::GroupKind::Data);
   return std::make_unique<ExpertDataParallel>(form(sim::GroupKind::Data),

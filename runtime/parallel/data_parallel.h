@@ -1,5 +1,5 @@
-// Where weights, gradients and optimizer states live over the data-parallel ranks, and how they get
-// to where they are used.
+// Where weights, gradients and optimizer states live over the data-parallel ranks, and the
+// collectives that move them.
 //
 //   form          weights   gradients  states    collectives of a step, p passes (micro-batches)
 //   Replicated    whole     whole      whole     all-reduce of the gradients, by buckets
@@ -32,13 +32,13 @@
 
 namespace llmsim::runtime {
 
-// How a form exchanges what it divides; each field matters to some forms only.
+// How a form communicates weights and gradients; each field matters to some forms only.
 struct ExchangeBehaviour {
   std::int64_t bucket = 0;  // Replicated: bytes of gradients in one all-reduce; 0: those of a unit
   // Replicated, Zero1, Zero2: gradients are summed after each, not once a step.
   bool every_micro_batch = false;
   bool regathers_in_backward = true;  // Zero3, Hsdp: weights are freed after forward
-  int prefetch_units = 1;             // Zero3, Hsdp: gathers under way while a unit computes
+  int prefetch_units = 1;             // Zero3, Hsdp: gathers in flight while a unit computes
   bool states_on_host = false;        // master weights, optimizer states and the update
 };
 
@@ -66,7 +66,7 @@ class DataParallel {
   // `last`: of the step; what was accumulated may be sent.
   virtual void after_backward(ParameterUnit& unit, bool last) = 0;
   // Whole gradients before the backward pass: the chunked loss makes some in its forward pass.
-  virtual void lend_gradients(ParameterUnit& unit) = 0;
+  virtual void provide_gradients(ParameterUnit& unit) = 0;
 
   // After the last backward pass: until all gradients are summed.
   virtual void finish_gradients() = 0;
@@ -78,10 +78,10 @@ class DataParallel {
   virtual void update(std::int64_t step, const AdamWOptions& options, double scale) = 0;
 };
 
-// The form that a strategy asks for.  `groups` must outlive it.  Where states live is the
-// strategy's word, not the behaviour'.
+// The form of data parallelism that a strategy has.  `groups` must outlive it.  Where the states
+// live follows from the strategy, not from `behaviour`.
 std::unique_ptr<DataParallel> data_parallel_form(const sim::Strategy& strategy,
-                                                 NumberFormats formats, ExchangeBehaviour habits,
+                                                 NumberFormats formats, ExchangeBehaviour behaviour,
                                                  const RankGroups& groups);
 
 }  // namespace llmsim::runtime

@@ -1,11 +1,11 @@
 // How rows find the experts that other ranks have: all-to-alls of pieces as large as the router
 // made them.
 //
-// Rank p of x has experts p E / x to (p + 1) E / x - 1.  Rows that lie by expert lie by rank too:
-// they are sent as they are, arrive by the rank that sent them, and are copied to lie by expert
-// (unless this rank has one alone); what the experts return goes the same way back.  How many rows
-// arrive is exchanged first, E counts of 8 bytes.  With one rank everything is free and copies
-// nothing.
+// Rank p of x has experts p E / x to (p + 1) E / x - 1.  Rows that lie by expert lie by rank
+// too: they are sent as they are, arrive by the rank that sent them, and are copied to lie by
+// expert (unless this rank has one alone); what the experts return goes the same way back.
+// How many rows arrive is exchanged first, E counts of 8 bytes.  With one rank everything is
+// free and copies nothing.
 #pragma once
 
 #include <cstdint>

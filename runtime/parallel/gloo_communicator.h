@@ -1,5 +1,5 @@
-// Collectives over Gloo's messages between processes: CPU tensors of any number format, on any
-// libtorch.
+// Collectives over Gloo's messages between processes: CPU tensors of any number
+// format, on any libtorch.
 //
 // Gloo itself lacks reduce-scatter and bf16 in some releases, so all collectives are made of its
 // sends and receives here: every rank exchanges pieces with every other (all-gather, all-to-all,
@@ -7,9 +7,9 @@
 // tree), the volumes of the ring algorithms in fewer rounds.  Sums are taken in the order of the
 // ranks and rounded to the buffer's format after each addition, so every rank has the same bits.
 //
-// Collectives run in order on a thread of the communicator, beside the caller's work; messages are
-// posted at once.  Scratch for what arrives to be summed (the whole buffer of a reduce-scatter) is
-// the communicator's own, outside the tensor allocator.
+// Collectives run in order on a thread of the communicator, concurrently with the caller's work;
+// messages are posted at once.  Scratch for what arrives to be summed (the whole buffer of a
+// reduce-scatter) is the communicator's own, outside the tensor allocator.
 //
 // An operation that fails or gets no answer within the timeout throws Error naming the ranks to
 // blame and their hosts; the group is of no use afterwards.

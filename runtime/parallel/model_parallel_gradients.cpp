@@ -63,10 +63,10 @@ bool ModelParallelGradients::counts(const ParameterShape& parameter) const {
 }
 
 at::Tensor ModelParallelGradients::squares(const std::vector<GradientSlice>& slices,
-                                           bool apart) const {
+                                           bool divided) const {
   std::vector<at::Tensor> counted;
   for (const GradientPiece& piece : gradient_pieces(slices)) {
-    if (this->apart(*piece.parameter) == apart && counts(*piece.parameter))
+    if (this->divided(*piece.parameter) == divided && counts(*piece.parameter))
       counted.push_back(piece.gradient);
   }
   return counted.empty() ? at::zeros({}, slices.front().gradient.options().dtype(at::kFloat))

@@ -33,8 +33,8 @@ struct GradientPiece {
   at::Tensor gradient;  // a view
 };
 
-// What the slices have of each parameter, without padding; nothing for parameters that they do not
-// touch.
+// What the slices have of each parameter, without padding; nothing for parameters
+// that they do not touch.
 std::vector<GradientPiece> gradient_pieces(const std::vector<GradientSlice>& slices);
 
 class ModelParallelGradients {
@@ -54,9 +54,9 @@ class ModelParallelGradients {
  private:
   void sum_partial(const std::vector<GradientSlice>& slices) const;
   void sum_tied_table(const std::vector<GradientSlice>& slices) const;
-  at::Tensor squares(const std::vector<GradientSlice>& slices, bool apart) const;
+  at::Tensor squares(const std::vector<GradientSlice>& slices, bool divided) const;
   at::Tensor expert_squares(const std::vector<GradientSlice>& slices) const;
-  bool apart(const ParameterShape& parameter) const {
+  bool divided(const ParameterShape& parameter) const {
     return parameter.of_experts && divides_experts_;
   }
   bool counts(const ParameterShape& parameter) const;

@@ -22,8 +22,8 @@
 
 namespace llmsim::runtime {
 
-// Of the current device of the calling thread.  Called on every member, in the same order of
-// groups.
+// Of the current device of the calling thread.  Called on every member, in the
+// same order of groups.
 std::unique_ptr<Communicator> nccl_communicator(std::shared_ptr<RollCall> roll_call,
                                                 const GroupMembers& members,
                                                 std::chrono::milliseconds timeout);

@@ -1,5 +1,5 @@
-// A thread that does what it is given, in order, until something fails; everything after that fails
-// alike.
+// A thread that does what it is given, in order, until something fails; everything
+// after that fails alike.
 #pragma once
 
 #include <condition_variable>

@@ -1,7 +1,7 @@
 // Executes the passes of one pipeline stage in the simulator's order (sim/pipeline/pipeline.h).
 //
 // Between stages travel the output of a chunk, this rank's part of the residual stream, and back
-// the gradient of it.  A receive blocks; a send goes on beside what follows, and its tensor is held
+// the gradient of it.  A receive blocks; a send overlaps with what follows, and its tensor is held
 // until sim::messages_under_way later ones of the same direction want to go, or the last pass is
 // over.  With one stage nothing is sent and the order is that of a single process.
 #pragma once

@@ -1,5 +1,5 @@
-// The groups that one rank belongs to, laid out as the simulator lays them out
-// (sim/strategy/mesh.h).
+// The groups that one rank belongs to, laid out as the simulator lays them
+// out (sim/strategy/mesh.h).
 #pragma once
 
 #include <functional>

@@ -1,7 +1,7 @@
 // Who takes part in a run and on which host, and, when an operation fails, whose fault it is.
 //
 // A rank whose operation got no answer posts for whom it waited.  Ranks that it waited for may
-// themselves have waited for others: the culprits stand at the ends of these chains, ranks that
+// themselves have waited for others: the culprits stand where these chains end, ranks that
 // posted nothing because they are dead or hang.
 //
 // A rank that is alive but cannot go on with what the ranks do together (it ran out of memory)
@@ -27,8 +27,8 @@ class RollCall {
   int size() const { return size_; }
   const KeyStore& store() const { return store_; }
 
-  // A name for a further group of these ranks, the same on each of them when they call in the same
-  // order.
+  // A name for a further group of these ranks, the same on each of them when they
+  // call in the same order.
   std::string group_name(const std::vector<int>& ranks);
 
   // Returns when all of `ranks` have come to `key`, each with the name of its host; throws Error

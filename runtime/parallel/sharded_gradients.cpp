@@ -20,7 +20,7 @@ ShardedGradients::Held& ShardedGradients::held(const ParameterUnit& unit) {
                        [&](const Held& one) { return one.unit == &unit; });
 }
 
-void ShardedGradients::lend(ParameterUnit& unit) {
+void ShardedGradients::provide(ParameterUnit& unit) {
   if (unit.gradients.defined()) return;
   const Held& own = held(unit);
   unit.gradients = at::zeros({unit.numel()}, own.shard.options());

@@ -26,7 +26,7 @@ class ShardedGradients {
   // The shard of the unit's gradients, on the device of `like`.
   at::Tensor adopt(ParameterUnit& unit, const at::Tensor& like);
 
-  void lend(ParameterUnit& unit);
+  void provide(ParameterUnit& unit);
   void send(ParameterUnit& unit, bool last);
   void finish();      // waits for what is under way
   void begin_step();  // what the shards hold is of the past

@@ -32,7 +32,7 @@ class WholeWeights : public UnitWeights {
 
   void begin_pass(const std::vector<ParameterUnit*>&) override {}
 
-  void lend(ParameterUnit& unit) override {
+  void provide(ParameterUnit& unit) override {
     Held& held = *std::find_if(held_.begin(), held_.end(),
                                [&](const Held& one) { return one.unit == &unit; });
     if (held.gather) held.gather->wait();
@@ -67,8 +67,8 @@ class WholeWeights : public UnitWeights {
 
 class ShardedWeights : public UnitWeights {
  public:
-  ShardedWeights(NumberFormats formats, const ExchangeBehaviour& habits, Communicator* shards)
-      : formats_(formats), behaviour_(habits), shards_(shards) {}
+  ShardedWeights(NumberFormats formats, const ExchangeBehaviour& behaviour, Communicator* shards)
+      : formats_(formats), behaviour_(behaviour), shards_(shards) {}
 
   AdamWSlice adopt(ParameterUnit& unit) override {
     const at::Tensor shard = own_shard(std::exchange(unit.weights, {}), shards_).clone();
@@ -84,7 +84,7 @@ class ShardedWeights : public UnitWeights {
 
   void begin_pass(const std::vector<ParameterUnit*>& units) override { pass_ = units; }
 
-  void lend(ParameterUnit& unit) override {
+  void provide(ParameterUnit& unit) override {
     Held& own = held(unit);
     start(own);
     if (own.gather) own.gather->wait();
@@ -141,9 +141,10 @@ std::unique_ptr<UnitWeights> whole_weights(NumberFormats formats, bool on_host,
   return std::make_unique<WholeWeights>(formats, on_host, shards);
 }
 
-std::unique_ptr<UnitWeights> sharded_weights(NumberFormats formats, const ExchangeBehaviour& habits,
+std::unique_ptr<UnitWeights> sharded_weights(NumberFormats formats,
+                                             const ExchangeBehaviour& behaviour,
                                              Communicator* shards) {
-  return std::make_unique<ShardedWeights>(formats, habits, shards);
+  return std::make_unique<ShardedWeights>(formats, behaviour, shards);
 }
 
 }  // namespace llmsim::runtime

@@ -21,7 +21,7 @@ class UnitWeights {
   virtual AdamWSlice adopt(ParameterUnit& unit) = 0;
 
   virtual void begin_pass(const std::vector<ParameterUnit*>& units) = 0;
-  virtual void lend(ParameterUnit& unit) = 0;
+  virtual void provide(ParameterUnit& unit) = 0;
   virtual void after_forward(ParameterUnit& unit) = 0;
   virtual void take_back(ParameterUnit& unit) = 0;
   // This rank's pieces have been updated.
@@ -32,8 +32,8 @@ class UnitWeights {
 // every rank's piece afterwards, in place, in the format of storage; none: each does it all.
 // `on_host`: master weights and states live there.
 //
-// Under autocast a unit computes with a copy in the format of the GEMMs, made for each of its
-// passes.
+// Under autocast a unit computes with a copy in the format of the GEMMs, made
+// for each of its passes.
 std::unique_ptr<UnitWeights> whole_weights(NumberFormats formats, bool on_host,
                                            Communicator* shards);
 
@@ -43,7 +43,8 @@ std::unique_ptr<UnitWeights> whole_weights(NumberFormats formats, bool on_host,
 // While a unit computes, the gathers of the next ones are under way.  Memory: the shards; whole
 // weights of the unit that computes and of those that are being gathered; under autocast the shard
 // in the format of the GEMMs, until its gather has ended.
-std::unique_ptr<UnitWeights> sharded_weights(NumberFormats formats, const ExchangeBehaviour& habits,
+std::unique_ptr<UnitWeights> sharded_weights(NumberFormats formats,
+                                             const ExchangeBehaviour& behaviour,
                                              Communicator* shards);
 
 }  // namespace llmsim::runtime

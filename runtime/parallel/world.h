@@ -1,5 +1,5 @@
-// All ranks of a run, each a process: finds the others through the key store and connects groups of
-// them.
+// All ranks of a run, each a process: finds the others through the key store and
+// connects groups of them.
 #pragma once
 
 #include <chrono>

@@ -23,7 +23,7 @@ constexpr Bytes size_of(DType dtype) {
   return Bytes(0.0);
 }
 
-// Bytes of a fp32 element, for GEMMs with counts of elements.
+// Bytes of an fp32 element as a plain number, to multiply counts of elements with.
 inline constexpr double kFp32Bytes = size_of(DType::Fp32).value();
 
 constexpr bool is_low_precision(DType dtype) { return dtype == DType::Fp8 || dtype == DType::Fp4; }

@@ -1,4 +1,4 @@
-// Fields of a record by name: what readers, writers, options and tables iterate over.
+// Fields of a record by name, for readers, writers, options and tables.
 //
 // A field's key is the text of its member, so that the two cannot differ:
 //
@@ -8,7 +8,7 @@
 // Values are plain: quantities are numbers in SI units (seconds, bytes, bytes per second),
 // enumerators their names, switches of modules the names of those that are on.
 //
-// An enumeration has names where `name_table(Enum)` beside it gives them: one table serves both
+// An enumeration has names where its namespace has a `name_table(Enum)`: one table serves both
 // directions.  Of several names of one enumerator the first is written, and all are read.
 #pragma once
 

@@ -1,8 +1,8 @@
 // Physical quantities as types, so that a formula whose units are wrong does not compile.
 //
 // A Quantity is a double in SI base units (bytes, FLOP, seconds) tagged with the exponents of its
-// three dimensions.  GEMMs and quotients derive the result's dimension; a quotient of equal
-// dimensions is a plain double:
+// three dimensions.  A product or a quotient has the dimensions that follow from its operands; a
+// quotient of equal dimensions is a plain double:
 //
 //   const Seconds t = flops / peak;          // Flops / FlopsPerSecond
 //   std::printf("%.2f ms\n", t / ms);        // Seconds / Seconds

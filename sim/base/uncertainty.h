@@ -5,13 +5,13 @@
 //
 //   x = median e^(s Z),   90 % of it between median e^(-1.645 s) and median e^(1.645 s)
 //
-// An output f of independent inputs has its estimate at their medians.  Each input alone, at its two
-// ends, moves ln f down by d_i and up by u_i; errors add in squares:
+// An output f of independent inputs has its estimate at their medians.  Each input alone, at its
+// two ends, moves ln f down by d_i and up by u_i; errors add in squares:
 //
 //   f e^(-sqrt(sum d_i^2))  to  f e^(sqrt(sum u_i^2))
 //
 // which is exact for products of powers, and nearly so for a job's time and losses.  Source: linear
-// propagation of errors (JCGM 100:2008, 5.1), in logarithms and on each side apart.
+// propagation of errors (JCGM 100:2008, 5.1), in logarithms and separately on each side.
 //
 // Errors of predictions are of Student's t with four degrees of freedom.  Its tails are heavy:
 // studies far from all others are rare, but less rare than a normal distribution has them.  Both
@@ -28,8 +28,8 @@
 
 namespace llmsim::sim {
 
-// Between the ends of an interval, and how many standard deviations of a normal variable they are
-// away.
+// The probability inside an interval, and the distance of its limits from the median in standard
+// deviations of a normal variable.
 inline constexpr double kJobIntervalLevel = 0.9;
 inline constexpr double kIntervalDeviations = 1.6448536;
 
@@ -66,8 +66,8 @@ Estimate<double> combined(double value, std::span<const OutputEnds> ends);
 // values, two at least.
 Uncertain<double> pooled(std::span<const double> values);
 
-// A value of which nine in ten lie between two positive ones, in either order: their geometric mean,
-// and a deviation of |ln(a / b)| / (2 * 1.645).
+// A value of which nine in ten lie between two positive ones, in either order: their geometric
+// mean, and a deviation of |ln(a / b)| / (2 * 1.645).
 Uncertain<double> between(double a, double b);
 
 // The expected largest of n independent normal values of mean 0 and standard deviation 1; 0 of one.

@@ -14,13 +14,13 @@
 //   ring          all-reduce       t = o + 2 (n - D) a + 2 (D-1) A + 2 (n-1)/n S / (e b)
 //                 one round        t = o + (n - D) a + (D-1) A + (n-1)/n S / (e b)
 //   tree          all-reduce       t = o + 2 (p-1) a + 2 log2(D) A
-//                                      + (max(2 (n-1)/n S / f, 2 (D-1)/D S / (r w)) + 2 log2(D)
-//                                      min(S, F) / b) / (0.92 e)
+//                                      + (max(2 (n-1)/n S / f, 2 (D-1)/D S / (r w))
+//                                         + 2 log2(D) min(S, F) / b) / (0.92 e)
 //   in-switch     all-reduce       that of the ring, Simple, at 1.30 b, of a domain of at least 5
 //                                  ranks
 //   hierarchical  all-reduce       twice all of the next but o
-//                 one round        t = o + (p-1) a + log2(D) A + (p-1)/p S / (e f) + (D-1)/D S / (e
-//                                  w)
+//                 one round        t = o + (p-1) a + log2(D) A
+//                                      + (p-1)/p S / (e f) + (D-1)/D S / (e w)
 //   direct        all-to-all       t = 8.4 us + max(a, A) + max((p-1)/n S / f, p (n-p)/n S / w)
 //                                      + L + (n-p) l over several domains
 //   pair          send-receive     t = 8.4 us + (a + S / f, or A + S / w between domains)
@@ -44,10 +44,10 @@
 // the same w: p times.  Over sockets a node carries no more than its host's kernels do. One rank,
 // or no message, is free.
 //
-// Processes of one host exchange pieces through its kernel (Gloo over the loopback interface),
-// every one with every other at once. With a, what an exchange of nothing takes (threads that wake
-// each other), f, the rate at which a process sends while it receives as much, and c, that at which
-// it adds up what has come (at no cost where it is unknown),
+// Processes of one host send pieces through its kernel (Gloo over the loopback interface), every
+// one to every other at once.  With a the time of an empty message (threads that wake each other),
+// f the rate at which a process sends while it receives as much, and c the rate at which it adds up
+// what it has received (free where c is unknown),
 //
 //   host          all-gather, all-to-all   t = a + (n-1)/n S / f
 //                 reduce-scatter           t = a + (n-1)/n S (1/f + 1/c)
@@ -89,14 +89,14 @@ struct GroupLinks {
   BytesPerSecond bus_bandwidth() const;
 };
 
-// Links of the groups of `kind`; `efficiency` scales bandwidths (a framework's
-// collective_efficiency).
+// Links of the groups of `kind`; `efficiency` scales bandwidths (a
+// framework's collective_efficiency).
 GroupLinks group_links(const Strategy& strategy, GroupKind kind, const Cluster& cluster,
                        double efficiency);
 GroupLinks group_links(const Run& run, GroupKind kind);
 
-// How a message goes over the ranks.  InSwitch: a ring whose switch adds; Pair: from one rank to
-// the next; Host: exchanges through the kernel of one host; Deduplicated: of tokens, below.
+// The route of a message over the ranks.  InSwitch: a ring whose switch adds; Pair: from one rank
+// to the next; Host: exchanges through the kernel of one host; Deduplicated: of tokens, below.
 enum class CollectiveRoute {
   None,
   Ring,
@@ -117,7 +117,7 @@ enum class CollectiveProtocol { Simple, LL128, LL };
 
 const char* name_of(CollectiveProtocol protocol);  // "Simple", "LL128", "LL"
 
-// The fastest way and the two terms of its time.
+// The fastest route and the two terms of its time.
 struct CollectiveTerms {
   CollectiveRoute route = CollectiveRoute::None;
   CollectiveProtocol protocol = CollectiveProtocol::Simple;
@@ -145,14 +145,14 @@ double bus_factor(CollectiveKind kind, int ranks);
 //                  rank with the sender's number, and goes from there, once, to each rank that it
 //                  visits.  Of k experts spread evenly, a token visits
 //                  n (1 - (1 - 1/n)^k) of n places, so with M / k bytes of tokens
-//                    network  M / k (D - 1) (1 - (1 - 1/D)^k),  fabric  M / k (x - D) (1 - (1 -
-//                             1/x)^k)
+//                    network  M / k (D - 1) (1 - (1 - 1/D)^k)
+//                    fabric   M / k (x - D) (1 - (1 - 1/x)^k)
 //                  at a rank; both run at once, the slower sets the time.  A router that keeps a
 //                  token to g of G groups of experts leaves it d = min(D, g max(1, D / G)) domains:
 //                  D (1 - (1 - 1/D)^k) becomes d (1 - (1 - 1/d)^k)
 //
-// Source: DeepEP (deepseek-ai/DeepEP README: RDMA to the same rank of each node, NVLink from
-// there).
+// Source: DeepEP (deepseek-ai/DeepEP README: RDMA to the same rank of each
+// node, NVLink from there).
 
 struct ExpertRoute {
   ExpertDispatch dispatch = ExpertDispatch::AllToAll;

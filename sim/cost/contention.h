@@ -1,5 +1,5 @@
 // What kernels lose inside a training step: to clocks, software and neighbours on their host, and
-// to the collectives that run beside them.
+// to the collectives that they overlap with.
 #pragma once
 
 #include "sim/base/dtype.h"
@@ -13,8 +13,8 @@
 
 namespace llmsim::sim {
 
-// What GEMMs and attention reach inside a training step, relative to the same kernels measured
-// alone.
+// What GEMMs and attention reach inside a training step, relative to the
+// same kernels measured alone.
 //
 //   time in a step = time alone / (sustained_clock * training_rate * framework * host_sharing *
 //                                  library * low_precision * determinism)
@@ -22,7 +22,7 @@ namespace llmsim::sim {
 // Host sharing.  With n processes of one host at work (FabricKind::Loopback), each runs GEMMs and
 // attention at 1 / (1 + (n - 1) x) of the rate that it reaches alone, and kernels that stream
 // through memory at 1 / (1 + (n - 1) y): x and y are measured by doing both alone and together
-// (HostSharing::gemms, memory-bound).  A last-level cache of C bytes holds C / n of each.
+// (HostSharing::gemms, memory_bound).  A last-level cache of C bytes holds C / n of each.
 //
 // Determinism.  To give the same bits every time PyTorch under use_deterministic_algorithms fills
 // each new tensor before an operator writes it (fill_uninitialized_memory, on by default:
@@ -40,10 +40,9 @@ namespace llmsim::sim {
 //
 // Elementwise operators of PyTorch itself and compiled kernels allocate without filling.  The
 // backward pass of attention sums in one order: Determinism::attention_backward.  Collectives keep
-// to rings (default.collective_algorithm).
-// Source: PyTorch, torch.utils.deterministic and torch.empty; Megatron-LM training/arguments.py,
-// deterministic_mode.  Sources of the other factors: fits to kernels and to whole runs
-// (calibrate/README.md).
+// to rings (default.collective_algorithm).  Source: PyTorch, torch.utils.deterministic and
+// torch.empty; Megatron-LM training/arguments.py, deterministic_mode.  Sources of the other
+// factors: fits to kernels and to whole runs (calibrate/README.md).
 
 struct StepFactors {
   // Achieved::sustained_clock; GEMMs: times GemmCoefficients::clock_factor.
@@ -68,10 +67,10 @@ StepFactors attention_step_factors(const Run& run, bool backward);
 // The machine of a run's GEMMs: the device's, with misaligned GEMMs as fast as the framework's
 // release of the matrix library and its programs make them, at most as fast as aligned ones:
 //
-//   misaligned_factor       = min(1, GemmCoefficients::misaligned_factor *
-//                                    Framework::misaligned_gemm_gain * misaligned_gemm_rate)
-//   misaligned_batch_factor = min(1, GemmCoefficients::misaligned_batch_factor *
-//                                    Framework::misaligned_batch_rate)
+//   misaligned_factor       = min(1, GemmCoefficients::misaligned_factor
+//                                    * Framework::misaligned_gemm_gain * misaligned_gemm_rate)
+//   misaligned_batch_factor = min(1, GemmCoefficients::misaligned_batch_factor
+//                                    * Framework::misaligned_batch_rate)
 GemmMachine gemm_machine(const Run& run, DType dtype);
 
 // Of one process, relative to alone; all of it where the devices do not share a host.
@@ -87,11 +86,11 @@ HostShare host_share(const Cluster& cluster);
 MemoryBoundMachine memory_bound_machine(const Cluster& cluster, const Framework& framework,
                                         const MemoryBoundForms& forms);
 
-// Of the results of one operator; 0 for one that allocates none.  `element`: bytes of an
-// activation.
+// Bytes of the results of one operator that are filled first; 0 where it allocates none.
+// `element`: bytes of an activation.
 Bytes filled_bytes(const Operator& op, bool backward, double element, const Framework& framework);
 
-// What a collective takes from the kernels that run beside it.
+// What a collective takes from the kernels that it overlaps with.
 //
 //   units    A collective runs as c thread blocks that each keep a compute unit to themselves: as
 //            many as its links are built for, c = ceil(b0 / v), b0 the nominal bus bandwidth of its
@@ -102,16 +101,16 @@ Bytes filled_bytes(const Operator& op, bool backward, double element, const Fram
 //
 //   cores    Processes of one host carry their collectives on the cores that compute
 //            (FabricKind::Loopback).  For every second that a collective takes alone, hiding it
-//            costs the kernels beside it s seconds (HostSharing::collectives, measured); s = 1
-//            leaves nothing to hide.  Neither units nor memory count then.
+//            costs the kernels that hide it s seconds (HostSharing::collectives, measured); with
+//            s = 1 overlap gains nothing.  Neither units nor memory count then.
 //
 // GEMMs and attention run at 1 - c / U - k r b / M of their rate, k the share of the lost bandwidth
 // that they feel through caches and memory queues; memory-bound kernels at 1 - r b / M, however
 // many units they have.  Devices with engines of their own for collectives (v = 0) and copies cost
 // no units.  Waiting for links or for the host costs and suffers nothing.
 //
-// A collective beside work that needs nothing of it: while it runs, t, the work does (1 - s) t, s
-// the share of its rate that it loses.
+// A collective that overlaps with independent work: while it runs for t, the work advances by
+// (1 - s) t, with s the share of its rate that it loses.
 //
 // A tensor-parallel collective and the GEMM that it feeds or follows are cut into n pieces each.
 // In a ring of copies the first piece is the rank's own, so n pieces of compute meet n - 1 pieces
@@ -119,12 +118,12 @@ Bytes filled_bytes(const Operator& op, bool backward, double element, const Fram
 // rate lost while a message travels
 //
 //   ring of copies        t = p + (n - 1) step(p, c / (n - 1))
-//   scattered pieces      t = p + (n - 1) step(p, c / n) + c / n  sums that are sent when a piece
-//                         is done: the last one shows
+//   scattered pieces      t = p + (n - 1) step(p, c / n) + c / n
+//                         (sums that are sent when a piece is done; the last one is exposed)
 //
 // where step is the longer of the two, the GEMM slowed down (smaller GEMMs run less well, too: n p
-// > g).  A GEMM that needs nothing of the collective just runs beside it.  Nothing is ever slower
-// than one after the other.
+// > g).  An independent GEMM just overlaps with the collective.  Overlap is never slower than one
+// after the other.
 //
 // Sources: NVIDIA/nccl issue 689 (blocks of collectives share no unit with other kernels; 2 of them
 // reach a 12-24 GB/s adapter, 16 the 190 GB/s of eight).  Check: 24 blocks on an H100 take a GEMM
@@ -159,17 +158,17 @@ struct WorkMix {
   Seconds total() const { return arithmetic + memory_bound + waiting; }
 };
 
-// Rates of the two kinds of work beside a collective, relative to alone.
+// Rates of the two kinds of work during a collective, relative to alone.
 struct WorkRates {
   double arithmetic = 1.0;
   double memory_bound = 1.0;
 };
 WorkRates rates_overlapped(const DeviceShare& share, const Device& device);
 
-// Share of its rate that work of this mix loses: 1 - total / (sum of part / rate).
+// Share of its rate that work of this mix loses: 1 - total / (sum over kinds of time / rate).
 double rate_loss(const WorkRates& rates, const WorkMix& mix);
 
-// A collective beside work that needs nothing of it, both started together.
+// A collective and independent work, both started together.
 struct ExposedTimes {
   Seconds exposed{};   // of the collective, after the work has ended
   Seconds slowdown{};  // of the work
@@ -185,11 +184,11 @@ struct OverlapGemm {
 ExposedTimes pipelined(Seconds collective, const OverlapGemm& gemm, int pieces, int messages,
                        double loss);
 
-// GEMMs of `operators` beside which the collective at `index` runs, as its `tensor_overlap` says:
+// GEMMs of `operators` with which the collective at `index` overlaps, by its `tensor_overlap`:
 // [first, last), of one module.  Casts between GEMMs belong to them.
 OperatorRange overlapped_gemms(const OperatorList& operators, std::size_t index);
 
-// Whether a GEMM of the range is one of those the collective runs beside.
+// Whether a GEMM of the range is one of those that the collective overlaps with.
 bool is_overlapped(const Operator& collective, const Operator& gemm);
 
 }  // namespace llmsim::sim

@@ -1,5 +1,9 @@
-// Time of a kernel on one device, measured alone: GEMMs, flash attention, and operators that stream
-// bytes through memory. contention.h has what is left of its rate inside a training step.
+// Time of a kernel on one device, measured alone: GEMMs, flash attention and memory-bound
+// operators.  contention.h has what is left of its rate inside a training step.
+//
+// All of it is a roofline (Williams et al., CACM 52(4), 2009): a kernel is compute-bound where its
+// arithmetic intensity, FLOPs per byte moved, is higher than the device's ratio of peak to
+// bandwidth, and memory-bound elsewhere.
 #pragma once
 
 #include <algorithm>
@@ -17,26 +21,29 @@ namespace llmsim::sim {
 // of one tile at a time; a K loop may be split over s units.  With u compute units, peak P, x =
 // batch * ceil(m/tm) * ceil(n/tn) * s / u tiles per unit and
 //
-//   waves = 1 for x < 1, else (1 - w) x + w ceil(x)                     w: wave_quantisation
-//   rate  = max_efficiency * P / u * (1 + c/128 + c/256) / (1 + c/tm + c/tn)  small tiles reload
-//         their operands more often
-//   loop  = 2 tm tn (k / s + k_half) / rate  k_half: fill, drain and epilogue
+//   waves = 1 for x < 1, else (1 - w) x + w ceil(x)              w: wave_quantisation
+//   rate  = max_efficiency * P / u
+//             * (1 + c/128 + c/256) / (1 + c/tm + c/tn)          small tiles reload operands more
+//   loop  = 2 tm tn (k / s + k_half) / rate                      k_half: fill, drain and epilogue
 //
 //   compute = min over tiles and splits of waves * loop / (alignment * pass)
 //   memory  = bytes / bandwidth
 //   t       = (compute^3 + memory^3)^(1/3) + kernels * kernel_time
 //
-// t is the larger of the two, and up to 26 % more where they are equal.  Tiles are 256 x 128, 128 x
-// 256, 128 x 128, 128 x 64, 64 x 128 and 64 x 64; of an edge that the GEMM's m or n < 64 does not
-// fill, a device whose `smallest_tile` is less than 64 has one of the next multiple of that.  K
-// loops are split in s = 1, 2, 4, 8 or 16 as long as x <= 2 and k / s >= 256. alignment =
-// misaligned_factor (misaligned_batch_factor where batch > 1) where a dimension is no multiple of
-// `alignment` elements, else 1; the tokens of a ragged GEMM are spared that.  pass =
-// weight_gradient_factor where the GEMM accumulates a weight gradient, transposed_factor where it
-// multiplies rows with rows (forward), else 1.  On accelerators these layouts of forward and
-// data-gradient GEMMs (NT and NN, row-major) run alike: 1.00 in the median of 14 shapes
-// measured in both, on A100 and on B200 (MooreThreads/SimuMax; tests/calibrate/kernel_fits_test.cpp
-// holds it).
+// t is the larger of the two, and up to 26 % more where they are equal.
+//
+//   tiles      256 x 128, 128 x 256, 128 x 128, 128 x 64, 64 x 128 and 64 x 64.  Where m or n is
+//              less than 64, a device whose `smallest_tile` is less than 64 has tiles with an edge
+//              of the next multiple of it
+//   splits     s = 1, 2, 4, 8 or 16, as long as x <= 2 and k / s >= 256
+//   alignment  misaligned_factor (misaligned_batch_factor where batch > 1) where a dimension is no
+//              multiple of `alignment` elements, else 1; the tokens of a ragged GEMM do not count
+//   pass       weight_gradient_factor where the GEMM makes a weight gradient, transposed_factor
+//              where it multiplies rows with rows (forward), else 1
+//
+// On accelerators the layouts of forward and data-gradient GEMMs (NT and NN, row-major) run alike:
+// 1.00 in the median of 14 shapes measured in both, on A100 and on B200 (MooreThreads/SimuMax;
+// tests/calibrate/kernel_fits_test.cpp holds it).
 //
 // The GEMMs of several experts are one of `batch` small ones.  Where each is a kernel of its own,
 // each has its kernel_time: with one for all, those of TransformerEngine would be 19 to 34 % too
@@ -64,8 +71,8 @@ GemmMachine gemm_machine(const Device& device, DType dtype);
 
 // What one GEMM reaches, as factors of the peak in the order of the formula:
 //
-//   flops / time = peak * max_efficiency * k_ramp * tile * waves * padding * alignment *
-//     weight_gradient * transposed * roofline() * launch()
+//   flops / time = peak * max_efficiency * k_ramp * tile * waves * padding * alignment
+//                    * weight_gradient * transposed * roofline() * launch()
 //
 // k_ramp = (k/s) / (k/s + k_half); tile, the operand reload of the tile that was chosen; waves,
 // what tiles that reach over the edges and a last wave that is not full leave; padding, useful rows
@@ -87,7 +94,7 @@ struct GemmFactors {
   Seconds kernel_time{};
 
   Seconds time() const { return overlapped + kernel_time; }
-  // What is left of the compute rate beside the loads: 2^(-1/3) where both take as long.
+  // What is left of the compute rate under loads: 2^(-1/3) where both take equally long.
   double roofline() const { return compute / overlapped; }
   double launch() const { return overlapped / time(); }
   bool memory_bound() const { return memory > compute; }
@@ -99,8 +106,8 @@ Seconds gemm_time(const Operator& gemm, const GemmMachine& machine);
 
 // Time of a flash-attention kernel on one device.
 //
-//   t = max(executed / (P e u), bytes / bandwidth) + launches * kernel_time,  e = efficiency * h(d)
-//     * n / (n + n_half)
+//   t = max(executed / (P e u), bytes / bandwidth) + launches * kernel_time
+//   e = efficiency * h(d) * n / (n + n_half)
 //
 // executed = flops * Operator::repeats: a backward kernel recomputes the scores, five GEMMs where
 // four count.  P is the matrix peak in the format of the activations, n the keys a query sees;
@@ -127,8 +134,8 @@ AttentionMachine attention_machine(const Device& device, DType dtype, AttentionK
 
 // What a kernel reaches, as factors of the peak in the order of the formula:
 //
-//   flops / time = peak * efficiency * head_size * sequence * occupancy * useful * roofline() *
-//     launch()
+//   flops / time = peak * efficiency * head_size * sequence * occupancy * useful
+//                    * roofline() * launch()
 //
 // useful: of what the kernel executes, 1 / Operator::repeats.
 struct AttentionFactors {
@@ -154,7 +161,7 @@ AttentionFactors attention_factors(const Operator& attention, bool backward,
 
 Seconds attention_time(const Operator& attention, bool backward, const AttentionMachine& machine);
 
-// Time of an operator that streams bytes through device memory.
+// Time of a memory-bound operator: one of low arithmetic intensity, whose bytes bound it.
 //
 //   t = moved / (q r B) + kernels * kernel_time
 //

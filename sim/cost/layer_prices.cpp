@@ -44,10 +44,13 @@ BlockPrice mean(const BlockPrice& first, const BlockPrice& second, double share)
           .memory = first.memory};
 }
 
-LayerMemory memory_of(const LayerGraph& layer, const Recomputation& plan) {
-  return {.forward = forward_bytes(layer, plan),
-          .backward = backward_bytes(layer, plan),
-          .everything = saved_bytes(layer)};
+// `lists`: tensor by tensor too.
+LayerMemory memory_of(const LayerGraph& layer, const Recomputation& plan, bool lists) {
+  LayerMemory memory{.forward = forward_bytes(layer, plan),
+                     .backward = backward_bytes(layer, plan),
+                     .everything = saved_bytes(layer)};
+  if (lists) memory.tensors = std::make_shared<const LayerTensors>(layer_tensors(layer, plan));
+  return memory;
 }
 
 // Prices forward and backward passes, unless they are known, and what is recomputed; without a
@@ -56,11 +59,13 @@ struct PassPricer {
   const OperatorPricer* pricer = nullptr;
   bool knows_passes = false;
   bool counts_bytes = true;
+  bool lists_tensors = false;
 };
 
 // What a block allocates and saves.
 BlockPrice block_bytes(const LayerGraph& block, const Transformer& model, const Strategy& strategy,
-                       const Framework& framework, RecomputeKind recompute, LayerKind kind) {
+                       const Framework& framework, RecomputeKind recompute, LayerKind kind,
+                       bool lists) {
   Recompute chosen = strategy.recompute;
   chosen.kind = recompute;
   const Recomputation plan = recomputation_of(block, chosen, model, framework, kind);
@@ -70,7 +75,7 @@ BlockPrice block_bytes(const LayerGraph& block, const Transformer& model, const 
           .saved = saved_bytes(block, plan),
           .offloaded = offloaded_inputs(block, plan, strategy.offload.modules),
           .weight_inputs = {},
-          .memory = memory_of(block, plan)};
+          .memory = memory_of(block, plan, lists)};
 }
 
 BlockPrice price_kind(const Transformer& model, const Strategy& strategy,
@@ -78,7 +83,8 @@ BlockPrice price_kind(const Transformer& model, const Strategy& strategy,
                       LayerKind kind) {
   const LayerGraph block = lower_block(model, strategy, framework, recompute, kind);
   BlockPrice price;
-  if (passes.counts_bytes) price = block_bytes(block, model, strategy, framework, recompute, kind);
+  if (passes.counts_bytes)
+    price = block_bytes(block, model, strategy, framework, recompute, kind, passes.lists_tensors);
   price.weight_inputs = weight_gradient_factors(block.backward);
   const OperatorPricer* pricer = passes.pricer;
   if (!pricer) return price;
@@ -111,12 +117,13 @@ BlockPrice price_block(const Run& run, const Strategy& strategy, const Framework
 
 // The embedding or the head.
 EndPrice price_end(const LayerGraph& end, const PassPricer& passes) {
-  EndPrice price{
-      .forward = {},
-      .recompute = {},
-      .backward = {},
-      .weight_inputs = weight_gradient_factors(end.backward),
-      .memory = passes.counts_bytes ? memory_of(end, no_recomputation(end)) : LayerMemory{}};
+  EndPrice price{.forward = {},
+                 .recompute = {},
+                 .backward = {},
+                 .weight_inputs = weight_gradient_factors(end.backward),
+                 .memory = passes.counts_bytes
+                               ? memory_of(end, no_recomputation(end), passes.lists_tensors)
+                               : LayerMemory{}};
   const OperatorPricer* pricer = passes.pricer;
   if (!pricer || passes.knows_passes) return price;
   price.forward = pricer->price(end.forward, false);
@@ -279,6 +286,10 @@ LayerPrices layer_times(const Run& run, const LayerPrices* without_experts) {
 }
 
 LayerPrices layer_bytes(const Run& run) { return layers_of(run, {}, {}, nullptr); }
+
+LayerPrices layers_with_tensors(const Run& run) {
+  return layers_of(run, {.lists_tensors = true}, {}, nullptr);
+}
 
 void require_recipe(const Device& device, const LowPrecisionRecipe& recipe, Precision precision) {
   if (!is_low_precision(matmul_dtype(precision)) || device.block_scales) return;

@@ -1,19 +1,20 @@
-// Prices of everything that repeats: a block as it is kept and as it is recomputed, the embedding,
-// the head.
+// Prices of everything that repeats: a block without and with recomputation, the
+// embedding, the LM head.
 //
-// They depend on the tensor and context width, the micro-batch and the kernels, but on no other
-// part of a strategy; a search computes them once for each such combination and shares them among
+// They depend on the tensor and context ranks, the micro-batch and the kernels, but on no other
+// field of a strategy; a search computes them once for each such combination and shares them among
 // all meshes.
 //
-// A device must be able to multiply in the recipe that is priced.  Scales of the tensor, of rows
-// and of 128 values are multiplied in after a GEMM of 8-bit factors or of a part of it: every
-// device with 8-bit GEMMs can.  Scales of 16 or 32 elements belong to the matrix instruction:
-// `Device::block_scales`.
+// A device must be able to multiply in the recipe that is priced.  Scales of a tensor, of rows and
+// of 128 values are applied to the result of an 8-bit GEMM, or of a piece of its K loop: every
+// device with 8-bit GEMMs can do that.  Scales of 16 or 32 elements are an operand of the matrix
+// instruction (`Device::block_scales`).
 //
 // Sources: NVIDIA PTX ISA, mma with block scaling (sm_100 and later); AMD CDNA4 ISA, V_MFMA_SCALE;
 // the means over layers are ours.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -33,6 +34,8 @@ struct LayerMemory {
   PassBytes forward;
   PassBytes backward;
   Bytes everything{};
+  // The same tensor by tensor, in prices of layers_with_tensors().
+  std::shared_ptr<const LayerTensors> tensors{};
 };
 
 // Where some layers have a window and others see everything, the mean of both by their numbers:
@@ -43,7 +46,7 @@ struct BlockPrice {
   PassPrice backward;
   Bytes saved{};      // from the forward to the backward pass
   Bytes offloaded{};  // of it, inputs of modules that go to the host
-  // What weight gradients that are made later wait with: factors of their GEMMs.
+  // Inputs of weight-gradient GEMMs, which stay resident where these run later.
   Bytes weight_inputs{};
   LayerMemory memory;
 };
@@ -71,32 +74,33 @@ struct LayerPrices : BlockPrices {
   EndPrice head;
 };
 
-// The mean block of a part: `blocks` of it are the part's.  Bytes are means too.
+// The mean block of a model chunk: its blocks together are `blocks` times this one, bytes included.
 BlockPrice mean_block(const Run& run, const LayerPrices& prices, const ModelChunk& part);
-// The same without a copy, where all blocks of the part are alike; else null.
+// The same without a copy, where all blocks of the chunk are alike; else null.
 const BlockPrice* only_block(const LayerPrices& prices, const ModelChunk& part);
 
 // Throws Error where the device cannot multiply in the run's formats.
 LayerPrices layer_prices(const Run& run);
 
-// Those of a run, and what it recomputes.
+// The prices of a run, and its recompute policy.
 struct PricedWay {
   Recompute recompute;
   const LayerPrices* prices = nullptr;
 };
 
-// The same from those of runs that differ in what they recompute alone, if there are any: passes
-// are priced once, and so is a block that several of them have (every second block recomputed,
-// every fourth, all: a block that saves all, and one that is recomputed).  `without_experts`: of a
-// run that differs in where its experts are and how tokens reach them alone (ep, etp, moe_dispatch,
-// moe_overlap, and what no price depends on), where there is one: the prices of layers without
-// experts, of the embedding and of the head are the same.
+// The same from the prices of runs that differ only in their recompute policy, if there are any:
+// passes are priced once, and so is a block that several policies have (recomputing every second
+// block, every fourth, or all: one block that is not recomputed, and one that is).
+// `without_experts`: of a run that differs only in where its experts are and how tokens reach them
+// (ep, etp, moe_dispatch, moe_overlap, and what no price depends on), where there is one: layers
+// without experts, the embedding and the LM head have the same prices.
 LayerPrices layer_prices(const Run& run, std::span<const PricedWay> known,
                          const LayerPrices* without_experts = nullptr);
 
 // The same without bytes, and without times, whatever the device.
 LayerPrices layer_times(const Run& run, const LayerPrices* without_experts = nullptr);
 LayerPrices layer_bytes(const Run& run);
+LayerPrices layers_with_tensors(const Run& run);  // bytes, by tensor too
 // Throws Error that says what the device does multiply in where it cannot in this recipe.
 void require_recipe(const Device& device, const LowPrecisionRecipe& recipe, Precision precision);
 

@@ -123,11 +123,11 @@ const GemmMachine& OperatorPricer::gemm_machine_for(DType dtype) const {
   return *gemm_machines_[static_cast<std::size_t>(dtype)];
 }
 
-// `beside`: the time of one launch of the attention operator before it.
-void OperatorPricer::add_context(PassPrice& pass, const Operator& op, Seconds beside) const {
+// `attention`: the time of one launch of the attention operator before it.
+void OperatorPricer::add_context(PassPrice& pass, const Operator& op, Seconds attention) const {
   const Seconds time = collective_time(op.collective, op.message, context_links_);
   const ExposedTimes times =
-      run_overlapped(time, op.overlaps_attention ? beside : Seconds(0.0), context_loss_);
+      run_overlapped(time, op.overlaps_attention ? attention : Seconds(0.0), context_loss_);
   pass.context += op.launches * times.exposed;
   pass.contention += op.launches * times.slowdown;
   pass.context_collectives[static_cast<std::size_t>(op.collective)].add(op.message, time,
@@ -159,9 +159,9 @@ void OperatorPricer::add_tensor(PassPrice& pass, const OperatorList& operators,
   const Seconds each = collective_time(op.collective, op.message, tensor_links_),
                 time = op.launches * each;
   pass.collective += time;
-  const ExposedTimes beside = overlapped_with_gemms(operators, index, time);
-  pass.collective_exposed += beside.exposed;
-  pass.contention += beside.slowdown;
+  const ExposedTimes times = overlapped_with_gemms(operators, index, time);
+  pass.collective_exposed += times.exposed;
+  pass.contention += times.slowdown;
   pass.tensor_collectives[static_cast<std::size_t>(op.collective)].add(op.message, each,
                                                                        op.launches);
 }

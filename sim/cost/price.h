@@ -28,7 +28,7 @@ using CollectiveTallies = std::array<CollectiveTally, kNumCollectives>;  // by C
 
 Seconds time_of(const CollectiveTallies& tallies);
 
-// What the host calls.
+// Kernels that the host launches.
 struct LaunchTally {
   double kernels = 0.0;
   double low_precision_gemms = 0.0;  // GEMMs in 8- or 4-bit formats
@@ -47,7 +47,7 @@ struct PassPrice {
   Seconds collective_exposed{};  // what GEMMs do not hide
   Seconds context{};             // context-parallel, what attention does not hide
   Seconds expert{};              // tokens to and from experts of other ranks, what nothing hides
-  Seconds contention{};          // GEMMs and attention slowed down by collectives beside them
+  Seconds contention{};          // GEMMs and attention slowed down by overlapped collectives
   LaunchTally launches{};
   LaunchTally ragged_launches{};  // of them those of operators whose shapes a router decides
   Flops flops{};
@@ -66,18 +66,18 @@ struct PassPrice {
 // How the tokens of the run's MoE layers reach their experts.
 ExpertRoute expert_route(const Run& run);
 
-// Prices operators for one run: the machines and links that do not change from operator to
-// operator.
+// Prices operators for one run: the machines and links that do not change
+// from operator to operator.
 class OperatorPricer {
  public:
   explicit OperatorPricer(const Run& run);
 
   PassPrice price(const OperatorList& operators, bool backward) const;
-  // Of each operator among those around it; their sum is price().
+  // The price of each operator within its list; their sum is price().
   std::vector<PassPrice> each_price(const OperatorList& operators, bool backward) const;
 
-  // Where the strategy pairs the passes of different micro-batches, the exchanges of one run beside
-  // the compute of the other.  A DualPipe joins passes itself (pipeline/pipeline.h).
+  // Where the strategy pairs the passes of different micro-batches, the all-to-alls of one overlap
+  // with the compute of the other.  A DualPipe joins passes itself (pipeline/pipeline.h).
   void overlap_all_to_alls(PassPrice& forward, PassPrice& backward) const;
 
  private:
@@ -89,7 +89,7 @@ class OperatorPricer {
   void add(PassPrice& pass, const OperatorList& operators, std::size_t index, bool backward,
            Seconds& attention) const;
   void add_fill(PassPrice& pass, const Operator& op, bool backward) const;
-  void add_context(PassPrice& pass, const Operator& op, Seconds beside) const;
+  void add_context(PassPrice& pass, const Operator& op, Seconds attention) const;
   void add_expert(PassPrice& pass, const Operator& op) const;
   void add_tensor(PassPrice& pass, const OperatorList& operators, std::size_t index) const;
 
@@ -106,10 +106,10 @@ class OperatorPricer {
   // Sums behind a GEMM by collectives of the framework's own, not by a ring of copies.
   bool scatters_pieces_;
   bool splits_backward_;  // weight gradients are passes of their own, long after the data gradients
-  bool hides_in_gradients_;    // runs collectives beside gradients that do not need them
-  double copied_loss_ = 0.0;   // of GEMMs beside a ring of copies
-  double library_loss_ = 0.0;  // of GEMMs beside a collective of the library
-  double buffer_loss_ = 0.0;   // beside one of the framework's own
+  bool hides_in_gradients_;    // overlaps collectives with gradients that do not need them
+  double copied_loss_ = 0.0;   // of GEMMs during a ring of copies
+  double library_loss_ = 0.0;  // of GEMMs during a collective of the library
+  double buffer_loss_ = 0.0;   // during one of the framework's own
   double context_loss_ = 0.0;
   double expert_loss_ = 0.0;
   MemoryBoundMachine memory_bound_machine_;

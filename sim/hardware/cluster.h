@@ -1,5 +1,5 @@
-// Devices joined by links: the node's scale-up fabric and the network between nodes; and what an
-// upgrade of one property makes of them.
+// Devices joined by links: the node's scale-up fabric and the network between nodes; and upgrades
+// of one property of these.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@ namespace llmsim::sim {
 //   Switch  any pair can use a device's whole bandwidth (NVSwitch)
 //   Mesh    one link per pair: a group of n devices uses n - 1 of the links (MI300X; V100 and A100
 //           boards of four)
-//   Paired  two devices share a package with a wide link; other neighbours are joined by narrower
-//           ones, over which n devices form n / 2 rings that share no link (MI250X)
+//   Paired  two devices of a package have a fast link; other neighbours are joined by slower ones,
+//           over which n devices form n / 2 rings that share no link (MI250X)
 //   Torus   neighbours only, wrap-around (TPU)
 //   Host    through the host's PCIe
 //   Loopback  the devices are processes of one host, which share its memory and pass messages
@@ -50,33 +50,34 @@ struct Fabric {
   BytesPerSecond pair_bandwidth;     // one pair of neighbours, one direction
   BytesPerSecond package_bandwidth;  // Paired: the two devices of one package
   Seconds latency{3.4e-6};           // one hop of a collective
-  // Loopback: at which a process adds up what has come; 0: at no cost.
+  // Loopback: the rate at which a process adds up what it has received; 0: free.
   BytesPerSecond sum_bandwidth{};
   bool in_switch_reduction = false;  // the switch adds (NVLS): all-reduce moves each byte once
 };
 
-// The network, as one node sees it.
+// The network as one node sees it.  Its oversubscription, as far as groups of several nodes see it,
+// is in the achieved fraction of the bandwidth and in ring_decay.
 struct Network {
   std::string name;
   BytesPerSecond node_bandwidth;  // injection of one node, one direction
   Seconds latency{14e-6};         // one hop of a collective
-  // What an all-to-all over several domains takes beside hop and bytes: at once, and for each rank
-  // of another domain, to which it has a message of its own.
+  // What an all-to-all over several domains takes in addition to hop and bytes: once, and for each
+  // rank of another domain, to which it has a message of its own.
   Seconds all_to_all_latency{};
   Seconds peer_latency{};
   // A ring over D domains, more than ring_domains, reaches (D / ring_domains)^-ring_decay of the
   // bandwidth of one over so many.
   double ring_decay = 0.0;
   double ring_domains = 2.0;
-  // A step of a ring takes at least this where its pieces wait for their receiver, see
-  // sim/cost/collective.h.
+  // A step of a ring takes at least this where its pieces wait for
+  // their receiver, see sim/cost/collective.h.
   Seconds ring_step{};
   // Share of its bandwidth in the slow one of its two states; 1: it has one state.
   double slow_fraction = 1.0;
   Transport transport = Transport::Rdma;
-  // Most that the kernels of one node's host carry, one direction: 1.1e9 parameters by FSDP in bf16
-  // over two nodes of LUMI went from 7500 to 9500 tokens/s per GCD with the libfabric plugin.
-  // Source: OLMo training log, 2023-04-12.
+  // Most that TCP through the kernel of one node's host carries, one direction: 1.1e9 parameters by
+  // FSDP in bf16 over two nodes of LUMI went from 7500 to 9500 tokens/s per GCD with the libfabric
+  // plugin.  Source: OLMo training log, 2023-04-12.
   BytesPerSecond socket_bandwidth{3.2e9};
 };
 
@@ -92,7 +93,7 @@ struct Cluster {
   int devices_per_host_link = 1;  // devices behind one PCIe switch share its link to the host
   Bytes host_memory{0.0};         // of one node; 0: unknown
 
-  // What the system of that name is, where the run asks for something else than it has.
+  // What the named system has, where the run needs something else.
   std::optional<int> system_devices{};  // fewer than num_devices
   // The usual one of the system, which does not have the run's.
   std::optional<std::string> system_accelerator{};

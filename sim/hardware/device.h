@@ -13,18 +13,18 @@
 namespace llmsim::sim {
 
 // Implementations of attention that never write the scores to memory.  They differ by up to four
-// times on one device, and which one runs is a habit of the framework and its date:
-// Framework::attention_kernel names it, Achieved::attention holds what it reaches.
+// times on one device.  Which one runs depends on the framework and its date:
+// Framework::attention_kernel names it, and Achieved::attention has its rates.
 //
 //   Flash1           FlashAttention, until July 2023
 //   FlashTriton      FlashAttention written in Triton, as MPT models used it until 2024
 //   Flash2           FlashAttention-2, which PyTorch's scaled_dot_product_attention calls on NVIDIA
-//                    devices; of Ampere's design, so that Hopper and Blackwell lend it a third and
-//                    a fifth of their matrix units
+//                    devices; designed for Ampere, so that it uses a third of Hopper's matrix units
+//                    and a fifth of Blackwell's
 //   Flash3           FlashAttention-3 (Hopper)
 //   Cudnn            cuDNN's fused attention: TransformerEngine's choice from Hopper on
-//   ComposableKernel  AMD's Composable Kernel: the ROCm ports of FlashAttention-2 and
-//                     TransformerEngine
+//   ComposableKernel AMD's Composable Kernel: the ROCm ports of FlashAttention-2 and
+//                    TransformerEngine
 //   Aotriton         what PyTorch calls on ROCm
 //   AotritonFirst    the same before PyTorch's nightly build of 2024-09-30, with a backward pass
 //                    several times slower
@@ -128,15 +128,15 @@ struct MemoryBoundRates {
   std::array<MemoryBoundRate, kNumMemoryBoundKernels> backward{};
 };
 
-// What processes of one host take from one another.
+// What processes of one host lose to one another.
 struct HostSharing {
-  double collectives = 0.0;  // share of a hidden collective's time that the kernels beside it lose
+  double collectives = 0.0;  // share of a hidden collective's time that the overlapped kernels lose
   // Time that each other busy process adds to GEMMs and attention, relative to alone.
   double gemms = 0.0;
-  double memory_bound = 0.0;  // the same of kernels that stream through memory
+  double memory_bound = 0.0;  // the same of memory-bound kernels
 };
 
-// Sustained rates that measurements showed, relative to data-sheet peaks.
+// Measured sustained rates, relative to data-sheet peaks.
 struct Achieved {
   std::array<GemmCoefficients, kNumDTypes> gemm;                      // by DType
   std::array<AttentionCoefficients, kNumAttentionKernels> attention;  // by AttentionKernel
@@ -159,12 +159,12 @@ struct Achieved {
   double collective_traffic = 3.0;  // bytes of device memory for a byte on the wire
   // Rate that GEMMs lose for each share of the memory bandwidth that collectives hold: between none
   // and all of it, half within a factor of two.  Not fitted: step times of studies disagree even in
-  // its sign (one number for all, 1.1 +- 0.1, is 0.6 points worse for open studies that are left out
-  // and 1.0 better for those of first contact).
+  // its sign (one number for all, 1.1 +- 0.1, is 0.6 points worse for open studies that are left
+  // out and 1.0 better for those of first contact).
   double memory_interference = 0.50;
-  // Processes of one host (FabricKind::Loopback) share its cores with what carries their messages,
-  // and its caches and memory with each other; all 0 and without effect for other devices.  See
-  // cost/contention.h.
+  // Processes of one host (FabricKind::Loopback) share its cores with the threads that
+  // carry their messages, and its caches and memory with each other; all 0 and without
+  // effect for other devices (cost/contention.h).
   HostSharing sharing;
   // Standard deviation of speed between equal devices (5 % between the best and worst of eight).
   double device_spread = 0.0175;
@@ -207,8 +207,8 @@ struct Device {
   // Of memory, by memory-bound kernels.
   BytesPerSecond achieved_bandwidth() const { return achieved.memory_fraction * memory_bandwidth; }
 
-  // Best matrix rate for a format, falling back to a wider one where the device lacks it (bf16 on
-  // V100 -> none).  Throws Error where no fallback exists.
+  // Best matrix rate for a format, falling back to one of more bits where the device does not have
+  // it (bf16 on V100 -> none).  Throws Error where no fallback exists.
   FlopsPerSecond peak(DType dtype) const;
 };
 
@@ -222,15 +222,15 @@ struct PowerLimit {
 
 constexpr double kPowerExponent = 0.63;  // a below
 
-// Clock of a device whose GEMMs nobody has measured, from one of the same chip with another power
-// limit.
+// Clock of a device whose GEMMs nobody has measured, from a device with the same chip under another
+// power limit.
 //
 // Under a long training step matrix units run as fast as the power limit allows.  A unit at clock f
 // takes power f^(1/a), so n units under a limit W run at f ~ (W / n)^a.  With the data sheet's peak
 // P ~ n,
 //
-//   clock / clock_like = ((W / P) / (W_like / P_like))^a       a = 0.63, clocks relative to that of
-//                                                              the data sheet
+//   clock / clock_like = ((W / P) / (W_like / P_like))^a       a = 0.63; clocks are relative to the
+//                                                              data sheet's
 //
 // and never above the clock of short runs.  Source of a: MI325X (1000 W) sustains 20 % more than
 // MI300X (750 W) with the same peak, ln 1.2 / ln (4/3) = 0.63 (ROCm blogs, measuring max-achievable
@@ -238,8 +238,8 @@ constexpr double kPowerExponent = 0.63;  // a below
 // W) grow with the power limit to the power of 0.61 (ai-dynamo/aiconfigurator @095f58a). Assumes
 // the same architecture, whose units take the same power at the same clock.
 //
-// `clock`: the sustained clock of `like`, relative to short runs.  Requires positive limits and
-// peaks.
+// `clock`: the sustained clock of `like`, relative to short runs.  Requires
+// positive limits and peaks.
 double power_limited_clock(double clock, const PowerLimit& device, const PowerLimit& like);
 
 }  // namespace llmsim::sim

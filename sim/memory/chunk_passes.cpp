@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "sim/memory/peak_tensors.h"
+
 namespace llmsim::sim {
 namespace {
 
@@ -20,6 +22,38 @@ namespace {
 // Source: ours; PyTorch FSDP's forward and backward prefetch, runtime/parallel/data_parallel.h.
 
 enum class Direction { Forward, Backward };
+
+// Names of what is taken and given around the passes of layers.
+constexpr const char* kStoredElsewhere = "stored on other ranks or on the host";
+constexpr const char* kSinceCheckpoint = "all of the blocks since the checkpoint";
+
+// Rise and net change of a layer's pass.
+template <class Amount>
+struct LayerAmounts {
+  Amount rise, net;
+};
+
+template <class Amount>
+LayerAmounts<Amount> amounts_of(const Layer& layer, bool backward) {
+  const PassBytes& pass = backward ? layer.memory->backward : layer.memory->forward;
+  return {amount_of<Amount>(pass.rise), amount_of<Amount>(pass.net)};
+}
+
+LayerSite site_of(UnitKind kind) {
+  switch (kind) {
+    case UnitKind::Embedding: return LayerSite::Embedding;
+    case UnitKind::Block: return LayerSite::Block;
+    case UnitKind::Head: break;
+  }
+  return LayerSite::Head;
+}
+
+template <>
+LayerAmounts<TensorAmounts> amounts_of<TensorAmounts>(const Layer& layer, bool backward) {
+  const LayerTensors& tensors = *layer.memory->tensors;
+  const PassTensors& pass = backward ? tensors.backward : tensors.forward;
+  return {amount_of(pass.rise, site_of(layer.kind)), amount_of(pass.net, site_of(layer.kind))};
+}
 
 // A chunk's layers in the order of a pass.
 class PassLayers {
@@ -212,18 +246,18 @@ template <class Amount>
 void differentiate(Account<Amount>& account, const Layer& layer, const PassRules& rules,
                    BackwardTurn turn, bool end) {
   const BlockGradients block = block_gradients(layer, rules, turn, end);
-  account.take(MemoryKind::Activations, layer.stored_less);
-  account.take(MemoryKind::Recomputed, layer.rerun_before);
+  account.take(MemoryKind::Activations, layer.stored_less, kStoredElsewhere);
+  account.take(MemoryKind::Recomputed, layer.rerun_before, kSinceCheckpoint);
   if (!layer.casts_stay) account.take(MemoryKind::CastWeights, layer.cast_weights);
   if (turn.last) account.give(MemoryKind::GradientBuffers, block.unreduced);
   if (end) account.take(MemoryKind::Gradients, block.own);
   account.take(MemoryKind::GradientBuffers, block.at_hand);
-  account.run(amount_of<Amount>(layer.memory->backward.rise),
-              amount_of<Amount>(layer.memory->backward.net));
+  const auto [rise, net] = amounts_of<Amount>(layer, true);
+  account.run(rise, net);
   account.give(MemoryKind::GradientBuffers, block.at_hand);
   if (!end) account.take(MemoryKind::Gradients, block.own);
   if (turn.first) account.take(MemoryKind::GradientBuffers, block.unreduced);
-  account.give(MemoryKind::Recomputed, layer.rerun_before);
+  account.give(MemoryKind::Recomputed, layer.rerun_before, kSinceCheckpoint);
   account.give(MemoryKind::CastWeights, layer.cast_weights);
 }
 
@@ -257,7 +291,8 @@ ChunkPass<Amount> forward_pass(const Chunk& chunk, const PassRules& rules, UnitS
   Account<Amount> account;
   UnitGathers gathers(layers, rules.units, state.whole ? 0 : layers.size(), frees);
   EqualLayers<Amount> equal;
-  if (!chunk.part().embedding) account.take(MemoryKind::Activations, rules.residual);
+  if (!chunk.part().embedding)
+    account.take(MemoryKind::Activations, rules.residual, kResidualStream);
   for (int i = 0; i < layers.size(); ++i) {
     i += equal.skip(account, gathers, layers, i, rules.units.ahead);
     const Layer& layer = layers[i];
@@ -266,14 +301,14 @@ ChunkPass<Amount> forward_pass(const Chunk& chunk, const PassRules& rules, UnitS
     if (layer.kind == UnitKind::Head && rules.loss_makes_gradient && !state.lent)
       account.take(MemoryKind::GradientBuffers, gradients_of_head(chunk, layer));
     account.take(MemoryKind::CastWeights, layer.cast_weights);
-    account.run(amount_of<Amount>(layer.memory->forward.rise),
-                amount_of<Amount>(layer.memory->forward.net));
-    account.give(MemoryKind::Activations, layer.stored_less);
+    const auto [rise, net] = amounts_of<Amount>(layer, false);
+    account.run(rise, net);
+    account.give(MemoryKind::Activations, layer.stored_less, kStoredElsewhere);
     gathers.take_back(account, layer, shares_table && i == 0);
   }
   if (shares_table && frees) account.give(MemoryKind::Gathered, chunk.front().units.shared.whole);
   if (!chunk.part().head && !rules.sent_outputs_stay)
-    account.give(MemoryKind::Activations, rules.residual);
+    account.give(MemoryKind::Activations, rules.residual, kResidualStream);
   drop_casts(account, layers);
   return result_of(account, Bytes(0.0));
 }
@@ -290,7 +325,8 @@ ChunkPass<Amount> backward_pass(const Chunk& chunk, const PassRules& rules, Unit
                       rules.units.frees_after_backward(turn.last));
   EqualLayers<Amount> equal;
   Bytes reduced, reduced_experts;  // gradients of the last layers, while others run
-  if (!chunk.part().head) account.take(MemoryKind::ActivationGradients, rules.residual);
+  if (!chunk.part().head)
+    account.take(MemoryKind::ActivationGradients, rules.residual, kResidualStream);
   if (shares_table) take_shared_table(account, chunk, rules, state, turn.first);
   for (int i = 0; i < count; ++i) {
     i += equal.skip(account, gathers, layers, i, rules.units.ahead);
@@ -308,8 +344,9 @@ ChunkPass<Amount> backward_pass(const Chunk& chunk, const PassRules& rules, Unit
                    std::exchange(reduced_experts, layer.units.experts.gradients));
   }
   if (!chunk.part().head && rules.sent_outputs_stay)
-    account.give(MemoryKind::Activations, rules.residual);
-  if (!chunk.part().embedding) account.give(MemoryKind::ActivationGradients, rules.residual);
+    account.give(MemoryKind::Activations, rules.residual, kResidualStream);
+  if (!chunk.part().embedding)
+    account.give(MemoryKind::ActivationGradients, rules.residual, kResidualStream);
   return result_of(account, reduced + reduced_experts);
 }
 
@@ -320,5 +357,9 @@ template ChunkPass<MemoryTerms> forward_pass<MemoryTerms>(const Chunk&, const Pa
                                                           UnitState);
 template ChunkPass<MemoryTerms> backward_pass<MemoryTerms>(const Chunk&, const PassRules&,
                                                            UnitState, BackwardTurn);
+template ChunkPass<TensorAmounts> forward_pass<TensorAmounts>(const Chunk&, const PassRules&,
+                                                              UnitState);
+template ChunkPass<TensorAmounts> backward_pass<TensorAmounts>(const Chunk&, const PassRules&,
+                                                               UnitState, BackwardTurn);
 
 }  // namespace llmsim::sim

@@ -69,7 +69,7 @@ struct ChunkPass {
   }
 };
 
-// Amount: double or MemoryTerms.
+// Amount: double, MemoryTerms or TensorAmounts (peak_tensors.h).
 template <class Amount>
 ChunkPass<Amount> forward_pass(const Chunk& chunk, const PassRules& rules, UnitState state);
 

@@ -9,9 +9,9 @@
 //   run     peak = max(peak, now + rise), now += net: of something whose rise and net change are
 //           known
 //
-// in bytes (Amount = double: a search asks for nothing else) or in bytes by term (Amount =
-// MemoryTerms: tables do).  The same statements are executed for both, so that a search and a table
-// cannot differ but by the rounding of their sums.  Source: ours.
+// in bytes (Amount = double: a search asks for nothing else), in bytes by term (MemoryTerms: tables
+// do) or in bytes by tensor (TensorAmounts in peak_tensors.h).  The same statements are executed for
+// all, so that a search and a table cannot differ but by the rounding of their sums.  Source: ours.
 #pragma once
 
 #include <array>
@@ -91,9 +91,11 @@ class MemoryTerms {
 inline double total_of(double size) { return size; }
 inline double total_of(const MemoryTerms& terms) { return terms.total().value(); }
 
-// So many bytes of one term more.
-inline void add_to(double& amount, MemoryKind, Bytes size) { amount += size.value(); }
-inline void add_to(MemoryTerms& amount, MemoryKind kind, Bytes size) { amount[kind] += size; }
+// So many bytes of one term more; of `what`, a name of style "received input".
+inline void add_to(double& amount, MemoryKind, Bytes size, const char*) { amount += size.value(); }
+inline void add_to(MemoryTerms& amount, MemoryKind kind, Bytes size, const char*) {
+  amount[kind] += size;
+}
 
 // Those of a layer's pass.
 template <class Amount>
@@ -125,17 +127,17 @@ class Account {
     now_ += size;
     note(now_);
   }
-  void take(MemoryKind kind, Bytes size) {
-    add_to(now_, kind, size);
+  void take(MemoryKind kind, Bytes size, const char* what = "") {
+    add_to(now_, kind, size, what);
     note(now_);
   }
   void give(const Amount& size) { now_ -= size; }
-  void give(MemoryKind kind, Bytes size) { add_to(now_, kind, -size); }
+  void give(MemoryKind kind, Bytes size, const char* what = "") { add_to(now_, kind, -size, what); }
   // What comes and goes at once.
   void pass(const Amount& size) { note(now_ + size); }
-  void pass(MemoryKind kind, Bytes size) {
+  void pass(MemoryKind kind, Bytes size, const char* what = "") {
     Amount there = now_;
-    add_to(there, kind, size);
+    add_to(there, kind, size, what);
     note(there);
   }
   void run(const Amount& rise, const Amount& net) {

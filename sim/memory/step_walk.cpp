@@ -8,6 +8,7 @@
 
 #include "sim/memory/chunk_layers.h"
 #include "sim/memory/chunk_passes.h"
+#include "sim/memory/peak_tensors.h"
 #include "sim/memory/stage_bytes.h"
 #include "sim/pipeline/stage_order.h"
 
@@ -45,6 +46,10 @@ struct WalkedStage {
 };
 
 namespace {
+
+// Names of activations that no layer has.
+constexpr const char* kWeightInputs = "inputs of weight gradients that are made later";
+constexpr const char* kOnItsWay = "on the way to the host";
 
 constexpr int kSteadyMicroBatches = 3, kRoundsOfInterleaving = 3, kSteadyOfDualPipe = 6;
 
@@ -163,7 +168,7 @@ void end_reduction(Walk<Amount>& walk) {
 // While something is received.
 template <class Amount>
 void receive(Walk<Amount>& walk, MemoryKind received, Bytes size) {
-  if (walk.under_reduction > Bytes(0.0)) walk.account.pass(received, size);
+  if (walk.under_reduction > Bytes(0.0)) walk.account.pass(received, size, kResidualStream);
 }
 
 // A pass and what was there when its layers began.  None: gradients of the weights alone.
@@ -212,7 +217,7 @@ template <class Amount>
 Followed<Amount> weight_gradients(Walk<Amount>& walk, Bytes inputs) {
   const Followed<Amount> done{walk.account.now()};
   walk.account.pass(Amount{});
-  walk.account.give(MemoryKind::Activations, inputs);
+  walk.account.give(MemoryKind::Activations, inputs, kWeightInputs);
   return done;
 }
 
@@ -223,7 +228,8 @@ Followed<Amount> follow(Walk<Amount>& walk, const WalkedStage& stage, const Pipe
   if (pass.kind == PassKind::Forward) return forward(walk, stage, pass.chunk);
   if (pass.kind == PassKind::WeightGradient) return weight_gradients(walk, inputs);
   const Followed<Amount> done = backward(walk, stage, pass.chunk, turn);
-  if (pass.kind == PassKind::DataGradient) walk.account.take(MemoryKind::Activations, inputs);
+  if (pass.kind == PassKind::DataGradient)
+    walk.account.take(MemoryKind::Activations, inputs, kWeightInputs);
   return done;
 }
 
@@ -316,11 +322,11 @@ void follow_passes(Walk<Amount>& walk, const WalkedStage& stage, int num_microba
   const Bytes gathered = stage.rules.units.counted() ? Bytes(0.0) : stage.bytes.gathered,
               on_its_way = stage.block_on_its_way();
   walk.account.take(MemoryKind::Gathered, gathered);
-  walk.account.take(MemoryKind::Activations, on_its_way);
+  walk.account.take(MemoryKind::Activations, on_its_way, kOnItsWay);
   walk.account.take(MemoryKind::Buffers, step_loss(stage));
   passes(shape);
   walk.account.give(MemoryKind::Gathered, gathered);
-  walk.account.give(MemoryKind::Activations, on_its_way);
+  walk.account.give(MemoryKind::Activations, on_its_way, kOnItsWay);
   walk.account.give(
       MemoryKind::PipelineBuffers,
       static_cast<double>(walk.sent_forward + walk.sent_backward) * stage.rules.residual);
@@ -533,6 +539,18 @@ MemoryPoint StageWalks::highest(int stage) {
   add_end_of_step(points, walk, own);
   note(points);
   return highest;
+}
+
+TensorAmounts amounts_at_peak(const Run& run, const LayerPrices& prices,
+                              const StageContents& contents, int number) {
+  const WalkedStage stage = walked_stage(run, prices, contents, number);
+  std::vector<ChunkPasses<TensorAmounts>> passes;
+  auto walk = walk_of(stage, passes);
+  const auto look_on = [](const PipelinePass&, const Followed<TensorAmounts>&) {};
+  follow_passes(walk, stage, stage.followed_microbatches(),
+                [&](const PipelineShape& shape) { follow_all(walk, stage, shape, look_on); });
+  update(walk.account, stage, 0);
+  return walk.account.highest().amount;
 }
 
 StagePeak stage_peak(const Run& run, const LayerPrices& prices, const StageContents& contents,

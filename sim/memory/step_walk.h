@@ -75,6 +75,8 @@ struct StagePeak {
   Bytes host{}, host_peak{};  // of what the runtime offloads
 };
 
+class TensorAmounts;
+
 // Walks through stages of a run.  Those with the same layers share what is worked out once: their
 // bytes and the passes of their chunks.  What it is made of must outlive it.
 class StageWalks {
@@ -104,6 +106,11 @@ class StageWalks {
   const StageContents& contents_;
   std::vector<std::unique_ptr<Kind>> kinds_;
 };
+
+// What is there at the peak of a stage, tensor by tensor (peak_tensors.h); `prices`: those of
+// layers_with_tensors().
+TensorAmounts amounts_at_peak(const Run& run, const LayerPrices& prices,
+                              const StageContents& contents, int stage);
 
 // Of one stage alone.
 StagePeak stage_peak(const Run& run, const LayerPrices& prices, const StageContents& contents,

@@ -19,8 +19,8 @@ struct CatalogueEntry {
   std::string source;                                // where the shape and the count were read
 };
 
-// The letters before the first digit or hyphen of a name: "llama" of "llama-3-70b", "gpt" of
-// "gpt2-xl".
+// The letters before the first digit or hyphen of a name: "llama" of
+// "llama-3-70b", "gpt" of "gpt2-xl".
 std::string family_of(std::string_view name);
 
 // All known models, grouped by family.

@@ -1,9 +1,10 @@
-// FLOPs of training: what one token needs by the shape of the model alone, the conventions by which
-// publications count a step, and what a published rate or utilisation means.
+// FLOPs of training: the FLOPs of one token, which follow from the shape of the model
+// alone; the conventions by which publications count a step; and the meaning of a
+// published rate or utilisation.
 //
-// A multiply-add is 2 FLOP.  Counted are matrix multiplications and the two GEMMs of attention;
-// norms, activations, softmax, biases and the embedding lookup (no GEMM) are not.  The backward
-// pass does twice the forward's work, so training needs 3 * forward.
+// A multiply-add is 2 FLOP.  GEMMs count, the two of attention included; norms, activations,
+// softmax, biases and the embedding lookup (no GEMM) do not.  The backward pass does twice the
+// forward's work, so training needs 3 * forward.
 #pragma once
 
 #include <optional>
@@ -37,7 +38,7 @@ Flops attention_flops_per_token(const Transformer& model, int layer, bool causal
 // Forward FLOPs of the scan of one Mamba-2 layer for one token, in chunks of Q tokens, with H heads
 // of P values, states of N and G groups:
 //
-//   within chunks   G Q N + H Q P     C B^T, masked, and its GEMM with x: causal halves
+//   within chunks   G Q N + H Q P     C B^T, masked, and the GEMM of that with x: causal halves
 //   between them    4 H P N           x into the states of chunks, and these into the output
 //
 // Its convolution and its gates are no GEMMs.  Source: Dao & Gu, arXiv 2405.21060, section 6.
@@ -47,9 +48,10 @@ Flops scan_flops_per_token(const Mamba& mamba);
 //
 //   H_v (6 K V + C (3 K + 2 V) + C^2 / 3)
 //
-// the states' part of new values, of the states and of the output (2 K V each); within a chunk K
-// K^T, Q K^T and T K, and T V and the scores times values, causal halves; and T, the inverse of a
-// triangle. Source: Yang et al., arXiv 2412.06464, section 3.3; fla/ops/gated_delta_rule/chunk.py.
+// The first term has new values, new states and outputs from the states (2 K V each); the
+// second, of causal halves within a chunk, K K^T, Q K^T and T K, and T V and the scores times
+// values; the third is T, the inverse of a triangular matrix.  Source: Yang et al., arXiv
+// 2412.06464, section 3.3; fla/ops/gated_delta_rule/chunk.py.
 Flops scan_flops_per_token(const GatedDeltaNet& net);
 
 // The same of a Mamba-1 layer with d_i channels and states of N: each token's B into the states and
@@ -61,8 +63,8 @@ Flops scan_flops_per_token(const GatedDeltaNet& net);
 // 2312.00752, algorithm 2.
 Flops scan_flops_per_token(const Mamba1& mamba);
 
-// FLOPs of the head and of what stands before it, averaged over the tokens of a sequence: of an
-// encoder only predicted_share pass it, and one token passes its classifier of sentences.
+// FLOPs of the LM head and of the layers right before it, averaged over the tokens of a sequence:
+// of an encoder only predicted_share pass it, and one token passes its classifier of sentences.
 Flops head_flops_per_token(const Transformer& model);
 
 // 2 W + the attention and the scans of all layers, multi-token-prediction layers included.  W are
@@ -86,19 +88,22 @@ Flops training_flops_per_token(const Transformer& model, double adapter_paramete
 // With T tokens per step, N parameters, L layers, H * Q = num_heads * head_dim, S = seq_len, h =
 // hidden_size, V = vocab_size:
 //
-//   6N                    6 N T                               all parameters, no attention  Kaplan
-//                                                             et al. 2020
-//   6N_no_embedding       6 (N - N_embedding) T               without the input embedding
-//   palm                  6 N T + 12 L H Q S T                attention over the full square  PaLM,
-//                                                             nanoGPT, MosaicML
-//   palm_causal           6 N T + 6 L H Q S T                attention's causal half
-//   palm_no_embedding     6 (N - N_embedding) T + 12 L H Q S T  torchtitan
-//   megatron              72 T L h^2 (1 + S/(6h) + V/(12 h L))   GPT shape, ffn 4 h, full attention
-//                                                                Korthikanti et al. 2022
-//   gemm_causal           every GEMM, attention's masked half left out  this program's own count
-//   hardware              what is executed: also what is recomputed, padded or on several ranks
+//   6N                 6 N T                              all parameters, no attention
+//                                                         (Kaplan et al. 2020)
+//   6N_no_embedding    6 (N - N_embedding) T              without the input embedding
+//   palm               6 N T + 12 L H Q S T               attention over the full square (PaLM,
+//                                                         nanoGPT, MosaicML)
+//   palm_causal        6 N T + 6 L H Q S T                attention's causal half
+//   palm_no_embedding  6 (N - N_embedding) T
+//                        + 12 L H Q S T                   torchtitan
+//   megatron           72 T L h^2 (1 + S/(6h)
+//                        + V/(12 h L))                    GPT shape, ffn 4 h, full attention
+//                                                         (Korthikanti et al. 2022)
+//   gemm_causal        every GEMM, attention without      this program's own count
+//                        its masked half
+//   hardware           all that is executed: recomputed, padded and replicated work too
 //
-// L of palm are the layers that have attention; scans of states count in the last two alone.
+// In palm, L is the number of layers with attention.  Scans of states count in the last two alone.
 // An embedding lookup multiplies nothing: only the last two count it as zero by construction.
 
 struct Convention {

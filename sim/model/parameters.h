@@ -1,50 +1,57 @@
 // The weights of a layer, from which parameters, FLOPs, shards, partial gradients and the shapes of
-// GEMMs are counted; and the exact parameter counts of a model, by part.
+// GEMMs are counted; and the exact parameter counts of a model, component by component.
 //
-// Notation: h = hidden_size, a, g, d heads, key/value heads and their size, w = 2 with a gated MLP
-// (gate and up), else 1, f, F, q the widths of an MLP, of all S shared experts together and of one
-// of E routed experts, of which a token visits k.  MLA: ranks r and c of the bottlenecks of queries
-// and of keys and values, heads of e = qk_nope + qk_rope, and v for values.  Mamba-2 in the place
-// of attention: H heads of P values, d_i = H P, G groups, states of N, c = d_i + 2 G N channels
-// under a convolution of k tokens.  A gated delta net has an input of (h, 2 K + 2 V), K and V the
-// widths of all key and of all value heads, H_v of them; c = 2 K + V channels without a bias; no
-// skip; a norm of one value head, which tensor ranks do not divide; an output of (V, h).  A gate
-// on the output of attention is a d columns of qkv more.  Mamba-1: d_i channels with states of N,
-// steps of rank r_t; an input of (h, 2 d_i), a convolution of d_i channels, a_log of d_i N and a
-// skip of d_i values, no norm of its output.  Routed experts of l = latent_size, else
-// h, values.
+// Notation:
 //
-//   weight                               (rows, columns)  tensor ranks divide  bias of
-//   attention_norm, post_attention_norm  (h)                           -                       norm
-//   qkv                                  (h, (a + 2 g) d)              columns                 qkv
-//   qk_norm                              (2 d) or ((a + g) d)          columns                 norm
-//   query_down, query_norm               (h, r), (r)  -  qkv, none
-//   mla_down, mla_norm                   (h, c + qk_rope), (c)  -  qkv, none
-//   query_up                             (r, a e) or (h, a e)  columns  none or qkv
-//   mla_up                               (c, a (qk_nope + v))          columns                 none
-//   attention_sinks                      (a)                           columns                 none
-//   attention_output                     (a d, h) or (a v, h)  rows  attention_output
-//   mlp_norm, post_mlp_norm              (h)                           -                       norm
-//   mlp_up, mlp_down                     (h, w f), (f, h)              columns, rows           mlp
-//   router, shared_gate                  (h, E), (h, 1)  -, partial gradients  router_bias, none
-//   mixer_norm                           (h)                           -                       norm
-//   mixer_input                          (h, 2 d_i + 2 G N + H)        columns                 none
-//   mixer_gates                          (h, 2 H_v)                    columns                 none
-//   x_proj                               (d_i, r_t + 2 N)              rows                    none
-//   selection_norms                      (r_t + 2 N)                   -                       none
-//   dt_proj                              (r_t, d_i)                    columns                 one
-//   conv1d, conv1d_bias                  (c k), (c)                    columns                 none
-//   a_log, skip, dt_bias                 (H) each                      columns                 none
-//   gated_norm                           (d_i)                         columns                 none
-//   mixer_output                         (d_i, h)                      rows                    none
-//   latent_down, latent_up               (h, l), (l, h)  -, partial gradients  none
-//   shared_up, shared_down               (h, w F), (F, h)  columns, rows  mlp; below one of each
-//                                        expert
-//   expert_up, expert_down               E (l, w q), E (q, l)  columns, rows, by etp  expert_bias
+//   all            h = hidden_size; a, g, d: heads, key/value heads and their size
+//   MLP, experts   w = 2 with a gated MLP (gate and up), else 1; f, F, q: the widths of an MLP, of
+//                  all shared experts together and of one of E routed experts; these read and write
+//                  l = latent_size values, else h
+//   MLA            r, c: ranks of the bottlenecks of queries, and of keys and values; heads of e =
+//                  qk_nope + qk_rope values, and v for values
+//   Mamba-2        in the place of attention: H heads of P values, d_i = H P, G groups, states of
+//                  N, c = d_i + 2 G N channels under a convolution of k tokens
+//   gated delta    an input of (h, 2 K + 2 V), K and V the widths of all key heads and of all H_v
+//   net            value heads; c = 2 K + V channels without a bias; no skip; a norm of one value
+//                  head, which tensor ranks do not divide; an output of (V, h)
+//   Mamba-1        d_i channels with states of N, steps of rank r_t; an input of (h, 2 d_i), a
+//                  convolution of d_i channels, a_log of d_i N and a skip of d_i values, no norm of
+//                  its output
+//
+//   weight                     (rows, columns)             tensor ranks divide   bias of
+//   attention_norm,
+//     post_attention_norm      (h)                         -                     norm
+//   qkv                        (h, (a + 2 g) d)            columns               qkv
+//   qk_norm                    (2 d) or ((a + g) d)        columns               norm
+//   query_down, query_norm     (h, r), (r)                 -                     qkv, none
+//   mla_down, mla_norm         (h, c + qk_rope), (c)       -                     qkv, none
+//   query_up                   (r, a e) or (h, a e)        columns               none or qkv
+//   mla_up                     (c, a (qk_nope + v))        columns               none
+//   attention_sinks            (a)                         columns               none
+//   attention_output           (a d, h) or (a v, h)        rows                  attention_output
+//   mlp_norm, post_mlp_norm    (h)                         -                     norm
+//   mlp_up, mlp_down           (h, w f), (f, h)            columns, rows         mlp
+//   router, shared_gate        (h, E), (h, 1)              -, partial gradients  router_bias, none
+//   mixer_norm                 (h)                         -                     norm
+//   mixer_input                (h, 2 d_i + 2 G N + H)      columns               none
+//   mixer_gates                (h, 2 H_v)                  columns               none
+//   x_proj                     (d_i, r_t + 2 N)            rows                  none
+//   selection_norms            (r_t + 2 N)                 -                     none
+//   dt_proj                    (r_t, d_i)                  columns               one
+//   conv1d, conv1d_bias        (c k), (c)                  columns               none
+//   a_log, skip, dt_bias       (H) each                    columns               none
+//   gated_norm                 (d_i)                       columns               none
+//   mixer_output               (d_i, h)                    rows                  none
+//   latent_down, latent_up     (h, l), (l, h)              -, partial gradients  none
+//   shared_up, shared_down     (h, w F), (F, h)            columns, rows         mlp (shared_down:
+//                                                                                one per expert)
+//   expert_up, expert_down     E (l, w q), E (q, l)        columns, rows, by etp expert_bias
+//
+// A gate on the output of attention adds a d columns to qkv.
 //
 // The GEMM of t tokens is (t, rows) x (rows, columns): 2 t rows columns FLOP.  A bias is divided
-// with the columns.  Under sequence parallelism tensor ranks have parts of the gradients of all
-// that they do not divide: each sees its own tokens.  A qk_norm of d values is the same on all
+// with the columns.  Under sequence parallelism the gradients of all weights that tensor ranks do
+// not divide are partial: each rank sees its own tokens.  A qk_norm of d values is the same on all
 // ranks, but counts as divided.
 // Sources: Shoeybi et al., "Megatron-LM", 2019 (columns and rows); DeepSeek-V2 (arXiv 2405.04434),
 // section 2.1 (MLA); Dao & Gu, arXiv 2405.21060, and Megatron-LM core/ssm/mamba_mixer.py (Mamba-2)
@@ -120,7 +127,7 @@ struct LayerWeight {
   std::int64_t rows = 0;     // inputs; 0: a vector, which no GEMM multiplies
   std::int64_t columns = 0;  // outputs
   TensorAxis divided = TensorAxis::None;
-  bool partial = false;  // each tensor rank has a part of the gradient, whatever its tokens
+  bool partial = false;  // each tensor rank has one addend of the gradient, whatever its tokens
   int biases = 0;        // of `columns` values each
   int side_by_side = 1;  // matrices whose columns these are: q, k and v; gate and up
   std::int64_t first_columns = 0;  // of the first of several; the others share the rest

@@ -1,6 +1,6 @@
 // What is trained: the shape of a transformer, a decoder or an encoder, in the field's own words.
 //
-// Every number that decides a parameter count, a FLOP or a byte stands here; nothing is hidden in a
+// Every number on which a parameter count, a FLOP or a byte depends is here; nothing is hidden in a
 // model's name.  Dense, MoE and MLA decoders are described, hybrids of attention and state spaces,
 // and encoders of BERT's kind; `parameters.h` counts them exactly.
 #pragma once
@@ -16,9 +16,9 @@ namespace llmsim::sim {
 enum class Norm { LayerNorm, RmsNorm };
 enum class Position { Learned, Rope, Alibi, Relative, None };
 
-// Extra normalisation of queries and keys: none, one weight vector of head_dim for each of q and k
-// (Qwen 3), or one over all heads (num_heads * head_dim for q, num_kv_heads * head_dim for k; OLMo
-// 2).
+// Extra normalisation of queries and keys: none, one weight vector of head_dim for each of
+// q and k (Qwen 3), or one over all heads (num_heads * head_dim for q, num_kv_heads *
+// head_dim for k; OLMo 2).
 enum class QkNorm { None, PerHead, AllHeads };
 
 NameTable<Norm> name_table(Norm);          // "layernorm", "rmsnorm"
@@ -51,8 +51,10 @@ struct Moe {
   int shared_expert_ffn_size = 0;  // width of one shared expert
   int num_dense_layers = 0;        // leading layers with a dense MLP
   int layer_interval = 1;          // 1: every layer is an MoE layer, 2: every second ...
-  int num_groups = 1;              // the experts are dealt to so many groups, neighbours in one,
-  int groups_per_token = 1;  // and a token visits experts of at most so many (DeepSeek-V3: 4 of 8)
+  // The experts form so many groups of neighbours, and a token visits experts of at most so many of
+  // these (DeepSeek-V3: 4 of 8).
+  int num_groups = 1;
+  int groups_per_token = 1;
   // a bias per expert in the router (GPT-OSS; DeepSeek-V3's correction bias).
   bool router_bias = false;
   bool expert_bias = false;  // biases inside the experts (GPT-OSS)
@@ -64,12 +66,13 @@ struct Moe {
   bool operator==(const Moe&) const = default;
 };
 
-// Multi-head MLA (DeepSeek-V2): queries and keys/values pass through low-rank bottlenecks.
+// Multi-head latent attention, MLA (DeepSeek-V2): queries and keys/values
+// pass through low-rank bottlenecks.
 struct Mla {
   std::optional<int> q_lora_rank = {};  // none: queries are projected directly
   int kv_lora_rank = 0;
-  int qk_nope_head_dim = 0;  // part of a query/key head without rotary position
-  int qk_rope_head_dim = 0;  // part with; its key is shared by all heads
+  int qk_nope_head_dim = 0;  // dimensions of a query/key head without rotary position
+  int qk_rope_head_dim = 0;  // dimensions with it, whose key all heads share
   int v_head_dim = 0;
   bool operator==(const Mla&) const = default;
 };
@@ -92,11 +95,11 @@ struct Mamba {
   bool operator==(const Mamba&) const = default;
 };
 
-// A gated delta net (Yang et al. 2024, arXiv 2412.06464; the linear attention of Qwen3-Next): each
-// of num_value_heads heads has a state of key_head_dim x value_head_dim, keys and queries are
-// shared by num_value_heads / num_key_heads of them.  A causal convolution of each channel runs
-// before the delta rule, which works on chunks of 64 tokens (fla-org/flash-linear-attention
-// fla/ops/gated_delta_rule/chunk.py).
+// A gated delta net (Yang et al. 2024, arXiv 2412.06464; the linear attention of
+// Qwen3-Next): each of num_value_heads heads has a state of key_head_dim x
+// value_head_dim, keys and queries are shared by num_value_heads / num_key_heads of them.
+// A causal convolution of each channel runs before the delta rule, which works on chunks
+// of 64 tokens (fla-org/flash-linear-attention fla/ops/gated_delta_rule/chunk.py).
 struct GatedDeltaNet {
   int num_key_heads = 0;
   int key_head_dim = 0;
@@ -131,17 +134,16 @@ struct Mamba1 {
 
 // An encoder (BERT): every token sees all others, and the model learns to restore tokens that were
 // masked.  Logits are made of these alone, after a dense layer of the hidden size, its activation
-// and a norm.
-// Source: Devlin et al. 2018 (arXiv 1810.04805); BertForPreTraining of transformers has the same
-// parameters.
+// and a norm.  Source: Devlin et al. 2018 (arXiv 1810.04805); BertForPreTraining of transformers
+// has the same parameters.
 struct Encoder {
   double predicted_share = 1.0;  // of a sequence's tokens, those whose logits are made
-  int segment_types = 2;         // rows of the table that tells which sentence a token is of
+  int segment_types = 2;         // rows of the table of segments: which sentence a token is of
   // The first token's state passes a pooler (h, h) and a layer of two classes.
   bool next_sentence = false;
 
-  // BERT's own files predict 20 of 128 tokens and 80 of 512 (google-research/bert README,
-  // max_predictions_per_seq).
+  // BERT's own files predict 20 of 128 tokens and 80 of 512 (google-research/bert
+  // README, max_predictions_per_seq).
   static constexpr Encoder bert() {
     return {.predicted_share = 20.0 / 128.0, .segment_types = 2, .next_sentence = true};
   }
@@ -186,8 +188,8 @@ struct Transformer {
   // Of every n layers, n - 1 are windowed and one is full; 1: all are windowed.
   int sliding_window_interval = 1;
   bool attention_sinks = false;  // one learned logit per head (GPT-OSS)
-  // A sigmoid gate on the output of attention, as wide as the queries and projected beside them
-  // (Qwen3-Next).
+  // A sigmoid gate on the output of attention, with as many values as the queries, which the qkv
+  // projection makes too (Qwen3-Next).
   bool attention_gate = false;
 
   std::optional<Moe> moe = {};
@@ -221,15 +223,15 @@ int expert_row_size(const Transformer& model);
 // the output projection).
 int attention_output_width(const Transformer& model);
 
-// Share of the tokens whose logits are made: 1, or that of an encoder.
+// Share of the tokens that have logits: 1, or that of an encoder.
 double predicted_share(const Transformer& model);
 
 // Length of one query or key vector, over which a score is summed (with MLA: both parts together).
 int query_head_dim(const Transformer& model);
 
-// Tokens that a query of layer `layer` (from 0) can see: the sliding window where the layer has
-// one, else none.  With an interval n, the layers n - 1, 2n - 1, ... see everything (Gemma 2 and 3,
-// GPT-OSS).
+// Tokens that a query of layer `layer` (from 0) can see: the sliding window where the layer
+// has one, else none.  With an interval n, the layers n - 1, 2n - 1, ... see everything
+// (Gemma 2 and 3, GPT-OSS).
 std::optional<int> window_of_layer(const Transformer& model, int layer);
 
 // Tokens of a document of a sequence, at most all of them.
@@ -243,14 +245,13 @@ double full_attention_share(const Transformer& model);
 // (Megatron-LM: 128).
 int padded_vocab_size(int vocab_size, int multiple, int tensor_parallel);
 
-// The fields of a transformer by name: one table, which run files, JSON and checks of ranges
-// iterate over.
+// The fields of a transformer by name: one table for run files, JSON and checks of ranges.
 //
 // A key is that of the model section of a run file; a dot stands for an object in it
 // ("moe.top_k").  A new field of a Transformer is a member, a row of the table and a formula.  The
-// name stands beside the table: it picks a model of the catalogue.
+// name is no field: it picks a model of the catalogue.
 
-// Numbers of 0 lie in the range of a size only where a model may do without it.
+// A size may be 0 only where a model can do without it.
 struct TransformerField : Field<Transformer> {
   // Whether a model has the object in which the field stands; null: every model has it.
   bool (*present)(const Transformer&) = nullptr;

@@ -204,7 +204,8 @@ TensorId add_attention(LayerBuilder& b, TensorId normed, bool alone) {
   if (copies_attention_output(b))
     b.save_extra(Module::AttentionOutput, "copy of the attention output", b.layer[core].shape);
   if (alone) b.layer.end_of_needed();
-  return b.row_gemm(b.linear_layer(Module::AttentionOutput, WeightName::AttentionOutput), core,
+  return b.row_gemm("stream after attention",
+                    b.linear_layer(Module::AttentionOutput, WeightName::AttentionOutput), core,
                     b.saves_input(WeightName::AttentionOutput));
 }
 

@@ -12,9 +12,6 @@
 namespace llmsim::sim {
 namespace {
 
-constexpr double kTokenIdBytes = 8.0;
-constexpr double kFlagBytes = 1.0;  // a bool
-
 // Collectives of the head's input over tensor ranks.
 SharedInput shared_input(const LayerBuilder& b) {
   if (b.strategy.tp == 1) return {};

@@ -200,8 +200,8 @@ void LayerBuilder::column_gemm(Linear linear_layer, const SharedInput& input, Te
   layer.share_gradient(place, input);
 }
 
-TensorId LayerBuilder::row_gemm(Linear linear_layer, TensorId x, bool saves) {
-  const TensorId partial = tensor("residual branch", whole_residual());
+TensorId LayerBuilder::row_gemm(const char* name, Linear linear_layer, TensorId x, bool saves) {
+  const TensorId partial = tensor(name, whole_residual());
   gemm(std::move(linear_layer), x, {partial}, saves ? x : kNoTensor).row_parallel();
   return partial;
 }
@@ -219,8 +219,9 @@ TensorId LayerBuilder::mixer_output(TensorId values_of, bool alone) {
   const bool adapted = adapts(WeightName::MixerOutput);
   if (adapted) save_adapter_dropout(tokens, rows(WeightName::MixerOutput));
   if (alone) layer.end_of_needed();
-  const TensorId partial = row_gemm(linear_layer(Module::MixerOutput, WeightName::MixerOutput),
-                                    values_of, saves_input(adapted));
+  const TensorId partial =
+      row_gemm("stream after the mixer", linear_layer(Module::MixerOutput, WeightName::MixerOutput),
+               values_of, saves_input(adapted));
   return reduce(Module::MixerOutput, partial);
 }
 
@@ -258,7 +259,7 @@ TensorId LayerBuilder::reduce(Module module, TensorId partial) {
 TensorId LayerBuilder::reduce(Module module, TensorId partial, LayerOperators operators) {
   if (strategy.tp == 1) return partial;
   TensorId sum = partial;
-  if (gathers) sum = tensor("residual branch", residual());
+  if (gathers) sum = tensor(layer[partial].name, residual());
   Node& node = layer.add(module, std::move(operators));
   if (gathers) node.reads(partial).writes(sum).reduce_scatter();
   return sum;

@@ -122,7 +122,7 @@ class LayerBuilder {
   void column_gemm(Linear linear, const SharedInput& input, TensorId x,
                    std::initializer_list<TensorId> y, bool saves_input);
   // On this rank's rows of the weight, to the residual stream: a part of the sum.
-  TensorId row_gemm(Linear linear, TensorId x, bool saves_input);
+  TensorId row_gemm(const char* name, Linear linear, TensorId x, bool saves_input);
   // Of a mixer: from the residual stream, and back to it from its values.
   void mixer_input(LayerOperators operators, TensorId normed, TensorId projected);
   TensorId mixer_output(TensorId values, bool alone);

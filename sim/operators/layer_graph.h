@@ -53,6 +53,26 @@ struct Tensor {
   Bytes size() const { return shape.size(); }
 };
 
+// Those that one node reads, writes or saves: few.
+struct NodeTensors {
+  std::array<TensorId, 6> list{};
+  std::uint8_t count = 0;
+
+  void add(TensorId tensor) {
+    assert(count < list.size());
+    list[count++] = tensor;
+  }
+  const TensorId* begin() const { return list.data(); }
+  const TensorId* end() const { return list.data() + count; }
+  TensorId front() const { return list.front(); }
+  bool has(TensorId tensor) const {
+    for (const TensorId one : *this) {
+      if (one == tensor) return true;
+    }
+    return false;
+  }
+};
+
 class Node {
  public:
   Node& reads(TensorId tensor) { return add(reads_, tensor); }
@@ -73,25 +93,12 @@ class Node {
   Node& reduce_scatter() { return reduce_scatter_ = true, *this; }
   Node& fused_attention() { return fused_attention_ = true, *this; }
 
-  struct Tensors {
-    std::array<TensorId, 6> list{};
-    std::uint8_t count = 0;
-    const TensorId* begin() const { return list.data(); }
-    const TensorId* end() const { return list.data() + count; }
-    TensorId front() const { return list.front(); }
-    bool has(TensorId tensor) const {
-      for (const TensorId one : *this) {
-        if (one == tensor) return true;
-      }
-      return false;
-    }
-  };
   Module module() const { return module_; }
   bool second_half() const { return second_half_; }
   bool adds() const { return adds_; }  // the sum of its two tensors, in the place of the second
-  const Tensors& reads() const { return reads_; }
-  const Tensors& writes() const { return writes_; }
-  const Tensors& saves() const { return saves_; }
+  const NodeTensors& reads() const { return reads_; }
+  const NodeTensors& writes() const { return writes_; }
+  const NodeTensors& saves() const { return saves_; }
   Bytes forward_workspace() const { return forward_; }
   Bytes backward_workspace() const { return backward_; }
   bool has_gradient_in_place() const { return in_place_; }
@@ -105,10 +112,8 @@ class Node {
 
  private:
   friend class LayerGraph;
-  Node& add(Tensors& tensors, TensorId tensor) {
-    if (tensor == kNoTensor) return *this;
-    assert(tensors.count < tensors.list.size());
-    tensors.list[tensors.count++] = tensor;
+  Node& add(NodeTensors& tensors, TensorId tensor) {
+    if (tensor != kNoTensor) tensors.add(tensor);
     return *this;
   }
 
@@ -120,7 +125,7 @@ class Node {
   bool counted_ = true;
   TensorId replaced_ = kNoTensor;
   std::size_t first_operator_ = 0;
-  Tensors reads_{}, writes_{}, saves_{};
+  NodeTensors reads_{}, writes_{}, saves_{};
   Bytes forward_{}, backward_{};
 };
 

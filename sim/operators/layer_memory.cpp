@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string_view>
 #include <vector>
 
 #include "sim/operators/live_tensors.h"
@@ -37,8 +38,8 @@ struct LayerPass {
 };
 
 // The caller's input can be freed, but was not taken here.
-LiveTensors begin_pass(const LayerGraph& layer) {
-  LiveTensors live(layer);
+LiveTensors begin_pass(const LayerGraph& layer, PassTensors* list) {
+  LiveTensors live(layer, list);
   if (layer.input() != kNoTensor) live.hold(layer.input());
   return live;
 }
@@ -87,18 +88,18 @@ void free_read(LiveTensors& live, const Node& node, std::size_t i,
 
 // What was dropped is there again; of what is there already a second copy is, for a moment.
 void write_again(LiveTensors& live, const LayerPass& pass, const Node& node) {
-  Bytes twice;
+  NodeTensors copies;
   for (const TensorId tensor : node.writes()) {
     if (pass.is_cached(tensor)) continue;
     if (!live.has(tensor)) {
       live.write(tensor, &LiveBytes::recomputed);
       continue;
     }
-    twice += pass.layer.size(tensor);
-    live.take(&LiveBytes::recomputed, pass.layer.size(tensor));
+    copies.add(tensor);
+    live.take_copy(tensor);
   }
-  live.use(&LiveBytes::recomputed, node.forward_workspace());
-  live.give(&LiveBytes::recomputed, twice);
+  live.use_workspace(&LiveBytes::recomputed, node.forward_workspace(), node.module());
+  for (const TensorId tensor : copies) live.give_copy(tensor);
 }
 
 // Runs those of the nodes from `first` up to `last` again that are recomputed.
@@ -134,7 +135,10 @@ std::size_t begin_of_half(const std::vector<Node>& nodes, bool second) {
 // Whether a gradient is made where something is that the node uses up: the gradient of what it
 // wrote, or a saved tensor, which is freed.
 bool takes_place(LiveTensors& live, const Node& node, TensorId tensor) {
-  if (node.has_gradient_in_place()) return true;
+  if (node.has_gradient_in_place()) {
+    live.replace_gradient(node.writes().front(), tensor);
+    return true;
+  }
   if (node.replaced() == kNoTensor || tensor != node.reads().front() || !live.has(node.replaced()))
     return false;
   live.replace_by_gradient(node.replaced(), tensor);
@@ -150,17 +154,18 @@ bool has_gradient(TensorRole role) {
 void differentiate(LiveTensors& live, const LayerGraph& layer, std::size_t index,
                    const std::vector<std::size_t>& first) {
   const Node& node = layer.nodes()[index];
-  Bytes twice;
+  NodeTensors summed;
   for (const TensorId tensor : node.reads()) {
     if (!has_gradient(layer[tensor].role)) continue;
     if (live.has_gradient(tensor))
-      twice += layer.size(tensor);
+      summed.add(tensor);
     else
       live.begin_gradient(tensor);
     if (!takes_place(live, node, tensor)) live.take_gradient(tensor);
   }
-  live.use(workspace_kind(node, &LiveBytes::gradients), node.backward_workspace());
-  live.give(&LiveBytes::gradients, twice);
+  live.use_workspace(workspace_kind(node, &LiveBytes::gradients), node.backward_workspace(),
+                     node.module());
+  for (const TensorId tensor : summed) live.give_gradient(tensor);
   for (const TensorId tensor : node.writes())
     live.free_gradient(tensor, node.has_gradient_in_place());
   for (const TensorId tensor : node.saves()) {
@@ -187,16 +192,16 @@ void differentiate_all(LiveTensors& live, const LayerPass& pass) {
   }
 }
 
-}  // namespace
-
-PassBytes forward_bytes(const LayerGraph& layer, const Recomputation& recomputation) {
+PassBytes forward_pass(const LayerGraph& layer, const Recomputation& recomputation,
+                       PassTensors* list) {
   const LayerPass pass(layer, recomputation);
   const std::vector<std::size_t> last = last_readers(layer, [](std::size_t) { return true; });
-  LiveTensors live = begin_pass(layer);
+  LiveTensors live = begin_pass(layer, list);
   for (std::size_t i = 0; i < layer.nodes().size(); ++i) {
     const Node& node = layer.nodes()[i];
     for (const TensorId tensor : node.writes()) live.write(tensor, &LiveBytes::activations);
-    live.use(workspace_kind(node, &LiveBytes::activations), node.forward_workspace());
+    live.use_workspace(workspace_kind(node, &LiveBytes::activations), node.forward_workspace(),
+                       node.module());
     free_read(live, node, i, last, [&](TensorId tensor) { return pass.stays_to_end(tensor); });
   }
   for (std::size_t t = 0; t < layer.tensors().size(); ++t) {
@@ -206,9 +211,10 @@ PassBytes forward_bytes(const LayerGraph& layer, const Recomputation& recomputat
   return live.bytes();
 }
 
-PassBytes backward_bytes(const LayerGraph& layer, const Recomputation& recomputation) {
+PassBytes backward_pass(const LayerGraph& layer, const Recomputation& recomputation,
+                        PassTensors* list) {
   const LayerPass pass(layer, recomputation);
-  LiveTensors live = begin_pass(layer);
+  LiveTensors live = begin_pass(layer, list);
   for (std::size_t t = 0; t < layer.tensors().size(); ++t) {
     const auto tensor = static_cast<TensorId>(t);
     if (pass.stays(tensor) && !pass.is_input(tensor)) live.hold(tensor);
@@ -222,6 +228,66 @@ PassBytes backward_bytes(const LayerGraph& layer, const Recomputation& recomputa
   if (recomputation.from_input && live.has(layer.input())) live.free(layer.input());
   if (recomputation.holds_output) live.free(layer.output());
   return live.bytes();
+}
+
+// The node that saves it first; none: it is only read.
+const Node* saver_of(const LayerGraph& layer, TensorId tensor) {
+  for (const Node& node : layer.nodes()) {
+    if (node.saves().has(tensor)) return &node;
+  }
+  return nullptr;
+}
+
+bool is_same(const LiveTensor& a, const LiveTensor& b) {
+  return a.kind == b.kind && a.use == b.use && a.module == b.module &&
+         std::string_view(a.name) == b.name && a.shape.rows == b.shape.rows &&
+         a.shape.columns == b.shape.columns && a.shape.element == b.shape.element;
+}
+
+LiveTensor named(const LayerGraph& layer, Bytes LiveBytes::*kind, const PassTensors::What& what) {
+  LiveTensor live{.kind = kind, .name = "workspace", .use = what.use, .module = what.module};
+  if (what.tensor == kNoTensor) return live;
+  const bool stream = what.tensor == layer.input() || what.tensor == layer.output();
+  live.name = stream ? kResidualStream : layer[what.tensor].name;
+  live.shape = layer[what.tensor].shape;
+  if (what.use != TensorUse::Saved || stream) return live;
+  const Node* saver = saver_of(layer, what.tensor);
+  live.use = kind == &LiveBytes::recomputed ? TensorUse::Recomputed
+             : saver                        ? TensorUse::Saved
+                                            : TensorUse::Read;
+  if (saver && live.use == TensorUse::Saved) live.module = saver->module();
+  return live;
+}
+
+}  // namespace
+
+PassBytes forward_bytes(const LayerGraph& layer, const Recomputation& recomputation) {
+  return forward_pass(layer, recomputation, nullptr);
+}
+
+PassBytes backward_bytes(const LayerGraph& layer, const Recomputation& recomputation) {
+  return backward_pass(layer, recomputation, nullptr);
+}
+
+void PassTensors::change(const LayerGraph& layer, Bytes LiveBytes::*kind, Bytes size,
+                         const What& what) {
+  if (size == Bytes(0.0)) return;
+  LiveTensor live = named(layer, kind, what);
+  const auto known = std::find_if(net.begin(), net.end(),
+                                  [&](const LiveTensor& one) { return is_same(one, live); });
+  if (known == net.end()) {
+    live.size = size;
+    net.push_back(live);
+  } else {
+    known->size += size;
+  }
+}
+
+LayerTensors layer_tensors(const LayerGraph& layer, const Recomputation& recomputation) {
+  LayerTensors tensors;
+  forward_pass(layer, recomputation, &tensors.forward);
+  backward_pass(layer, recomputation, &tensors.backward);
+  return tensors;
 }
 
 }  // namespace llmsim::sim

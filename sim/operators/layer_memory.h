@@ -16,6 +16,9 @@
 // (a node frees its saved tensors once it has run) and runtime/model/block.cpp does by hand.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "sim/base/quantity.h"
 #include "sim/operators/layer_graph.h"
 #include "sim/operators/recomputation.h"
@@ -41,5 +44,47 @@ struct PassBytes {
 
 PassBytes forward_bytes(const LayerGraph& layer, const Recomputation& recomputation);
 PassBytes backward_bytes(const LayerGraph& layer, const Recomputation& recomputation);
+
+// Why a tensor is allocated.
+enum class TensorUse : std::uint8_t {
+  Saved,  // for the backward pass of `module`
+  Read,   // until the nodes that read it have run
+  Recomputed,
+  Gradient,
+  Workspace  // of the kernels of `module`
+};
+
+// The input and the output of a layer, which are one tensor to the layers on both sides of it.
+inline constexpr const char* kResidualStream = "residual stream";
+
+// Bytes of one tensor, or of one gradient or workspace; less than 0 where a pass gives back what an
+// earlier one has left.
+struct LiveTensor {
+  Bytes LiveBytes::*kind = &LiveBytes::activations;
+  const char* name = "";
+  TensorShape shape{};
+  TensorUse use = TensorUse::Read;
+  Module module = Module::Norm;
+  Bytes size{};
+};
+
+// PassBytes tensor by tensor: the sizes of each list add up to it.
+struct PassTensors {
+  // Of a layer's tensor its value, unless `use` says otherwise.
+  struct What {
+    TensorId tensor = kNoTensor;
+    TensorUse use = TensorUse::Saved;
+    Module module = Module::Norm;
+  };
+  void change(const LayerGraph& layer, Bytes LiveBytes::*kind, Bytes size, const What& what);
+
+  std::vector<LiveTensor> rise{}, net{};
+};
+
+struct LayerTensors {
+  PassTensors forward, backward;
+};
+
+LayerTensors layer_tensors(const LayerGraph& layer, const Recomputation& recomputation);
 
 }  // namespace llmsim::sim

@@ -11,9 +11,6 @@
 namespace llmsim::sim {
 namespace {
 
-constexpr double kTokenIdBytes = 8.0;
-constexpr double kFlagBytes = 1.0;  // a bool
-
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // The loss of one rank over `tokens` tokens, whose logits are made.

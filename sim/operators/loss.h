@@ -34,6 +34,9 @@
 
 namespace llmsim::sim {
 
+// Of a token whose rank has a part of the vocabulary: the id, and whether it is in the part.
+inline constexpr double kTokenIdBytes = 8.0, kFlagBytes = 1.0;
+
 // The head's GEMMs and the loss of `tokens` tokens on one tensor rank; `shared`: the collectives of
 // the head's input.
 void add_loss(LayerBuilder& layer, TensorId normed, std::int64_t tokens, const SharedInput& shared);

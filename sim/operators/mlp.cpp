@@ -31,8 +31,8 @@ TensorId add_mlp(LayerBuilder& b, TensorId normed) {
                            activation_traffic(b.model.gated_mlp, b.framework, b.element)));
   if (b.adapts(WeightName::MlpDown)) b.save_adapter_dropout(b.tokens, f);
   b.layer.end_of_needed();
-  return b.row_gemm(b.linear_layer(Module::MlpDown, WeightName::MlpDown), inner,
-                    b.saves_input(WeightName::MlpDown));
+  return b.row_gemm("stream after the MLP", b.linear_layer(Module::MlpDown, WeightName::MlpDown),
+                    inner, b.saves_input(WeightName::MlpDown));
 }
 
 }  // namespace llmsim::sim

@@ -8,6 +8,39 @@ constexpr int kHostCallsPerCollective = 3;
 
 }  // namespace
 
+const char* name_of(Module module) {
+  switch (module) {
+    case Module::Norm: return "norm";
+    case Module::Qkv: return "QKV";
+    case Module::MlaUp: return "MLA up";
+    case Module::CoreAttention: return "core attention";
+    case Module::AttentionOutput: return "attention output";
+    case Module::MixerInput: return "mixer input";
+    case Module::Scan: return "scan";
+    case Module::MixerNorm: return "mixer norm";
+    case Module::MixerOutput: return "mixer output";
+    case Module::Residual: return "residual sum";
+    case Module::MlpUp: return "MLP up";
+    case Module::Activation: return "activation";
+    case Module::MlpDown: return "MLP down";
+    case Module::MoeInput: return "MoE input";
+    case Module::Router: return "router";
+    case Module::Dispatch: return "dispatch";
+    case Module::ExpertUp: return "expert up";
+    case Module::ExpertActivation: return "expert activation";
+    case Module::ExpertDown: return "expert down";
+    case Module::SharedUp: return "shared up";
+    case Module::SharedActivation: return "shared activation";
+    case Module::SharedDown: return "shared down";
+    case Module::Combine: return "combine";
+    case Module::Embedding: return "embedding";
+    case Module::Head: return "LM head";
+    case Module::Loss: return "loss";
+    case Module::Update: return "update";
+  }
+  return "";
+}
+
 const char* name_of(OperatorKind kind) {
   switch (kind) {
     case OperatorKind::Gemm: return "gemm";

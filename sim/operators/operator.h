@@ -89,6 +89,7 @@ enum class OperatorKind {
 
 enum class CollectiveKind { AllReduce, AllGather, ReduceScatter, AllToAll, Broadcast, SendRecv };
 
+const char* name_of(Module module);  // "core attention", "MLP up"; to be printed
 const char* name_of(OperatorKind kind);
 const char* name_of(CollectiveKind kind);  // "all_reduce", "all_gather", ...
 
@@ -109,8 +110,8 @@ struct Operator {
   std::int64_t n = 0;
   std::int64_t k = 0;
   bool causal = false;           // Attention: half of the scores are masked
-  bool weight_gradient = false;  // Gemm: k runs over tokens and the GEMM is accumulated
-  // Gemm: rows of both factors are multiplied with each other, x W^T, as in forward passes.
+  bool weight_gradient = false;  // Gemm: k runs over tokens, and the result may be accumulated
+  // Gemm: rows of both operands are multiplied with each other, x W^T, as in forward passes.
   bool transposed = false;
   // Works on the rows that a router sends, as many as come: a GEMM's tokens (m, or k of a weight
   // gradient) are those of several experts, and a graph that is captured for one shape cannot hold
@@ -143,10 +144,11 @@ struct OperatorRange {
   std::size_t last = 0;
 };
 
-// (m, k) x (k, n), `batch` times.  FLOPs 2 m n k; bytes of both factors and the GEMM once.
+// The GEMM (m, k) x (k, n), `batch` times: 2 m n k FLOPs each; both operands are read once and the
+// result, in format `out`, is written once.
 Operator gemm(const char* label, std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k,
               DType dtype, DType out);
-// The same with its second factor stored as (n, k).
+// The same GEMM with its second operand stored as (n, k).
 Operator transposed(Operator gemm);
 
 // Whether a run of GEMMs goes on with it: casts between them belong to them.

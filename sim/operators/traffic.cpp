@@ -13,7 +13,7 @@ bool eager(const Framework& framework) { return framework.fusion == ElementwiseF
 
 Traffic norm_traffic(Norm norm, const Framework& framework, double e) {
   if (norm == Norm::RmsNorm && composes_rms_norm(framework)) {
-    // to fp32, square, mean, add-rsqrt, GEMM, cast back, weight GEMM
+    // to fp32, square, mean, add-rsqrt, x times rsqrt, cast back, times weight
     return {.forward_bytes = 2 * e + 5 * kFp32Bytes + kFp32Bytes + 3 * e,
             .forward_kernels = 6,
             .backward_bytes = 6 * e + 10 * kFp32Bytes,
@@ -67,7 +67,7 @@ Traffic activation_traffic(bool gated, const Framework& framework, double e) {
 }
 
 Traffic rotary_traffic(const Framework& framework, double e) {
-  // eager: rotate-half (negate, concatenate), two GEMMs, one sum, each for q and k
+  // eager: rotate-half (negate, concatenate), two elementwise products, one sum, each for q and k
   if (eager(framework))
     return {.forward_bytes = 10 * e,
             .forward_kernels = 8,

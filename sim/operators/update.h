@@ -1,23 +1,29 @@
 // The optimizer step as operators on one rank.
 //
-// A fused update streams, for each parameter it owns, the gradient, the fp32 master weight and the
-// states, and writes the low-precision copy:
+// A fused update is two kernels.  For each parameter it reads the gradient, reads and writes the
+// master weight and the states, and writes the 16-bit copy of the weight, where there is one:
 //
 //   bytes per parameter = gradient + 2 master + 2 states * state_bytes + weight
 //
-// LAMB writes its step and reads it again with the weight, once the norms are known: 3 values more.
-// Unfused updates (torch's foreach and single-tensor ones) make one pass over all parameters for
-// every arithmetic operation and stream, in values,
+// LAMB writes its step to memory and reads it again with the weight, once both norms are known:
+// 3 fp32 values more.
 //
-//   AdamW  decay 2, lerp 3, scale 2, addcmul 3, sqrt 2, divide 2, add 2, addcdiv 4 = 20  Adam  18,
-//          LAMB 25
-//   Lion   decay 2, interpolate 5, sign 2, add 3, momentum 5 = 17  SGD  3  momentum, Muon  2 + 3 +
-//          3 = 8
-//   Adafactor  square 2, row and column means 2, outer GEMM 2, scale 3, clip 3, add 3 = 15 (never
-//              fused)
+// An unfused update (torch's foreach and single-tensor ones) makes one pass over all parameters for
+// every arithmetic operation.  It reads or writes V values of the size of a master weight for each
+// parameter, in V / 2 kernels, and the 16-bit copy:
 //
-// with the square root as a temporary of one state value.  The gradient norm reads every gradient
-// once more; clipping scales it (read and write).
+//   optimizer       V   values of each operation
+//   AdamW          20   decay 2, lerp 3, scale 2, addcmul 3, sqrt 2, divide 2, add 2, addcdiv 4
+//   Adam           18   AdamW without the decay
+//   LAMB           25   AdamW's, two norms 2, the scaled step added to the weight 3
+//   Lion           17   decay 2, interpolate 5, sign 2, add 3, momentum 5
+//   SGD             3   add 3
+//   momentum, Muon  8   scale 2, add 3, add to the weight 3
+//   Adafactor      15   square 2, row and column means 2, outer product of the means 2, scale 3,
+//                       clip 3, add 3; no framework fuses it
+//
+// The gradient norm reads every gradient once, in two kernels; clipping scales each gradient, a
+// read and a write.
 //
 // The 8-bit Adam looks its states up in a table of 256 values, takes the maximum of each block and
 // searches the table for the new ones: its kernel computes longer than it streams.  610 operations

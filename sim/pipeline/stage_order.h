@@ -3,10 +3,11 @@
 //   GPipe, 1F1B, interleaved   forward passes until the schedule's warm-up is through, then one
 //                              forward and one backward pass in turn, then the remaining backward
 //                              passes.  Where a forward pass hides the all-to-alls of the backward
-//                              pass beside it (moe_overlap), the warm-up is one pass longer in
-//                              Megatron-LM; but of the two that then run together one gives back
-//                              what the other takes, layer by layer, so that a stage holds as much
-//                              at most, and its last pass ends when it would: left out
+//                              pass that it overlaps with (moe_overlap), the warm-up is one pass
+//                              longer in Megatron-LM.  Of the two passes that then run together one
+//                              frees what the other allocates, layer by layer, so that neither the
+//                              peak of a stage nor the end of its last pass changes: the longer
+//                              warm-up is not modelled
 //
 // The others split backward passes: B makes the gradients of the data, W those of the weights; W
 // fills what would be bubble.  F, B and W are the times of a stage's share of the model for one
@@ -19,12 +20,12 @@
 //             many activations as 1F1B, 2 p chunks of half a stage each, on every stage; no bubble
 //             where F = B = W.
 //   DualPipe  micro-batches from both ends.  A forward and a backward pass of opposite directions
-//             run together, F&B: the all-to-alls of each hide beside the compute of the other.  p +
-//             1 micro-batches in flight.  Where a chunk's F, B and W are equal the bubble is (p / 2
-//             - 1)(F&B + (B + W) - 3 W); elsewhere it is at most that, as long as B >= W.
+//             run together, F&B: the all-to-alls of each overlap with the compute of the other.
+//             p + 1 micro-batches are in flight.  Where a chunk's F, B and W are equal, the bubble
+//             is (p / 2 - 1)(F&B + (B + W) - 3 W); elsewhere it is at most that, as long as B >= W.
 //
-// Bubbles of the first two are those of stages that update when they have ended (stages.h): what a
-// stage waits for between its own first and last pass, and the most of all stages.
+// The bubbles of the first two are those of stages that update when they have ended (stages.h): the
+// time that a stage waits between its own first and last pass, and the largest of all stages.
 //
 // Orders are fixed, whatever the times: the papers' handcrafted ones.  (Their authors' programs
 // also search for orders that suit measured times.)
@@ -51,11 +52,11 @@ namespace llmsim::sim {
 struct PipelineShape {
   PipelineSchedule schedule = PipelineSchedule::OneForwardOneBackward;
   int stages = 1;
-  int virtual_stages = 1;  // parts of the model per stage
+  int virtual_stages = 1;  // model chunks per stage
   int num_microbatches = 1;
   Seconds forward_transfer{};   // of activations from one stage to the next
   Seconds backward_transfer{};  // of their gradients, back
-  // Share of its rate that compute loses beside an all-to-all, in passes that overlap.
+  // Share of its rate that compute loses while it overlaps with an all-to-all.
   double all_to_all_loss = 0.0;
 
   StageLayout layout() const;
@@ -74,16 +75,16 @@ struct PipelinePass {
   int chunk = 0;
   int microbatch = 0;
   PassKind kind = PassKind::Forward;
-  // Executed together with the next pass, each one's all-to-alls beside the other's compute.
+  // Executed together with the next pass; the all-to-alls of each overlap with the other's compute.
   bool joins_next = false;
 
   bool backward() const { return kind != PassKind::Forward; }
   bool operator==(const PipelinePass&) const = default;
 };
 
-// Micro-batches that go through one chunk before the next under interleaving: the number of stages,
-// or the next larger number that leaves no last group smaller than the stages, which would wait for
-// itself.
+// Micro-batches that go through one chunk before the next under interleaving: the number of
+// stages, or the next larger number that leaves no last group smaller than the stages, which
+// would wait for itself.
 int microbatch_group(const PipelineShape& shape);
 
 // The forward or the backward passes of a stage with whole backward passes, one after the other: a
@@ -106,8 +107,8 @@ struct PassCursor {
   }
 };
 
-// Forward passes that a stage runs before its first backward pass, in schedules with whole backward
-// passes.
+// Forward passes that a stage runs before its first backward pass, in schedules
+// with whole backward passes.
 int warmup_passes(const PipelineShape& shape, int stage);
 
 // `simulate_pipeline` runs the stages' orders against each other, and the runtime executes them.
@@ -145,14 +146,15 @@ void visit_first_passes(const PipelineShape& shape, int stage, int count, const 
 // with one from the other end m/2 - p/2.
 std::array<int, 2> joined_pairs(const PipelineShape& shape, int stage);
 
-// Messages of one direction that a stage has under way at once when each is waited for as late as
-// possible: with fewer, stages whose sends wait for a receiver would wait for one another in a
-// ring.  1, unless interleaving deals micro-batches in groups that are larger than the stages: then
-// group - stages + 1.  Of schedules with whole backward passes.
+// Messages of one direction that a stage has in flight at once when each is waited for as late as
+// possible.  With fewer, stages whose sends wait for a receiver would wait for one another in a
+// ring.  It is 1, unless interleaving takes micro-batches in groups that are larger than the number
+// of stages: then group - stages + 1.  For schedules with whole backward passes.
 int messages_under_way(const PipelineShape& shape);
 
-// Largest number of micro-batch chunks whose activations stage `stage` holds at once, or the part
-// of them that weight gradients still need.
+// Largest number of micro-batches times chunks whose activations stage `stage` holds at
+// once, in whole or as far as weight gradients still need them: the factor of activation
+// memory in a pipeline.
 int peak_in_flight(const PipelineShape& shape, int stage);
 
 }  // namespace llmsim::sim

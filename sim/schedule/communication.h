@@ -1,7 +1,7 @@
 // The collectives of a step on its busiest rank: summed by kind and group, and message by message.
 //
-// Which there are, how often and of what size: stage_work.h and data_parallel_collectives.h, the
-// models of each (no source but theirs).
+// Which collectives there are, how often and of what size follows from stage_work.h and
+// data_parallel_collectives.h, which name their sources; the summing up is ours.
 #pragma once
 
 #include <vector>
@@ -24,13 +24,13 @@ struct CommunicationTerm {
   Bytes size{};       // message bytes (nccl-tests' size) summed over the step
   double count = 0;   // calls per step
   Seconds time{};     // if nothing were hidden
-  Seconds exposed{};  // part that compute does not hide
+  Seconds exposed{};  // what compute does not hide
 };
 
-// Of all calls of a collective, one after the other.
+// Time of all calls of a collective, one after the other.
 Seconds repeated_time(const Run& run, const RepeatedCollective& collective);
 
-// Of what one stage sends to another, until the receiver has all of it.
+// Time of a message between two stages, until the receiver has all of it.
 Seconds transfer_time(const Run& run, bool backward);
 
 // Times of what stages send to their neighbours overlapped with the passes of others: 0 on one
@@ -40,16 +40,16 @@ struct StageTransfers {
 };
 StageTransfers overlapped_transfers(const Run& run);
 
-// What one after the last backward pass is part of: nothing hides it.
+// The component to which a collective after the last backward pass belongs; nothing hides it.
 Term closing_term(const RepeatedCollective& closing);
 
-// What the data ranks of a stage with these parts send in a step: weights, gradients, the norm's
-// sum of squares.  Without what is exposed.
+// The collectives of the data ranks of a stage with these model chunks in a step: weights,
+// gradients, the norm's sum of squares.  Exposed times are left at 0.
 std::vector<CommunicationTerm> data_communication(const Run& run,
                                                   const DataParallelCollectives& exchange,
                                                   const std::vector<ModelChunk>& parts);
 
-// `parts` are those of the busiest stage, `terms` its time.
+// `parts` are the model chunks of the busiest stage, `terms` its time.
 std::vector<CommunicationTerm> communication_of(const Run& run, const LayerPrices& prices,
                                                 const DataParallelCollectives& exchange,
                                                 const std::vector<ModelChunk>& parts,

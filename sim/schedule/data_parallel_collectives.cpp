@@ -234,7 +234,7 @@ void DataParallelCollectives::for_messages(const std::vector<ModelChunk>& parts,
     const double share = static_cast<double>(part.blocks) / units(part);
     add({1.0 * units(part), share * gathered_block(part), share * trained_block(part),
          backward_gathers(part)});
-    ends += end_parameters(part), gathered += gathered_ends(part);
+    ends += embedding_and_head_parameters(part), gathered += gathered_embedding_and_head(part);
   }
   if (ends > 0.0) add({1.0, gathered, ends, again});
 }
@@ -310,12 +310,13 @@ double DataParallelCollectives::gathered_block(const ModelChunk& part) const {
   return shards_weights() ? block_parameters(part) : trained_block(part);
 }
 
-double DataParallelCollectives::end_parameters(const ModelChunk& part) const {
+double DataParallelCollectives::embedding_and_head_parameters(const ModelChunk& part) const {
   return run_.strategy.adapters ? 0.0 : rank_.ends(part);
 }
 
-double DataParallelCollectives::gathered_ends(const ModelChunk& part) const {
-  return shards_weights() && !run_.strategy.adapters ? rank_.read_ends(part) : end_parameters(part);
+double DataParallelCollectives::gathered_embedding_and_head(const ModelChunk& part) const {
+  return shards_weights() && !run_.strategy.adapters ? rank_.read_ends(part)
+                                                     : embedding_and_head_parameters(part);
 }
 
 double DataParallelCollectives::head_parameters(const ModelChunk& part) const {

@@ -1,35 +1,34 @@
-// What data-parallel ranks send each other: weights before use, gradients after.
+// The collectives of data parallelism: weights are gathered before use, gradients reduced after it.
 //
 //   None        all-reduce of the gradients
 //   Zero1, 2    reduce-scatter of the gradients, an all-reduce where the framework reduces them
 //               whole (GradientBehaviour::reduced_whole); all-gather of the updated weights
-//   Zero3       the same for every pass; weights are gathered block by block, forward and (unless
-//               kept) backward
-//               kept) backward; in a pipeline of a framework that keeps them whole through the step
-//               (gathers_units_once) as ZeRO-2, in units
+//   Zero3       the same for every pass, by FSDP units: weights are gathered for the forward pass
+//               and, unless they stay gathered, for the backward pass; in a pipeline of a framework
+//               whose units stay gathered through the step (gathers_units_once) once, as in ZeRO-2
 //   Hsdp        as Zero3 inside a shard group, then an all-reduce of each shard over the replicas
 //
-// A backward pass gathers a weight so many times:
+// The number of times that a backward pass gathers a weight is the sum of
 //
-//   again       1                  freed after the forward pass; else 0
-//   recomputed  1                  where units are inside the checkpoint of a recomputed block: freed
-//                                  when its forward pass has been repeated, gathered for its
-//                                  backward pass.  With the unit around the checkpoint what the
-//                                  recomputation has gathered is still there
+//   again       1 where it is freed after the forward pass, else 0
+//   recomputed  1 where units are inside the checkpoint of a recomputed block, else 0: the unit is
+//               freed when its forward pass has been repeated, and gathered for its backward pass.
+//               With the unit around the checkpoint, the weights that the recomputation has
+//               gathered are still there
 //
-// With a limit of L parameters (ShardedWeights::live_parameters) a weight stays whose next use comes
-// within so many.  Those with y parameters behind them are used again after 2 y, so that of a part
-// of N parameters min(1, L / 2 N) stay between its passes, and of a recomputed block the weights
-// with less than L / 2 behind them in the block.
+// With a limit of L parameters (ShardedWeights::live_parameters) a weight stays gathered if its
+// next use comes within L parameters.  A weight with y parameters behind it is used again after 2
+// y, so that the share min(1, L / 2 N) of a chunk of N parameters stays between its passes, and in
+// a recomputed block the weights with less than L / 2 parameters behind them in the block.
 //
 // Messages are the parameters of one unit or bucket (ShardedWeights::unit_blocks,
 // GradientBehaviour::bucket): 2 or 4 bytes a gradient as the framework reduces them, for weights
 // the compute format, or one byte where an 8-bit recipe quantises before it gathers.  Routed
-// experts that are divided over expert ranks go the same ways among the ranks that have the same
-// ones.
+// experts that are divided over expert ranks use the same collectives among the ranks that have the
+// same experts.
 //
-// Around their exchange weights and gradients are copied inside a device, in bytes of memory
-// traffic per parameter on a rank:
+// Gradient accumulation and the copies around collectives are memory traffic inside a device, in
+// bytes per parameter on a rank:
 //
 //   accumulation   3 g            read the sum and the new gradient, write the sum; not for the
 //                                 first micro-batch of a step, and not where the GEMMs add into the
@@ -37,8 +36,8 @@
 //   reduction      2 g copies     into and out of buckets and flat buffers
 //   gather         2 w copies     out of the flat buffer that was gathered
 //
-// g and w are the bytes of a gradient and of a weight as they travel, the copies those of the
-// framework.
+// g and w are the bytes of a gradient and of a weight in a message; the numbers of copies are those
+// of the framework.
 //
 // Sources: Rajbhandari et al., "ZeRO", SC 2020, section 7 (volumes); Zhao et al., "PyTorch FSDP",
 // VLDB 2023 (units, HSDP); facebookresearch/fairscale issue 777 and pytorch issue 105635 (units
@@ -53,11 +52,11 @@
 #include "sim/cost/contention.h"
 #include "sim/memory/shards.h"
 #include "sim/run.h"
-#include "sim/schedule/waits.h"
+#include "sim/schedule/overlap.h"
 
 namespace llmsim::sim {
 
-// Times to exchange the weights and gradients of some parameters.
+// Times of the collectives of weights and gradients of some parameters.
 struct DataParallelTimes {
   Seconds gather{};     // weights
   Seconds scatter{};    // gradients, to the shards' owners
@@ -66,7 +65,7 @@ struct DataParallelTimes {
   Seconds reduce() const { return scatter + replicate; }
 };
 
-// Equal messages of an exchange, and the parameters in one of them.
+// Equal messages, and the parameters in one of them.
 struct DataParallelUnits {
   double count = 0.0;
   double parameters = 0.0;  // padding included, as in `trained`
@@ -74,14 +73,14 @@ struct DataParallelUnits {
   double backward_gathers = 0.0;  // times that a backward pass gathers them
 };
 
-// What a backward pass gathers of weights.
+// The weights that a backward pass gathers.
 struct GatheredAgain {
   double count = 0.0;
   double parameters = 0.0;
   Seconds time{};
 };
 
-// One exchange of all weights and gradients of a rank.
+// The messages that gather all weights of a rank and reduce all its gradients, once.
 struct DataParallelMessages {
   double count = 0.0;
   double parameters = 0.0;
@@ -107,8 +106,8 @@ class DataParallelCollectives {
   bool reduces_every_microbatch() const;
   // By which gradients are summed over the ranks that share a copy of the states.
   CollectiveKind gradient_collective() const;
-  // Times that the weights of a part's blocks are gathered in one of its backward passes; and at
-  // least, whatever is recomputed.
+  // Number of times that the weights of a chunk's blocks are gathered in one of its backward
+  // passes; and a lower bound of it, whatever is recomputed.
   double backward_gathers(const ModelChunk& part) const;
   double least_backward_gathers(const ModelChunk& part) const;
   // Times that each weight is gathered for forward passes of a step.
@@ -124,12 +123,12 @@ class DataParallelCollectives {
   DataParallelTimes times(double trained, double parameters) const;
   // Of routed experts that are divided over expert ranks, among those that have the same ones.
   DataParallelTimes expert_times(double trained, double parameters) const;
-  // Messages into which the blocks of a part are cut, and one of them with that of its divided
-  // experts.
+  // Number of messages for the blocks of a chunk, and the times of one of them with that of its
+  // divided experts.
   int units(const ModelChunk& part) const;
   DataParallelTimes unit_times(const ModelChunk& part) const;
 
-  // Of all parts of a stage: everything but divided experts, and those.
+  // For all chunks of a stage: of everything but divided experts, and of these.
   DataParallelMessages messages(const std::vector<ModelChunk>& parts) const;
   DataParallelMessages expert_messages(const std::vector<ModelChunk>& parts) const;
   // The same message by message.
@@ -139,11 +138,11 @@ class DataParallelCollectives {
   Bytes norm_message() const;
   Seconds norm_time() const;
 
-  // Gradients per block without divided experts, and of the ends (embedding, head) of a part.
+  // Gradients per block without divided experts, and of the embedding and the LM head of a chunk.
   double trained_block(const ModelChunk& part) const;
-  double end_parameters(const ModelChunk& part) const;
+  double embedding_and_head_parameters(const ModelChunk& part) const;
   // Sharded weights go with every pass that reads them.
-  double gathered_ends(const ModelChunk& part) const;
+  double gathered_embedding_and_head(const ModelChunk& part) const;
   double head_parameters(const ModelChunk& part) const;  // those of an untied head
   double trained_parameters(const ModelChunk& part) const;
 
@@ -159,8 +158,8 @@ class DataParallelCollectives {
   DataParallelTimes times_over(const GroupLinks& links, int ranks, double trained,
                                double parameters) const;
   double block_parameters(const ModelChunk& part) const;
-  // Those that are gathered: all where they are sharded; where only the optimizer is, what it has
-  // trained.
+  // Parameters of a block that are gathered: all where weights are sharded; where only the
+  // optimizer is sharded, those that are trained.
   double gathered_block(const ModelChunk& part) const;
   double distant_share(const ModelChunk& part) const;
   // Calls add(units) for equal messages.

@@ -1,11 +1,11 @@
-// The operators of one pass of a model part, one after the other, each with its price: what a
-// pass's GEMMs, kernels and collectives are made of.
+// The operators of one pass of a model chunk, one after the other, each with its price: which
+// GEMMs, kernels and collectives a pass consists of.
 //
-// The times of a part's operators add up to the compute and the exposed collectives of its pass
-// (passes.h) where all layers are of one kind of window; layers that differ take the mean of both,
-// as in cost/layer_prices.h.
+// The times of a chunk's operators add up to the compute and the exposed collectives of its pass
+// (passes.h) where all layers have the same kind of attention window; layers that differ are priced
+// at the mean of both, as in cost/layer_prices.h.
 //
-// The order is that of the blocks as they are lowered (operators/block.h); no other source.
+// The order is that of the blocks as they are lowered (operators/block.h), and otherwise ours.
 #pragma once
 
 #include <optional>
@@ -22,9 +22,9 @@ namespace llmsim::sim {
 struct PassOperator {
   const char* label = "";
   OperatorKind kind = OperatorKind::Gemm;
-  std::optional<int> layer{};  // of the model; none of the ends
+  std::optional<int> layer{};  // of the model; none of embedding and LM head
   bool recomputed = false;
-  // Tokens on their way to or from experts, which a pass beside this one hides.
+  // Dispatch or combine, which an overlapped pass hides.
   bool exchange = false;
   Seconds time{};     // that the device takes, of a collective what nothing hides
   Seconds message{};  // of a collective, hidden or not
@@ -54,7 +54,7 @@ class PassOperators {
               std::optional<int> layer) const;
 
   const Run& run_;
-  // As the run multiplies, and those that a low-precision recipe leaves in 16 bits.
+  // In the run's precision, and those that a low-precision recipe leaves in 16 bits.
   Kinds blocks_, high_precision_;
   Priced embedding_, head_;
 };
@@ -65,8 +65,8 @@ struct JoinedOperator {
   bool backward = false;  // of the backward pass
 };
 
-// The operators of both, in the order of how far either pass is: of its times, each with its share
-// of what is exposed of the pass's exchanges or of how much longer its compute takes.
+// The operators of both passes, merged by how far either pass has come.  Each has its share of the
+// exposed time of the pass's all-to-alls, or of the slowdown of its compute.
 std::vector<JoinedOperator> joined_operators(std::vector<PassOperator> forward,
                                              std::vector<PassOperator> backward,
                                              const ChunkTimes& forward_times,

@@ -5,7 +5,9 @@
 
 #include "sim/memory/chunk_layers.h"
 #include "sim/schedule/communication.h"
-#include "sim/schedule/waits.h"
+#include "sim/schedule/launch.h"
+#include "sim/schedule/offload.h"
+#include "sim/schedule/overlap.h"
 
 namespace llmsim::sim {
 
@@ -364,8 +366,8 @@ void add_transfers(const Part& part, PartPasses& passes) {
 // Of the ends, `early` of whose gradients are sent before those of the blocks.
 EndMessages end_messages(const DataParallelCollectives& collectives, const ModelChunk& chunk,
                          double early) {
-  EndMessages ends{.gathered = collectives.gathered_ends(chunk),
-                   .late = collectives.end_parameters(chunk) - early,
+  EndMessages ends{.gathered = collectives.gathered_embedding_and_head(chunk),
+                   .late = collectives.embedding_and_head_parameters(chunk) - early,
                    .early = early};
   if (ends.late > 0.0 || ends.gathered > 0.0)
     ends.root = collectives.times(ends.late, ends.gathered);

@@ -1,11 +1,12 @@
-// The forward and backward pass of one model part for one micro-batch, term by term.
+// The forward and backward pass of one model chunk for one micro-batch, term by term.
 //
-// A pass is its operators' device time; the host's launch time where that is longer; the part of
-// the collectives of weights and gradients that does not fit under it (see waits.h); and the host link
-// under offload.
+// A pass takes the device time of its operators; what it waits for the host where that
+// takes longer (launch.h); what the collectives of weights and gradients take beyond the
+// compute that they overlap with (overlap.h); and what copies over the host link take
+// beyond it under offload (offload.h).
 //
-// How they add up is ours; each part names its source: waits.h, data_parallel_collectives.h,
-// cost/contention.h.
+// How these add up is ours; each of them names its source, as do data_parallel_collectives.h
+// and cost/contention.h.
 #pragma once
 
 #include <array>
@@ -20,8 +21,7 @@
 
 namespace llmsim::sim {
 
-// The named terms into which the time of a stage is cut.  Every second of a step belongs to exactly
-// one of them.
+// The components of a stage's time.  Every second of a step belongs to exactly one of them.
 enum class Term {
   ForwardGemm,
   ForwardAttention,
@@ -38,8 +38,9 @@ enum class Term {
   TransferExposed,  // activations between stages, where compute waits for them
   GatherExposed,    // weights of sharded models that arrive after they are needed
   ReduceExposed,    // gradients still on the way when compute has ended
-  Contention,       // compute slowed down by collectives beside it
-  // Gradients added up and copied into and out of buckets, weights out of gathered buffers.
+  Contention,       // compute slowed down by collectives that it overlaps with
+  // Gradient accumulation, copies of gradients into and out of buckets, and of weights out of
+  // gathered buffers.
   GradientCopies,
   LaunchWait,      // the device waits for the host to launch kernels
   OffloadExposed,  // host link
@@ -80,9 +81,8 @@ class Terms {
   Seconds operator[](Term term) const { return times_[static_cast<std::size_t>(term)]; }
   void add(Term term, Seconds time) { (*this)[term] += time; }
 
-  // Bubble and remainder are added to each other first, which gives exactly the time that the
-  // simulated pipeline has beyond the work of the stage: the remainder is that time less the
-  // bubble.
+  // Bubble and remainder are added to each other first: their sum is exactly the time that the
+  // simulated pipeline has beyond the work of the stage.
   Seconds total() const;
   Seconds stretched() const;
   WorkMix mix() const;
@@ -105,9 +105,9 @@ struct PartPasses {
   Terms backward;
   Terms last_backward;  // of a step: sends the accumulated gradients
 
-  // Of a backward pass what makes gradients of weights, where that is a pass of its own: their
-  // GEMMs and what adds them up.  All else, recomputation and waiting for the host included, is
-  // with the gradients of the data.
+  // The weight gradients of a backward pass, where they are a pass of their own: their GEMMs and
+  // gradient accumulation.  Everything else, recomputation and waiting for the host included,
+  // belongs to the data gradients.
   Terms weights;
 };
 

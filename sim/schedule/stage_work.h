@@ -1,16 +1,16 @@
-// What one rank of a pipeline stage executes in a step: the FLOPs of its GEMMs and of attention,
-// and the collectives of its model-parallel groups.  Summed from the same operators that are
-// priced.
+// What one rank of a pipeline stage executes in a step: the FLOPs of its GEMMs and of
+// attention, and the collectives of its model-parallel groups.  Both are sums over the
+// operators that are priced.
 //
-// With m micro-batches (through a DualPipe half of them in each direction), over the parts of a
-// stage (its chunks):
+// With m micro-batches (through a DualPipe half of them in each direction), over the
+// model chunks of a stage:
 //
 //   FLOPs        forward m (blocks, head); backward m (blocks, what is recomputed of them, head).
 //                A chunked loss makes the gradients of the head in the forward pass.
 //   tensor       the collectives of those operators, m times
-//   pipeline     m activations from every part but the last of the model, m gradients from every
-//                part but the first; where they are divided among the tensor ranks, as many
-//                all-gathers over these of what arrives
+//   pipeline     m activations from every chunk but the model's last, m gradients from every chunk
+//                but the first; where they are divided among the tensor ranks, as many all-gathers
+//                over these of what arrives
 //   closing      once a step, when all micro-batches are through:
 //                sequence parallelism  gradients of what every tensor rank has and sees its own
 //                                      tokens of (norms, biases of row-parallel GEMMs), side by
@@ -18,9 +18,9 @@
 //                                      divide flat units, of this rank's shard alone
 //                tied embeddings       gradients of the table: all-reduce between the first and the
 //                                      last stage
-//                DualPipe              gradients of both copies of a part: all-reduce between
-//                                      stages s and p - 1 - s, priced as the pair that is farthest
-//                                      apart, the first and the last
+//                DualPipe              gradients of both copies of a chunk: all-reduce between
+//                                      stages s and p - 1 - s, priced as the pair with the largest
+//                                      distance, the first and the last
 //                partial sums          gradients of routers, and of gates of shared experts, in the
 //                                      same all-reduce; without sequence parallelism they alone
 //                gradient norm         one fp32 value: all-reduces over the tensor ranks and over
@@ -70,10 +70,8 @@ struct StageWork {
 StageWork stage_work(const Run& run, const std::vector<ModelChunk>& parts, int shard = 0);
 
 // The activations of a micro-batch on their way to the next stage, or their gradients on the way
-// back:
-// what a rank sends, and what the receiving tensor ranks then gather, nothing unless they divide
-// it.
-// Under sequence parallelism each has its own part anyway.
+// back: the bytes that a rank sends, and those that the receiving tensor ranks then gather, 0
+// unless they divide the message.  Under sequence parallelism each rank has its own shard anyway.
 struct StageMessage {
   Bytes sent{};
   Bytes gathered{};
@@ -95,7 +93,7 @@ std::vector<RepeatedCollective> closing_collectives(const Run& run, const RankPa
 // by runtime/measure/counted_step.h while the runtime's own step runs.  The two are equal, or the
 // simulator is wrong.
 //
-//   parameters  of the rank's part of the model, whole (before they are sharded)
+//   parameters  of the rank's share of the model, whole (before they are sharded)
 //   FLOPs       of GEMMs and of blockwise attention, by pass
 //   sent        of each kind of group and collective: calls and bytes of a step (those above, and
 //               schedule/communication.h)

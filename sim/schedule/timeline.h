@@ -1,4 +1,4 @@
-// A step as events on every stage and stream: what step.h sums, drawn out.
+// A step as events on every stage and stream: the times that step.h sums, as a drawing.
 //
 // It is the same simulation (StepSimulation).  Every second of a stage between the start of the
 // step and its end is one event on its compute stream: a pass of a micro-batch, a bubble, or one of
@@ -15,13 +15,12 @@
 // what the pass waits for.  The first forward pass of a chunk that gathers updated weights, and its
 // last backward pass that sends gradients, are longer by what they expose of it; other stages do
 // not see that, as in step.h.  Sends between stages have no exposed time: waiting for a stage is
-// bubble.  Operators of two passes that are joined stand in the order of how far either pass is,
-// with what is left of their exchanges and what those cost their compute.  Sends of one direction
-// that are under way together are drawn one behind the other.
+// bubble.  The operators of two joined passes are merged by how far either pass has come, with the
+// exposed share of their all-to-alls and the time by which these slow compute down.  Sends of one
+// direction that are in flight together are drawn one after the other.
 //
-// A message is what one pass makes for the pass of the same micro-batch through the next part of
-// the model, forward or backward.  It leaves where that pass ends and arrives in the one that needs
-// it.
+// A message carries the result of a pass to the pass of the same micro-batch through the next model
+// chunk, forward or backward.  It leaves where the first of these ends and arrives in the second.
 //
 // After the last pass of the busiest stage (updates_unsynchronised: of each stage) come the wait
 // for the slowest device, closing collectives and the norm of the gradients, the update (the

@@ -1,7 +1,7 @@
-// The passes of one stage as they were simulated (step.h), each with the terms that its time is made
-// of and with what its messages take: what timeline.h draws.
+// The passes of one stage as they were simulated (step.h), each with the components of its time and
+// the times of its messages, for timeline.h to draw.
 //
-// The cut of a pass into terms is that of passes.h; ours.
+// A pass has the components of passes.h; the spans are ours.
 #pragma once
 
 #include <array>
@@ -18,8 +18,8 @@
 
 namespace llmsim::sim {
 
-// Time on the compute stream: one pass, two that are joined, or several that are not shown one by
-// one.
+// A span of time on the compute stream: one pass, two that are joined, or several that are not
+// drawn one by one.
 struct WorkSpan {
   std::string name;  // "F3", "B3 chunk 1", "W3", "F3 & B1"
   const char* category = "";
@@ -39,13 +39,14 @@ struct WorkSpan {
 // "F3", "B3 chunk 1": of a layout with several chunks a stage, with the chunk.
 std::string pass_name(const StageLayout& layout, const PipelinePass& pass);
 
-// Whether a pass is drawn whatever is beside it: all are where `shown` is 0.
+// Whether a pass is drawn by itself: those of the first `shown` micro-batches,
+// or all where it is 0.
 bool is_shown(const PipelinePass& pass, int shown);
 
 // All `passes` of a stage, which must outlive the result.  Those of micro-batches from `shown` on
-// (0: of none) that follow one another are one span, the bubbles between them with it.  Gathers and
-// reductions of weights of this stage make a pass longer than it was simulated, and the later ones
-// later.
+// (0: of none) that follow one another become one span, with the bubbles between them.  Gathers of
+// weights and reductions of gradients make a pass of this stage longer than in the simulation of
+// the pipeline, and delay the passes after it.
 std::vector<WorkSpan> work_spans(const Run& run, const LayerPrices& prices,
                                  const StepSimulation& simulation, int stage,
                                  std::span<const PassEvent> passes, int shown);

@@ -309,12 +309,14 @@ std::vector<SearchedField> switch_fields() {
        .is_switch = true, .of_experts = true, .has_bounds = true},
       {LAYOUT(tp_overlap), .simplicity = 14, .applies = has_tensor_ranks,
        .sensible = tensor_overlap,
-       .help = "tensor-parallel collectives beside their GEMMs; default both ways where the "
-               "framework can; example: --no-tp-overlap",
+       .help =
+           "tensor-parallel collectives overlap with their GEMMs; default both on and off where "
+           "the framework can; example: --no-tp-overlap",
        .is_switch = true},
       {LAYOUT(moe_overlap), .simplicity = 16, .sensible = expert_overlap,
-       .help = "dispatch and combine beside the other pass of another micro-batch; default both "
-               "ways where the framework can; example: --no-moe-overlap",
+       .help =
+           "dispatch and combine overlap with the other pass of another micro-batch; default both "
+           "where the framework can; example: --no-moe-overlap",
        .is_switch = true, .of_experts = true},
       {LAYOUT(cuda_graph), .simplicity = 17, .sensible = usual_graphs,
        .help = "no launch cost per kernel; default that of the framework; both are tried with "

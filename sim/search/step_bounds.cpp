@@ -6,8 +6,8 @@
 
 #include "sim/schedule/communication.h"
 #include "sim/schedule/data_parallel_collectives.h"
+#include "sim/schedule/launch.h"
 #include "sim/schedule/step.h"
-#include "sim/schedule/waits.h"
 
 namespace llmsim::sim {
 

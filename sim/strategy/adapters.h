@@ -1,5 +1,5 @@
-// Parameter-efficient fine-tuning: the base weights are frozen, and adapters of low rank beside
-// some of the linear layers are trained (LoRA).
+// Parameter-efficient fine-tuning (LoRA): the base weights are frozen, and low-rank adapters of
+// some linear layers are trained.
 //
 //   y = x w + x a b      w (in, out) frozen; a (in, r) and b (r, out) trained: r (in + out) values
 //
@@ -20,7 +20,7 @@ struct Transformer;
 // queries, k and v each for both of keys and values; of a gated delta net, in for both that read
 // the residual stream.  Experts have none, nor have Mamba-1's steps.
 // Source: ai21labs/AI21-Jamba-1.5-Mini model card, QLoRA example (in_proj, out_proj and x_proj of
-// mixers beside attention's and MLPs').
+// mixers in addition to attention's and MLPs').
 struct AdaptedLayers {
   bool q = false;
   bool k = false;

@@ -1,7 +1,7 @@
-// What a training framework does with a strategy: how many bytes it keeps, how many kernels it
+// What a training framework does with a strategy: how many bytes it stores, how many kernels it
 // launches, what it overlaps.
 //
-// A framework holds facts about software ("Megatron-LM keeps gradients in fp32"), never about a
+// A framework holds facts about software ("Megatron-LM stores gradients in fp32"), never about a
 // device or a model.  The values ship in hwdb with a source each; the defaults here describe a
 // plain, well-written PyTorch program.
 #pragma once
@@ -36,24 +36,24 @@ NameTable<FusedLoss> name_table(FusedLoss);  // "kernel"
 
 // How offloaded values cross the host link.
 struct HostCopies {
-  // Checkpoints through memory that is not pinned, the device waiting.  None: pinned memory, at the
-  // rate of the host link and beside compute.
+  // Checkpoints through memory that is not pinned, while the device waits.  None: pinned memory, at
+  // the rate of the host link and overlapped with compute.
   std::optional<BytesPerSecond> checkpoints_down;
   std::optional<BytesPerSecond> checkpoints_up;
   // Sums of earlier micro-batches are read back and added to on the device.
   bool gradients_return = false;
   double last_gradient_bytes = 0.0;  // per gradient, sent once more in fp32 when the step ends
-  // The host casts gradients to fp32 when the step ends, the device waiting: one of them takes so
-  // long.
+  // The host casts gradients to fp32 when the step ends, while the device waits; gradient_cast is
+  // the time of one gradient.
   bool casts_gradients = false;
   Seconds gradient_cast{0.0};
-  // Of the host's optimizer relative to one that streams every value once.
+  // Time of the host's optimizer relative to one that reads and writes every value once.
   double update_slowdown = 1.0;
   bool operator==(const HostCopies&) const = default;
 };
 
-// Rings of bytes a framework keeps for every parameter, apart from optimizer states (which follow
-// from the optimizer).
+// Bytes that a framework stores for every parameter.  How many optimizer states there are follows
+// from the optimizer.
 struct ParameterStorage {
   double weight_bytes = 2.0;         // the copy that the forward pass reads
   double gradient_bytes = 2.0;       // gradient produced by backward
@@ -63,10 +63,10 @@ struct ParameterStorage {
   bool operator==(const ParameterStorage&) const = default;
 };
 
-// Time of the host for each thing it calls; a step is never faster than these allow
-// (schedule/waits.h).
+// Host time of kernel launches and other calls; a step that these
+// bound is launch-bound (schedule/launch.h).
 struct HostTimes {
-  double factor = 1.0;       // of all of these but the last
+  double factor = 1.0;       // multiplies all of these but the last
   Seconds per_kernel{6e-6};  // to launch one kernel, eager
   // Bookkeeping of a checkpointed block: random states, graph rebuilding.
   Seconds per_recomputed_block{0.0};
@@ -76,7 +76,7 @@ struct HostTimes {
   // Bookkeeping of a GEMM in an 8- or 4-bit format: scales, caches, amax.
   Seconds per_low_precision_gemm{0.0};
   Seconds per_unit{0.0};   // hooks that fetch and release a unit of sharded weights around a pass
-  Seconds per_slice{0.0};  // of a unit, for each rank that has a part of it
+  Seconds per_slice{0.0};  // for each rank's slice of a unit
   Seconds per_gradient{0.0};  // hook that takes the gradient of one tensor to its bucket
   Seconds per_step{0.0};      // between steps: data, logging, scaler synchronisation
   bool operator==(const HostTimes&) const = default;
@@ -121,7 +121,7 @@ struct GradientBehaviour {
   // Replicated gradients are reduced in buckets that are a second copy of them.
   bool copied_into_buckets = false;
   bool persist = false;  // gradient buffers stay allocated between steps
-  // Compute waits while gradients are scattered (gathers still run beside it).
+  // Compute waits while gradients are scattered (gathers still overlap with it).
   bool scatters_alone = false;
   bool operator==(const GradientBehaviour&) const = default;
 };
@@ -145,7 +145,7 @@ struct ShardedWeights {
   double unit_blocks = 1.0;
   // The embedding, every block and the head are each one flat message, padded to the ranks that
   // share it; buckets of gradients run through all of them, and updated whole weights are gathered
-  // in place, as they are stored.  False: the ends are one message.
+  // in place, as they are stored.  False: embedding and LM head are one message.
   bool flat_units = false;
   // Every module with weights has hooks of its own, not every block.
   bool modules_are_units = false;
@@ -162,21 +162,23 @@ struct ShardedWeights {
   bool operator==(const ShardedWeights&) const = default;
 };
 
-// What is kept from forward to backward beside what the operators need.
+// Activations that are saved for backward although no operator needs them: a framework's share of
+// activation memory.
 struct SavedActivations {
   // Pipelines: every micro-batch in flight holds what its stage has sent on.
   bool stage_outputs = false;
   bool partitioned_checkpoints = false;  // stored block inputs are divided over the tensor ranks
   // Grouped keys and values are copied out to all heads before attention.
   bool expanded_kv_heads = false;
-  bool fused_qkv = false;  // rotated q and k are new tensors beside the fused projection's output
+  // Rotated q and k are new tensors, and the fused projection's output is saved too.
+  bool fused_qkv = false;
   // Frozen linear layers keep their input although they have no weight gradient.
   bool frozen_inputs = false;
   // FlashAttention gives a transposed output, of which the projection keeps a copy.
   bool flash_output_copied = false;
   // The router's weights multiply an expert's activation, not its output.
   bool weighted_in_experts = false;
-  // Gate and values of a gated MLP are kept in 8 bits, without scales, until its backward pass.
+  // Gate and values of a gated MLP are saved in 8 bits, without scales, until its backward pass.
   // Source: Megatron Core TransformerConfig.activation_func_fp8_input_store.
   bool fp8_activation_inputs = false;
   double parts_per_block = 1.0;  // modules of a block that count when checkpoints are spaced
@@ -194,10 +196,9 @@ struct ExpertBehaviour {
   bool copies_to_pad = false;  // rows of low-precision GEMMs are copied to and from a padded tensor
   // The weighted bias of the last GEMM is added in fp32, expert by expert.
   bool biases_one_by_one = false;
-  bool dispatches_low_precision =
-      // Tokens go to experts in the low-precision format, with its scales; results come back in 16
-      // bits.
-      false;
+  // Tokens are dispatched to experts in the low-precision format, with its scales; results
+  // come back in 16 bits.
+  bool dispatches_low_precision = false;
   bool operator==(const ExpertBehaviour&) const = default;
 };
 
@@ -213,14 +214,14 @@ struct UpdateBehaviour {
   bool unit_by_unit = false;
   // The squared gradient norm of sharded states is a collective of its own, of 4 bytes.
   bool sums_norm = false;
-  // Per updated parameter, to make the gradient that the optimizer reads from those of the backward
-  // pass (flat, cast), and of them so many as stay while it runs, less gradients that are freed then
-  // (operators/update.h).
+  // Bytes per updated parameter for the gradient that the optimizer reads, flat or
+  // cast, and how many of them remain while it runs, less the gradients that are
+  // freed by then (operators/update.h).
   double temporary_bytes = 0.0;
   double kept_temporary_bytes = 0.0;
-  // Unfused: values of each parameter that it makes on the way and holds at once.
+  // Unfused: temporary values of each parameter that exist at once.
   double temporary_values = 1.0;
-  // Parameters of a rank that are updated together, of which alone there are temporaries; 0: all.
+  // Parameters of a rank that are updated together, and have temporaries together; 0: all.
   double parameters_at_once = 0.0;
   bool operator==(const UpdateBehaviour&) const = default;
 };
@@ -239,7 +240,7 @@ struct MemoryReserve {
   double fragmentation = 1.24;
   // Of the gaps, fragmentation - 1: what measured peaks of the framework say of them.
   double gaps_factor = 1.0;
-  // Part of what fragmentation takes that an allocator running full cannot give back.
+  // Share of fragmentation that an allocator running full cannot give back.
   double unrecoverable_gaps = 0.25;
 
   double reserved_per_byte() const { return 1.0 + gaps_factor * (fragmentation - 1.0); }
@@ -249,7 +250,7 @@ struct MemoryReserve {
 // Standard deviations of ln(measured / predicted step time), and how many of them a 90 % interval
 // holds on either side (sim/predict.h).
 struct PredictionErrors {
-  double efficiency = 0.10;  // what is not known of Framework::efficiency
+  double efficiency = 0.10;  // uncertainty of Framework::efficiency
   double site = 0.10;        // of one study or cluster, all its runs alike
   double moe_site = 0.20;    // the same with experts, expert or context parallelism
   double cell = 0.08;        // of its runs on one device, in one framework and precision
@@ -265,8 +266,7 @@ struct PredictionErrors {
   double noise_runs = 2.0;
   double faster = 1.645;
   double slower = 1.645;
-  // The same where one or two runs of the cluster are known, and where three or more are
-  // (calibrate/site_fit.h).
+  // The same after one or two runs of the cluster, and after three or more (calibrate/site_fit.h).
   double few_faster = 1.645;
   double few_slower = 1.645;
   double site_faster = 1.645;
@@ -279,22 +279,22 @@ struct PredictionErrors {
   bool operator==(const PredictionErrors&) const = default;
 };
 
-// What of the space of strategies a framework has (search/space.h).
+// The strategies that a framework offers (search/space.h).
 struct FrameworkOffers {
   bool zero2 = true;
   bool zero3 = true;
   bool hsdp = true;
   bool zero2_in_pipelines = true;
   bool zero3_in_pipelines = true;    // and HSDP
-  bool module_recompute = true;      // of single modules, beside whole blocks
+  bool module_recompute = true;      // of single modules, not only of whole blocks
   bool operator_recompute = false;   // of all operators but some GEMMs
-  bool tp_overlap = false;           // beside sequence parallelism
+  bool tp_overlap = false;           // with sequence parallelism
   bool tp_overlap_compiled = false;  // only in compiled blocks
   bool mesh_order = false;           // stages inside data ranks too (MeshOrder::DataLast)
   bool deduplicated_dispatch = false;
   // Of whole passes: without pipelines or with interleaved ones, and no block recomputed whole.
   bool moe_overlap = false;
-  bool dualpipe = false;  // beside 1F1B
+  bool dualpipe = false;  // in addition to 1F1B
   bool operator==(const FrameworkOffers&) const = default;
 };
 
@@ -304,8 +304,8 @@ struct Framework {
   ElementwiseFusion fusion = ElementwiseFusion::Eager;
   // Where a strategy has flash attention.
   AttentionKernel attention_kernel = AttentionKernel::Flash2;
-  // Weights kept in fp32 and cast to the compute format in every forward pass (autocast); false:
-  // cast once per step.
+  // Weights are stored in fp32 and cast to the compute format in every forward pass (autocast);
+  // false: cast once per step.
   bool casts_weights_per_microbatch = false;
   // And once more for the backward pass; the embedding's table too, in both.
   bool casts_weights_in_backward = false;
@@ -321,12 +321,12 @@ struct Framework {
   // False: this project's runtime, whose kernels save and free what they must by hand.
   bool autograd = true;
   bool recompute_stops_early = false;  // a recomputed block ends where its last GEMM has its input
-  // Backward collectives of column-parallel GEMMs run beside the gradients that do not need them,
-  // whatever tensor_overlap says.
+  // Backward collectives of column-parallel GEMMs overlap with the gradients that do not need them,
+  // whatever tensor_overlap is.
   bool hides_column_gradients = false;
   // Pipelines without sequence parallelism: every tensor rank has all M bytes that go to the next
-  // stage.  Where these are divided, each of the n ranks sends its part, and the receivers gather
-  // all of them before they go on:
+  // stage.  Where these are divided, each of the n ranks sends its share, and the receivers
+  // gather all of them before they go on:
   //   t = send(M / n) + all_gather(M), over the tensor group
   // Sources: Megatron-LM megatron/p2p_communication.py (scatter_gather_tensors_in_pipeline, both
   // directions); DeepSpeed runtime/pipe/engine.py (PartitionedTensor: activations; gradients from
@@ -356,8 +356,8 @@ struct Framework {
   double efficiency = 1.0;
   // Rate of the GEMMs that the matrix library picks unasked, relative to its best kernels.
   double gemm_efficiency = 1.0;
-  // Rate of misaligned GEMMs relative to GemmCoefficients::misaligned_factor: releases of the matrix
-  // library differ.
+  // Rate of misaligned GEMMs relative to GemmCoefficients::misaligned_factor: releases of
+  // the matrix library differ.
   double misaligned_gemm_gain = 1.0;
   // Rates of misaligned GEMMs, and of batches of them, in programs relative to those factors, which
   // single shapes show.

@@ -1,5 +1,5 @@
-// 8- and 4-bit recipes: how linear layers come to their low-precision factors, and what the scales
-// of those weigh.
+// 8- and 4-bit recipes: how the operands of linear layers are quantised, and the
+// bytes of their scales.
 //
 //   recipe      factor   scales of x and dy             scales of w  rows of an expert
 //   delayed     fp8      one of the tensor, fp32        one of the tensor, fp32  multiples of 16
@@ -10,7 +10,7 @@
 //   nvfp4       fp4      1 x 16, 1 byte (e4m3), and     16 x 16, written out for each   32
 //                        one of the tensor              1 x 16 as the GEMM reads it
 //
-// Scales of a row or of the tensor weigh nothing beside their elements.  In nvfp4 weight gradients
+// The bytes of one scale for a row or a tensor are neglected.  In nvfp4 weight gradients
 // multiply factors that a random Hadamard transform of 16 elements has been through, and gradients
 // are rounded stochastically, both within the kernel that casts; the maxima of the tensor and of
 // its transform are one pass before it.  Some blocks may stay in 16 bits.  Sources:
@@ -54,12 +54,13 @@ struct LowPrecisionRecipe {
   LowPrecisionScaling scaling = LowPrecisionScaling::Delayed;
   // Of a tensor with one scale: 2 where the device multiplies in one layout only.
   double copies = 2.0;
-  // Weights are quantised once per step, not per micro-batch, and stay beside the 16-bit ones.
+  // Weights are quantised once per step, not per micro-batch, and are resident
+  // with the 16-bit ones.
   bool caches_weights = false;
   // There are no 16-bit weights: the low-precision ones are updated from the master weights.
   bool stores_weights = false;
   bool head = false;          // the output projection multiplies in the low-precision format too
-  bool saves_inputs = false;  // inputs of linear layers are kept in the low-precision format
+  bool saves_inputs = false;  // inputs of linear layers are saved in the low-precision format
   // Recomputation by operator counts low-precision GEMMs as any other; else it repeats them all.
   bool counted_by_policy = false;
   bool gathers = false;          // weights are quantised before they are gathered
@@ -79,8 +80,8 @@ LowPrecisionScaling scaling_of(const LowPrecisionRecipe& recipe, Precision preci
 // Bytes of scales for each element of one copy.
 double scale_bytes(LowPrecisionScaling scaling, bool weight);
 
-// Bytes of an element of one copy with its scales; of a 16- or 32-bit precision those of its
-// format.
+// Bytes of an element of one copy with its scales; in a 16- or 32-bit precision those of an element
+// of its format.
 double low_precision_bytes(const LowPrecisionRecipe& recipe, Precision precision, bool weight);
 
 // Copies of a tensor that the GEMMs along both of its axes need.
@@ -92,7 +93,7 @@ int row_multiple(LowPrecisionScaling scaling);
 // Whether the first or last blocks of a low-precision run multiply in 16 bits.
 bool keeps_blocks_in_high_precision(const LowPrecisionRecipe& recipe, Precision precision);
 
-// Blocks of a part that multiply in 16 bits though the run is low-precision, by their kinds.
+// Blocks of a model chunk that stay in 16 bits though the run is low-precision, by their kinds.
 //
 // Blocks of multi-token prediction are low-precision: Megatron-LM enters its context for them
 // without a number of their layer (core/fp8_utils.py get_fp8_context).

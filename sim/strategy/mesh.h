@@ -14,10 +14,10 @@ namespace llmsim::sim {
 
 // The dimensions over which collectives run.  DataContext is data x context together (gradients,
 // sharded states); Shard and Replicate are its inner and outer part under Hsdp.  Embedding is the
-// first and the last pipeline stage, which each have a copy of a tied table; Mirror two stages of a
-// DualPipe that hold the same parts, the first and the last like stage s and p - 1 - s.  Expert is
-// the ranks of a stage that have different experts, ExpertData those that have the same ones,
-// ExpertTensor those that divide one (strategy.h).
+// first and the last pipeline stage, which each have a copy of a tied table; Mirror is two stages
+// of a DualPipe that hold the same model chunks, the first and the last like stage s and p - 1 - s.
+// Expert is the ranks of a stage that have different experts, ExpertData those that have the same
+// ones, ExpertTensor those that divide one (strategy.h).
 enum class GroupKind {
   Tensor,
   Context,
@@ -36,7 +36,7 @@ enum class GroupKind {
 // "tp", "cp", "dp", "dp", "dp", "dp_replicate", "pp", "ep", "edp", "etp", "embedding", "pp_mirror".
 const char* name_of(GroupKind kind);
 
-// Devices that are `stride` apart.
+// Every `stride`-th device, `ranks` of them.
 struct GroupAxis {
   int ranks = 1;
   int stride = 1;

@@ -1,29 +1,29 @@
-// What the backward pass recomputes instead of keeping, and what lives on the host instead of the
-// device.
+// Savings of activation memory: what the backward pass recomputes instead of reading what the
+// forward pass saved, and what lives on the host instead of the device.
 //
-// Recompute:
+// Recompute policies (activation checkpointing):
 //
 //   none        nothing
-//   selective   parts of each block: the core of attention (scores, softmax, dropout, weighted sum)
-//               unless others are named.  Megatron's recompute_modules: core_attn, mlp (all of a
-//               dense one, collectives included; MoE models are left alone), moe (a whole MoE
+//   selective   modules of each block: the core of attention (scores, softmax, dropout, weighted
+//               sum) unless others are named.  Megatron's recompute_modules: core_attn, mlp (all of
+//               a dense one, collectives included; MoE models are left alone), moe (a whole MoE
 //               model: router, dispatch, experts, shared experts), shared_experts (from their
 //               input), layernorm, mla_up_proj (queries, keys and values from their latents),
 //               moe_act (the activation function of routed experts); activation is every activation
-//               function, of MLPs and shared experts too.  Only what the part would keep inside is
+//               function, of MLPs and shared experts too.  Only what is saved inside the module is
 //               dropped.
 //   full        every block from its input; with every_n = n a checkpoint is stored every n blocks;
 //               with blocks = k only the first k blocks of each model chunk (Megatron's
 //               recompute_method "block")
 //   every_n     `share` of every `every_n` blocks as in full, the others not at all
-//   op          operator by operator.  Cheap ones are recomputed; of the GEMMs are kept
+//   op          operator by operator.  Cheap ones are recomputed; of the GEMMs these are saved:
 //                 every second one   torchtitan: GEMMs counted from the block's start as q, k, v,
 //                                    out, gate, up, down; the outputs of attention and of
 //                                    reduce-scatters too; 8-bit GEMMs where the framework's policy
 //                                    counts them, else none of these
 //                 all                MaxText's "minimal"; attention is recomputed
-//                 qkv                MaxText's "save_qkv_proj" and, on the host,
-//                                    "qkv_proj_offloaded"
+//                 qkv                MaxText's "save_qkv_proj", and "qkv_proj_offloaded" with these
+//                                    on the host
 //
 // Sources: NVIDIA Megatron-LM transformer_config.py; pytorch/torchtitan activation_checkpoint.py
 // (_save_list, every second mm); AI-Hypercomputer/maxtext decoders.py (remat_policy).
@@ -69,13 +69,13 @@ struct Recompute {
   SavedGemms saved = SavedGemms::EverySecond;
   auto operator<=>(const Recompute&) const = default;
 
-  // Blocks of a chunk of so many whose forward pass (or parts of it) is repeated.
+  // Of a chunk of `chunk` blocks, the number whose forward pass is repeated in whole or in part.
   double blocks_of(int chunk) const;
   // Whether it is all of a block that is recomputed, from its input.
   bool whole() const { return kind == RecomputeKind::Full || kind == RecomputeKind::EveryN; }
   // Whether that of block `block` (from 0) of a chunk is.
   bool repeats(int block) const;
-  // Whether some blocks of a chunk are recomputed and others kept.
+  // Whether some blocks of a chunk are recomputed and others not.
   bool mixes() const { return kind == RecomputeKind::EveryN || blocks > 0; }
   // What of it one recomputed block sees: not how many of them there are.
   Recompute of_block() const;
@@ -101,7 +101,7 @@ NameTable<SavedGemms> name_table(SavedGemms);        // "every-second", "all", "
 // Activations go there in one of three ways:
 //
 //   checkpoints   with recomputation of whole blocks: the inputs they are recomputed from
-//   whole blocks  without it: all that a block keeps; with `blocks` = k only the first k of each
+//   whole blocks  without it: all that a block saves; with `blocks` = k only the first k of each
 //                 stage
 //   modules       the inputs of some modules of every block, named as in Megatron's fine-grained
 //                 offloading: attn_norm, qkv_linear, core_attn (queries, keys and values),
@@ -132,7 +132,7 @@ inline constexpr OffloadedModules kAllOffloadedModules{true, true, true, true, t
 struct Offload {
   bool optimizer = false;    // states and update on the host (CPU Adam)
   bool parameters = false;   // weights fetched over the host link
-  bool activations = false;  // kept in host memory: checkpoints, whole blocks or `modules`
+  bool activations = false;  // in host memory: checkpoints, whole blocks or `modules`
   OffloadedModules modules = {};
   int blocks = 0;  // of each stage that offload their activations; 0: all
   auto operator<=>(const Offload&) const = default;

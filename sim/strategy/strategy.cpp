@@ -261,7 +261,7 @@ std::vector<StrategyField> expert_fields() {
        "--moe-dispatch deepep",
        "", OrNothing},
       {FIELD(moe_overlap), "",
-       "dispatch and combine beside the other pass of another micro-batch; default exposed; "
+       "dispatch and combine overlap with the other pass of another micro-batch; default exposed; "
        "example: --moe-overlap",
        "", OrNothing},
       {FIELD(moe_captured), "",
@@ -298,15 +298,16 @@ std::vector<StrategyField> switch_fields() {
        "--fused-cross-entropy",
        "", Always, nullptr, true},
       {FIELD(tp_overlap), "",
-       "tensor-parallel collectives beside their GEMMs; default that of the framework; example: "
+       "tensor-parallel collectives overlap with their GEMMs; default that of the framework; "
+       "example: "
        "--tp-overlap",
        "", Always, nullptr, true},
       {FIELD(gradient_overlap), "",
-       "gradients are reduced beside the backward pass; default that of the framework; example: "
+       "gradients are reduced during the backward pass; default that of the framework; example: "
        "--no-gradient-overlap",
        "", Always, nullptr, true},
       {FIELD(gather_overlap), "",
-       "sharded weights are gathered beside the passes that need them; default that of the "
+       "sharded weights are gathered during the passes that need them; default that of the "
        "framework; example: "
        "--no-gather-overlap",
        "", Always, nullptr, true},

@@ -20,8 +20,8 @@ enum class Precision { Fp32, Tf32, Fp16, Bf16, Fp8, Mxfp8, Nvfp4, Nf4, Int4 };
 // Format in which the linear layers multiply, and in which activations travel and are saved.
 DType matmul_dtype(Precision precision);
 DType activation_dtype(Precision precision);
-// Of GEMMs that low-precision recipes leave alone: those of unfused attention, and of a loss in
-// chunks.
+// The format of GEMMs that low-precision recipes leave alone: those of unfused attention, and of a
+// loss in chunks.
 DType high_precision_matmul_dtype(Precision precision);
 
 enum class OptimizerKind { AdamW, Adam, Adam8bit, Lion, Adafactor, Sgd, Momentum, Lamb, Muon };
@@ -35,10 +35,14 @@ enum class OptimizerKind { AdamW, Adam, Adam8bit, Lion, Adafactor, Sgd, Momentum
 enum class Sharding { None, Zero1, Zero2, Zero3, Hsdp };
 
 // How context-parallel ranks share keys and values, see operators/attention_core.h.
+//   Ring       ring attention: keys and values travel from rank to rank while attention computes
+//              (Liu et al., arXiv 2310.01889)
+//   AllGather  each rank gathers the keys and values of all
+//   AllToAll   heads for tokens, DeepSpeed-Ulysses (Jacobs et al., arXiv 2309.14509)
 enum class ContextScheme { Ring, AllGather, AllToAll };
 
-// The order of forward and backward passes, see pipeline/pipeline.h; ZbH1 and ZbV are zero-bubble
-// schedules.
+// The order of forward and backward passes, see pipeline/pipeline.h; ZbH1 and
+// ZbV are zero-bubble schedules.
 enum class PipelineSchedule { GPipe, OneForwardOneBackward, Interleaved, ZbH1, ZbV, DualPipe };
 
 // How the experts of an MoE model are divided, and how tokens reach them.
@@ -59,14 +63,14 @@ enum class ExpertDispatch { AllToAll, AllGather, Deduplicated };
 
 // How ranks are numbered, the fastest dimension first.
 //   PipelineLast  tp-cp-ep-dp-pp, a torch DeviceMesh (pp, dp, cp, tp): data ranks are close to each
-//                 other, the stages of a pipeline far apart
+//                 other, the stages of a pipeline are on distant nodes
 //   DataLast      tp-cp-ep-pp-dp, Megatron Core's --use-tp-pp-dp-mapping: the other way round.
 //                 Experts and all else must have as many data ranks (validity.h)
 enum class MeshOrder { PipelineLast, DataLast };
 
 struct Strategy {
-  // The mesh.  dp * tp * pp * cp = number of devices; experts divide the same ranks
-  // (ExpertDispatch).
+  // The mesh.  dp * tp * pp * cp = number of devices; experts divide
+  // the same ranks (ExpertDispatch).
   int dp = 1;  // data-parallel ranks
   int tp = 1;  // tensor-parallel ranks
   int pp = 1;  // pipeline stages
@@ -82,22 +86,22 @@ struct Strategy {
   // Ranks that divide each expert; none: as many as divide the rest (tp).
   std::optional<int> etp = {};
   ExpertDispatch moe_dispatch = ExpertDispatch::AllToAll;
-  // Dispatch and combine run beside the opposite pass of another micro-batch.
+  // Dispatch and combine overlap with the opposite pass of another micro-batch.
   bool moe_overlap = false;
   // Captured graphs (cuda_graph) hold the experts too, not only modules of fixed shapes.
   bool moe_captured = true;
-  // Rows of the busiest rank relative to the mean; all others wait for it.  None: as a router is
-  // balanced that a loss keeps so (operators/experts.h); 1: as benchmarks force it.
+  // Rows of the busiest rank relative to the mean; all others wait for it.  None: the balance of a
+  // router under a balancing loss (operators/experts.h); 1: balance forced, as in benchmarks.
   std::optional<double> moe_imbalance = {};
   // Rows of an expert relative to the mean, padded or dropped to it; none: dropless.
   std::optional<double> moe_capacity = {};
 
-  // Parts of the model per pipeline stage: 2 under ZbV; DualPipe holds its one part twice.
+  // Model chunks per pipeline stage: 2 under ZbV; DualPipe holds two copies of its one chunk.
   int virtual_stages = 1;
   PipelineSchedule pipeline_schedule = PipelineSchedule::OneForwardOneBackward;
-  // The embedding and the head each count as a layer when layers are dealt to stages.
+  // The embedding and the LM head each count as a layer when layers are divided over stages.
   bool embeddings_as_layers = false;
-  // By hand: transformer layers of each stage, or of each part; empty: dealt evenly.
+  // Transformer layers of each stage, or of each model chunk; empty: an even split.
   std::vector<int> stage_layers = {};
 
   Sharding sharding = Sharding::None;
@@ -117,14 +121,14 @@ struct Strategy {
   bool compile = false;  // torch.compile or another compiler that fuses memory-bound operators
   bool fused_cross_entropy = false;  // logits are made and consumed in chunks, never whole
   bool tp_overlap = false;           // tensor-parallel collectives overlapped with their GEMMs
-  bool gradient_overlap = true;      // gradients are reduced beside the backward pass
-  bool gather_overlap = true;  // sharded weights are gathered beside the passes that need them
+  bool gradient_overlap = true;      // gradients are reduced during the backward pass
+  bool gather_overlap = true;  // sharded weights are gathered during the passes that need them
   // The norm of all gradients is taken, and they are scaled by it, before the update.
   bool gradient_clip = true;
-  bool cuda_graph = false;  // no per-kernel launch cost
+  bool cuda_graph = false;  // no launch cost per kernel: the step is not launch-bound
 
   int num_devices() const { return dp * tp * pp * cp; }
-  // Forward passes of one replica per optimizer step.
+  // Forward passes of one replica per optimizer step: the steps of gradient accumulation.
   int num_microbatches() const { return global_batch / (dp * micro_batch); }
   // Ranks that divide one expert.
   int expert_tensor_ranks() const { return etp.value_or(tp); }
@@ -144,8 +148,8 @@ struct Strategy {
   bool operator==(const Strategy&) const = default;
 };
 
-// Names as run files spell them: "bf16", "adamw", "zero3", "1f1b" ("zero-bubble" is ZB-H1),
-// "all-gather".
+// Names as run files spell them: "bf16", "adamw", "zero3", "1f1b"
+// ("zero-bubble" is ZB-H1), "all-gather".
 NameTable<Precision> name_table(Precision);
 NameTable<OptimizerKind> name_table(OptimizerKind);
 NameTable<Sharding> name_table(Sharding);
@@ -157,8 +161,7 @@ NameTable<MeshOrder> name_table(MeshOrder);
 // are Deduplicated too.
 NameTable<ExpertDispatch> name_table(ExpertDispatch);
 
-// The fields of a strategy by name: one table, which run files, options, JSON, tables and ablations
-// iterate over.
+// The fields of a strategy by name: one table for run files, options, JSON, tables and ablations.
 //
 // A key is that of the training section of a run file; a dot stands for an object in it
 // ("recompute.kind").  A new field of a Strategy is a member, a row of the table and a formula.
@@ -173,9 +176,10 @@ struct StrategyField : Field<Strategy> {
   const char* help = "";     // of its option: what, default, example; empty: no option of its own
   const char* options = "";  // spellings of its option; empty: the key with dashes
   Written written = Written::Always;
-  // Whether it says something; null: where it differs from a plain strategy's.
+  // Whether it means anything under a strategy; null: where it differs from a plain strategy's.
   bool (*says)(const Strategy&) = nullptr;
-  bool of_framework = false;  // the framework has a default of its own (hwdb/frameworks.h)
+  // The framework has a default of its own (hwdb/frameworks/frameworks.h).
+  bool of_framework = false;
 };
 
 const std::vector<StrategyField>& strategy_fields();

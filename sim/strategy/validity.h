@@ -19,21 +19,27 @@ struct Infeasible {
   std::string message;  // with the numbers: needed, available, nearest values that work
 };
 
-// The first broken rule, or none.  Checks, in this order: sizes in range; dp * tp * pp * cp =
-// devices; tp divides heads, ffn_size and (with sequence parallelism) tokens; pp * virtual stages
-// <= layers; interleaving needs at least pp micro-batches and two chunks a stage, gpipe and 1f1b
-// have one; stage_layers has pp numbers that add up to the layers; zb-h1, zb-v and dualpipe need pp
-// > 1, and two parts of the model a stage (zb-v) or one; dualpipe an even pp and an even number of
-// at least 2 pp micro-batches; dp * micro_batch divides the global batch; shard_size divides dp *
-// cp; cp divides the sequence (2 cp in the balanced order), and with all-to-all cp * tp divides the
-// heads; context parallelism has flash attention; of an MoE model tp divides the width of an
-// expert, and ep the experts, dp * cp and (Hsdp) shard_size; with stages between data ranks
-// (MeshOrder::DataLast) etp * ep = tp * cp, because the stages of experts are those of all else.
+// The first broken rule, or none.  It checks, in this order, that
+//
+//   - sizes are in range, and dp * tp * pp * cp = devices;
+//   - tp divides the heads, ffn_size and (with sequence parallelism) the tokens of a micro-batch;
+//   - pp * virtual_stages <= layers, and stage_layers, where given, has a number for each stage or
+//     chunk and adds up to the layers;
+//   - interleaving has at least pp micro-batches and two model chunks a stage, gpipe and 1f1b one;
+//   - zb-h1, zb-v and dualpipe have pp > 1, zb-v two model chunks a stage, the others one; dualpipe
+//     has an even pp and an even number of at least 2 pp micro-batches;
+//   - dp * micro_batch divides the global batch, and shard_size divides dp * cp;
+//   - cp divides the sequence (2 cp does in the balanced order), cp * tp divides the heads under
+//     Ulysses' all-to-all, and context parallelism has flash attention;
+//   - in an MoE model tp divides the width of an expert, and ep divides the experts, dp * cp and
+//     (Hsdp) shard_size; with stages between data ranks (MeshOrder::DataLast) etp * ep = tp * cp,
+//     because experts have the same stages as everything else.
 std::optional<Infeasible> broken_rule(const Transformer& model, const Strategy& strategy,
                                       const Cluster& cluster);
 
-// What would make the mesh multiply to `devices`: "; dp = 4 would fit", or the nearest GEMMs, and
-// the frameworks that would change the mesh by themselves.  All sizes must be positive.
+// What would make dp * tp * pp * cp equal `devices`: "; dp = 4 would fit", or the nearest values of
+// tp * pp * cp that divide them, and which frameworks change such a mesh by themselves.  All sizes
+// must be positive.
 std::string mesh_advice(const Strategy& strategy, int devices);
 
 // Same verdict without building messages: for searches that meet millions.  Returns the rule's

@@ -7,8 +7,8 @@
 
 #include "calibrate/measured_kernels.h"
 #include "calibrate/statistics.h"
-#include "hwdb/hardware.h"
-#include "hwdb/measured_rows.h"
+#include "hwdb/hardware/hardware.h"
+#include "hwdb/hardware/measured_rows.h"
 
 namespace llmsim::calibrate {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "hwdb/frameworks.h"
+#include "hwdb/frameworks/frameworks.h"
 #include "tests/calibrate/sample_runs.h"
 
 namespace llmsim::calibrate {

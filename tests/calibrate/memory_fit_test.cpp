@@ -7,8 +7,8 @@
 #include <random>
 
 #include "calibrate/backtest.h"
-#include "hwdb/database.h"
-#include "hwdb/run_resolver.h"
+#include "hwdb/runs/run_resolver.h"
+#include "hwdb/store/database.h"
 #include "sim/predict.h"
 #include "tests/calibrate/sample_runs.h"
 

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "hwdb/database.h"
+#include "hwdb/store/database.h"
 #include "sim/predict.h"
 #include "tests/calibrate/sample_runs.h"
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 
-#include "hwdb/frameworks.h"
+#include "hwdb/frameworks/frameworks.h"
 #include "sim/predict.h"
 #include "tests/calibrate/sample_runs.h"
 

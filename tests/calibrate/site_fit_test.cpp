@@ -5,7 +5,7 @@
 #include <cmath>
 #include <random>
 
-#include "hwdb/run_resolver.h"
+#include "hwdb/runs/run_resolver.h"
 #include "sim/predict.h"
 #include "tests/calibrate/sample_runs.h"
 #include "tests/error_of.h"
@@ -97,7 +97,7 @@ SiteRun measured(int global_batch, const hwdb::SiteEffects& truth,
   SiteRun run{.id = "a" + std::to_string(global_batch),
               .run = hwdb::RunResolver(database()).resolve(record)};
   sim::Run turned = run.run;
-  hwdb::turn(turned, truth);
+  hwdb::apply_effects(turned, truth);
   run.measured = sim::predict(turned).step_time.value();
   return run;
 }

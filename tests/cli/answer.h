@@ -5,9 +5,9 @@
 #include <string>
 #include <utility>
 
-#include "hwdb/database.h"
-#include "hwdb/run_record.h"
-#include "hwdb/run_resolver.h"
+#include "hwdb/runs/run_record.h"
+#include "hwdb/runs/run_resolver.h"
+#include "hwdb/store/database.h"
 #include "sim/base/error.h"
 #include "sim/predict.h"
 

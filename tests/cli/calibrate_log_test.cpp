@@ -1,7 +1,7 @@
 // llmsim calibrate log: from a training log and its run file to a run file with what was measured.
 #include <string>
 
-#include "hwdb/run_record.h"
+#include "hwdb/runs/run_record.h"
 #include "tests/cli/program.h"
 
 namespace llmsim::cli {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "hwdb/database.h"
-#include "hwdb/hardware.h"
+#include "hwdb/hardware/hardware.h"
+#include "hwdb/store/database.h"
 #include "sim/base/error.h"
 #include "sim/hardware/device.h"
 #include "tests/temporary_folder.h"

@@ -11,7 +11,7 @@
 #include "cli/plan_answer.h"
 #include "cli/run_request.h"
 #include "cli/shipped_tables.h"
-#include "hwdb/run_resolver.h"
+#include "hwdb/runs/run_resolver.h"
 #include "sim/predict.h"
 #include "tests/error_of.h"
 

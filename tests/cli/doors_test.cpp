@@ -11,9 +11,9 @@
 #include <gtest/gtest.h>
 
 #include "cli/run_request.h"
-#include "hwdb/run_record.h"
-#include "hwdb/run_resolver.h"
-#include "hwdb/settings.h"
+#include "hwdb/frameworks/settings.h"
+#include "hwdb/runs/run_record.h"
+#include "hwdb/runs/run_resolver.h"
 #include "reports/prediction.h"
 #include "sim/base/error.h"
 #include "sim/predict.h"

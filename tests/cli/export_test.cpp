@@ -53,6 +53,21 @@ TEST_F(Program, ExportNamesWhatATargetCannotExpress) {
   EXPECT_EQ(run("export --model llama-405b --gpus 8 --to megatron").status, 3);
 }
 
+// Its name would otherwise begin a line of a script that a scheduler runs.
+TEST_F(Program, ExportRefusesARunWithALineFeedInItsName) {
+  write("run.json",
+        R"({"id": "a", "model": {"name": "gpt2\ntouch stolen"}, "training": {"tp": 1},
+           "hardware": {"accelerator": "h100", "num_devices": 1}})");
+  for (const char* target : {"slurm", "megatron", "nemo"}) {
+    const Outcome outcome = run(std::string("export run.json --to ") + target);
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_EQ(outcome.messages,
+              "llmsim: run.json: run a: model.name: line feeds, tabs and other control characters "
+              "are not allowed in a text\n");
+  }
+}
+
 TEST_F(Program, PredictsALaunchFile) {
   write("train.sh", kScript);
   const Outcome outcome = run("predict --from train.sh");

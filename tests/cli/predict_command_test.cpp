@@ -51,6 +51,15 @@ TEST_F(PredictCommand, RepeatsWhatWasAskedFor) {
   expect_same("--model llama-8b --gpus 8 --cp 1,2 --seq-len 8192 --document-len 900");
 }
 
+// The default batch of a search is divided by the devices, that of one run by its replicas.
+TEST_F(PredictCommand, NamesTheBatchWhateverTheNumberOfDevices) {
+  expect_same("--model llama-70b --gpus 96");
+  expect_same("--model llama-8b --gpus 24");
+  expect_same("--model llama-8b --gpus 40 --hardware mi300x --seq-len 4096");
+  expect_same("--model gpt2 --gpus 7");
+  expect_same("--model llama-8b --gpus 12 --global-batch-tokens 1000000");
+}
+
 // Hardware of one's own is in one's own database.
 TEST_F(PredictCommand, NamesTheDatabase) { expect_same("--model gpt2 --gpus 8 --db 'my own.db'"); }
 

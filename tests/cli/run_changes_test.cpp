@@ -105,9 +105,9 @@ class Sensitivity : public Program {};
 
 TEST_F(Sensitivity, IsPartOfThePlanWhereItIsAskedFor) {
   const std::string question = "plan --model gpt2 --gpus 8 ";
-  EXPECT_EQ(run(question).out.find("What would it take"), std::string::npos);
+  EXPECT_EQ(run(question).out.find("Sensitivity: one thing"), std::string::npos);
   const Outcome asked = run(question + "--sensitivity");
-  EXPECT_NE(asked.out.find("What would it take"), std::string::npos) << asked.messages;
+  EXPECT_NE(asked.out.find("Sensitivity: one thing"), std::string::npos) << asked.messages;
   EXPECT_NE(asked.out.find("matrix units x 1.25"), std::string::npos) << asked.out;
   EXPECT_NE(run(question + "--sensitivity --format json").out.find("\"planned_time\": 0."),
             std::string::npos);

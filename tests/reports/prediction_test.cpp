@@ -12,6 +12,7 @@
 #include "reports/result_text.h"
 #include "sim/base/error.h"
 #include "tests/reports/sample_prediction.h"
+#include "tests/sim/sample_run.h"
 
 namespace llmsim::reports {
 namespace {
@@ -135,7 +136,7 @@ TEST(ReportedFigure, APredictionSaysWhatOtherCountsWouldPrint) {
 TEST(PredictionTable, ShowsWarningsAndThePaddingOfTheVocabulary) {
   sim::Prediction p = sample_prediction();
   p.warnings = {"hfu = 120 % is more than the peak"};
-  p.asked_vocab_size = 50257;
+  p.unpadded_vocab_size = 50257;
   p.run.model.vocab_size = 50304;
   p.run.framework.vocab_multiple = 64;
   const std::string text = render(p, kProvenance, Format::Table);
@@ -145,11 +146,37 @@ TEST(PredictionTable, ShowsWarningsAndThePaddingOfTheVocabulary) {
   EXPECT_EQ(parsed(p)["warnings"], json({"hfu = 120 % is more than the peak"}));
 }
 
-TEST(PredictionJson, BreakdownAddsUpToTheStepTime) {
-  const json document = parsed(sample_prediction());
-  double sum = 0.0;
-  for (const auto& term : document["breakdown_s"]) sum += term.get<double>();
-  EXPECT_DOUBLE_EQ(sum, document["step_time_s"].get<double>());
+// The terms of the prediction, by their names.
+TEST(PredictionJson, BreakdownIsThatOfThePredictionTermByTerm) {
+  const sim::Prediction p = sample_prediction();
+  const json document = parsed(p);
+  ASSERT_EQ(document["breakdown_s"].size(), p.breakdown.size());
+  for (const sim::TimeTerm& term : p.breakdown)
+    EXPECT_EQ(document["breakdown_s"][term.name].get<double>(), term.time.value()) << term.name;
+  EXPECT_EQ(document["step_time_s"], 4.0);
+  EXPECT_EQ(document["breakdown_s"]["compute"], 2.5);
+  EXPECT_EQ(document["breakdown_s"]["bubble"], 1.0);
+  EXPECT_EQ(document["breakdown_s"]["dp_exposed"], 0.5);
+}
+
+// The remainder of no predicted run hides a wrong component: what stands in the JSON adds up.
+TEST(PredictionJson, BreakdownOfASimulatedRunAddsUpWithoutARemainder) {
+  for (const auto sharding : {sim::Sharding::None, sim::Sharding::Zero1, sim::Sharding::Zero3}) {
+    sim::Run run = sim::small_run(4);
+    run.strategy.pp = sharding == sim::Sharding::Zero3 ? 1 : 2;
+    run.strategy.dp = 4 / run.strategy.pp;
+    run.strategy.sharding = sharding;
+    const json document = parsed(sim::predict(run));
+    double sum = 0.0;
+    for (const auto& [name, time] : document["breakdown_s"].items()) {
+      EXPECT_NE(name, "remainder");
+      EXPECT_GT(time.get<double>(), 0.0) << name;
+      sum += time.get<double>();
+    }
+    const double step = document["step_time_s"];
+    EXPECT_NEAR(sum, step, 1e-9 * step);
+    EXPECT_EQ(document["breakdown_s"].contains("pipeline_bubble"), run.strategy.pp > 1);
+  }
 }
 
 TEST(PredictionJson, MemoryTermsAddUpToEachStagesPeak) {
@@ -230,12 +257,13 @@ TEST(PredictionText, OutOfMemorySaysHowMuchIsMissing) {
   sim::Prediction prediction = sample_prediction();
   prediction.memory.capacity = 2 * sim::GiB;
   prediction.infeasible = sim::Infeasible{
-      .rule = "out of memory", .message = "needs 4.0 GiB per device, 2.0 GiB are usable"};
+      .rule = "out of memory", .message = "out of memory: needs 4.0 GiB, 2.0 GiB usable"};
   const std::string text = in_one_line(render(prediction, kProvenance, Format::Table));
   EXPECT_NE(text.find("OUT OF MEMORY, 2.000 GiB too much; fits with less than 0.1 % probability"),
             std::string::npos)
       << text;
-  EXPECT_NE(text.find("does not run: out of memory"), std::string::npos) << text;
+  EXPECT_NE(text.find("out of memory: needs 4.0 GiB, 2.0 GiB usable"), std::string::npos) << text;
+  EXPECT_EQ(text.find("cannot run"), std::string::npos) << text;
   EXPECT_EQ(parsed(prediction)["step_time_s"], 4.0);
 }
 

@@ -9,20 +9,21 @@
 namespace llmsim::reports {
 namespace {
 
-std::string layers_of(std::vector<int> layers) {
+std::string layers_of(std::vector<int> layers, int virtual_stages = 1) {
   sim::Strategy strategy;
-  strategy.pp = 2;
+  strategy.pp = 2, strategy.virtual_stages = virtual_stages;
   const std::string plain = strategy_text(strategy);
   strategy.stage_layers = std::move(layers);
   return strategy_text(strategy).substr(plain.size());
 }
 
-TEST(StrategyText, SaysHowLayersAreDealtByHand) {
+TEST(StrategyText, SaysHowManyLayersEachStageOrChunkHas) {
   EXPECT_EQ(layers_of({}), "");
   EXPECT_EQ(layers_of({17, 15}), ", layers 17+15");
-  EXPECT_EQ(layers_of({10, 10, 10, 6}), ", 10 layers a part, 6 in the last");
+  EXPECT_EQ(layers_of({10, 10, 10, 6}), ", 10 layers a stage, 6 in the last");
+  EXPECT_EQ(layers_of({10, 10, 10, 6}, 2), ", 10 layers a chunk, 6 in the last");
   EXPECT_EQ(layers_of({7, 10, 10, 9}), ", layers 7+10+10+9");
-  // Ten parts of three.
+  // Ten chunks of three.
   EXPECT_EQ(layers_of({2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 2, 2, 0}), ", layers 2+10x3+2+2+0");
 }
 

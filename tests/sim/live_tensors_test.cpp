@@ -16,7 +16,7 @@ TEST(LiveTensors, TheMostIsThatOfAllKindsAtOneTime) {
   const Three layer;
   LiveTensors live(layer.graph);
   live.write(layer.a, &LiveBytes::activations);
-  live.use(&LiveBytes::gradients, Bytes(25.0));  // 10 + 25
+  live.use_workspace(&LiveBytes::gradients, Bytes(25.0), Module::Norm);  // 10 + 25
   live.free(layer.a);
   live.write(layer.b, &LiveBytes::recomputed);  // 20 alone is less
   EXPECT_EQ(live.bytes().rise.total(), Bytes(35.0));

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "sim/schedule/step.h"
 #include "tests/sim/operator_lists.h"
 #include "tests/sim/sample_run.h"
@@ -35,6 +37,33 @@ TEST(Update, AnUnfusedUpdateStreamsEveryOperation) {
   EXPECT_DOUBLE_EQ(bytes(OptimizerKind::Momentum, kFp32, false), 8.0 * 4.0);
   // And the 16-bit copy.
   EXPECT_DOUBLE_EQ(bytes(OptimizerKind::AdamW, kMixed, false), 20.0 * 4.0 + 2.0);
+}
+
+// The table of update.h: each operation reads or writes so many values.
+TEST(Update, AnUnfusedUpdateStreamsTheSumOfItsOperations) {
+  const double adamw = 2 + 3 + 2 + 3 + 2 + 2 + 2 + 4;
+  const std::pair<OptimizerKind, double> sums[] = {{OptimizerKind::AdamW, adamw},
+                                                   {OptimizerKind::Adam, adamw - 2},
+                                                   {OptimizerKind::Lamb, adamw + 2 + 3},
+                                                   {OptimizerKind::Lion, 2 + 5 + 2 + 3 + 5},
+                                                   {OptimizerKind::Sgd, 3},
+                                                   {OptimizerKind::Momentum, 2 + 3 + 3},
+                                                   {OptimizerKind::Muon, 2 + 3 + 3}};
+  for (const auto& [optimizer, values] : sums) {
+    EXPECT_DOUBLE_EQ(bytes(optimizer, kFp32, false), 4.0 * values) << name_of(optimizer);
+    const Operator update = lower_update(optimizer, kFp32, false, 1.0, 1.0).update;
+    EXPECT_EQ(update.kernels, static_cast<int>(values / 2)) << name_of(optimizer);
+  }
+  for (const bool fused : {false, true})
+    EXPECT_DOUBLE_EQ(bytes(OptimizerKind::Adafactor, kFp32, fused), 4.0 * (2 + 2 + 2 + 3 + 3 + 3));
+}
+
+TEST(Update, TheNormReadsEveryGradientAndClippingScalesIt) {
+  const UpdateOperators operators = lower_update(OptimizerKind::AdamW, kMixed, true, 1.0, 3.0);
+  EXPECT_DOUBLE_EQ(operators.norm.moved.value(), 3.0 * 2.0);
+  EXPECT_EQ(operators.norm.kernels, 2);
+  EXPECT_DOUBLE_EQ(operators.clip.moved.value(), 3.0 * 2.0 * 2.0);
+  EXPECT_EQ(operators.update.kernels, 2);
 }
 
 TEST(Update, AnEightBitStateHasAScalePer256Values) {

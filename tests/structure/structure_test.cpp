@@ -1,6 +1,7 @@
 // The rules of the house, held against the source tree.
 #include <filesystem>
 #include <map>
+#include <regex>
 #include <set>
 #include <string>
 #include <vector>
@@ -59,6 +60,12 @@ const std::vector<Names> sim_floors{
     {"plan"},
 };
 
+// The floors of hwdb, in the same way.
+const std::vector<Names> hwdb_floors{
+    {"text"},   {"store", "huggingface"}, {"web", "frameworks"}, {"hardware"}, {"runs"}, {"launch"},
+    {"llmsim"},
+};
+
 const SourceTree& sources() {
   static const SourceTree tree = read_source_tree(LLMSIM_SOURCE_DIR);
   return tree;
@@ -73,6 +80,12 @@ bool may_use(const std::string& folder, const std::string& other) {
 
 bool in_program(const std::string& path) { return program_folders.contains(top_folder(path)); }
 
+// The text of a comment of several lines.
+std::string in_one_line(const std::string& comment) {
+  static const std::regex line_end(R"(\n\s*// *)");
+  return std::regex_replace(comment, line_end, " ");
+}
+
 bool exists(const std::string& path) { return sources().texts.contains(path); }
 
 std::string stem(const std::string& path) { return std::filesystem::path(path).stem().string(); }
@@ -83,10 +96,27 @@ std::string room_of(const std::string& path) {
   return below.find('/') == std::string::npos ? stem(below) : top_folder(below);
 }
 
-int floor_of(const std::string& room) {
-  for (std::size_t i = 0; i < sim_floors.size(); ++i)
-    if (sim_floors[i].contains(room)) return static_cast<int>(i);
+int floor_of(const std::string& room, const std::vector<Names>& floors) {
+  for (std::size_t i = 0; i < floors.size(); ++i)
+    if (floors[i].contains(room)) return static_cast<int>(i);
   return -1;
+}
+
+// What is wrong with the includes inside of a folder: files on no floor, and includes of files that
+// are not on a lower floor and not in the same room.
+std::vector<std::string> arrows_up(const SourceTree& tree, const std::string& folder,
+                                   const std::vector<Names>& floors) {
+  std::vector<std::string> wrong;
+  for (const auto& [path, includes] : tree.includes) {
+    if (top_folder(path) != folder) continue;
+    const int own = floor_of(room_of(path), floors);
+    if (own < 0) wrong.push_back(path + " is on no floor");
+    for (const std::string& include : includes) {
+      if (top_folder(include) != folder || room_of(include) == room_of(path)) continue;
+      if (floor_of(room_of(include), floors) >= own) wrong.push_back(path + " includes " + include);
+    }
+  }
+  return wrong;
 }
 
 TEST(IncludedFiles, AreReadFromQuotesAndAngles) {
@@ -123,16 +153,24 @@ TEST(Structure, FoldersUseOnlyWhatTheStarAllows) {
   }
 }
 
+TEST(ArrowsUp, AreIncludesOfAHigherOrTheSameFloor) {
+  const std::vector<Names> floors{{"low"}, {"high", "other"}};
+  const SourceTree tree{.texts = {},
+                        .includes = {{"x/high/a.h", {"x/low/b.h", "x/high/c.h", "map", "y/z.h"}},
+                                     {"x/low/b.h", {"x/high/a.h"}},
+                                     {"x/other.h", {"x/high/a.h"}},
+                                     {"x/attic/d.h", {}}}};
+  EXPECT_EQ(arrows_up(tree, "x", floors),
+            (std::vector<std::string>{"x/attic/d.h is on no floor", "x/low/b.h includes x/high/a.h",
+                                      "x/other.h includes x/high/a.h"}));
+}
+
 TEST(Structure, NoArrowOfSimGoesUp) {
-  for (const auto& [path, includes] : sources().includes) {
-    if (top_folder(path) != "sim") continue;
-    EXPECT_GE(floor_of(room_of(path)), 0) << path << " is on no floor";
-    for (const std::string& include : includes) {
-      if (top_folder(include) != "sim" || room_of(include) == room_of(path)) continue;
-      EXPECT_LT(floor_of(room_of(include)), floor_of(room_of(path)))
-          << path << " includes " << include;
-    }
-  }
+  for (const std::string& arrow : arrows_up(sources(), "sim", sim_floors)) ADD_FAILURE() << arrow;
+}
+
+TEST(Structure, NoArrowOfHwdbGoesUp) {
+  for (const std::string& arrow : arrows_up(sources(), "hwdb", hwdb_floors)) ADD_FAILURE() << arrow;
 }
 
 TEST(Structure, ProjectHeadersAreIncludedByPathFromTheRoot) {
@@ -192,14 +230,29 @@ TEST(Structure, ASourceIncludesItsOwnHeaderFirst) {
   }
 }
 
+// "Source: Zhao et al., VLDB 2023", "Sources: DeepSpeed runtime/pipe/p2p.py", or "ours" as a word of
+// its own: not "resources" and not "hours".
+bool names_source(const std::string& comment) {
+  static const std::regex cited(R"(\b[Ss]ources?( of [a-z ]+)?: [\s\S]*([0-9]{4}|/))"),
+      own(R"(\b[Oo]urs\b)");
+  const std::string line = in_one_line(comment);
+  return std::regex_search(line, cited) || std::regex_search(line, own);
+}
+
+TEST(NamesSource, IsACitationOrOurs) {
+  EXPECT_TRUE(names_source("// Source: Zhao et al., \"PyTorch FSDP\",\n// VLDB 2023.\n"));
+  EXPECT_TRUE(names_source("// Sources: DeepSpeed runtime/pipe/p2p.py.\n"));
+  EXPECT_TRUE(names_source("// The drawing is ours; the rest is not.\n"));
+  EXPECT_FALSE(names_source("// Resources of 2023 hours.  The source is elsewhere.\n"));
+  EXPECT_FALSE(names_source("// Sources are named with each.\n"));
+}
+
 TEST(Structure, HeadersOfPipelinesAndSchedulesNameTheirSourceOrSayWhoseTheyAre) {
   for (const auto& [path, text] : sources().texts) {
     if (!path.ends_with(".h") ||
         (!path.starts_with("sim/schedule/") && !path.starts_with("sim/pipeline/")))
       continue;
-    const std::string top = text.substr(0, text.find("#pragma once"));
-    const auto says = [&](const char* word) { return top.find(word) != std::string::npos; };
-    EXPECT_TRUE(says("ource") || says("et al.") || says("ours") || says("Ours")) << path;
+    EXPECT_TRUE(names_source(text.substr(0, text.find("#pragma once")))) << path;
   }
 }
 
@@ -211,11 +264,12 @@ TEST(Structure, FilesAreNamedForTheirConcept) {
 }
 
 // Its own, or that of the concept whose parts the folder holds: catalogue.h has
-// catalogue/llama.cpp.
+// catalogue/llama.cpp, and huggingface/huggingface.h has huggingface/gpt.cpp.
 bool has_header(const std::string& path) {
-  const std::filesystem::path source(path);
+  const std::filesystem::path source(path), folder = source.parent_path();
   return exists(std::filesystem::path(source).replace_extension(".h").generic_string()) ||
-         exists(source.parent_path().generic_string() + ".h");
+         exists(folder.generic_string() + ".h") ||
+         exists((folder / folder.filename()).generic_string() + ".h");
 }
 
 TEST(Structure, EverySourceOfALibraryHasAHeader) {
@@ -228,15 +282,32 @@ TEST(Structure, EverySourceOfALibraryHasAHeader) {
   }
 }
 
-TEST(Structure, EverySourceIsNamedInACMakeFile) {
-  std::string cmake_files;
-  for (const auto& [path, text] : sources().texts) {
-    cmake_files += path.ends_with("CMakeLists.txt") ? text : "";
-  }
+// The CMake file that builds a source: that of its folder, or of the nearest folder above it.
+std::string cmake_file_of(const std::string& path) {
+  std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  while (!exists((folder / "CMakeLists.txt").generic_string())) folder = folder.parent_path();
+  return (folder / "CMakeLists.txt").generic_string();
+}
+
+// Names of files in a CMake file, each as it is written.
+Names words_of(const std::string& cmake) {
+  static const std::regex between(R"re([\s()"]+)re");
+  const std::sregex_token_iterator begin(cmake.begin(), cmake.end(), between, -1), end;
+  return Names(begin, end);
+}
+
+// By its path from there, so that another folder's file of the same name does not count.
+TEST(Structure, EverySourceIsNamedInTheCMakeFileOfItsFolder) {
   for (const auto& [path, includes] : sources().includes) {
-    const std::string name = std::filesystem::path(path).filename().string();
-    EXPECT_TRUE(path.ends_with(".h") || cmake_files.find(name) != std::string::npos)
-        << path << " is not built";
+    if (!path.ends_with(".cpp")) continue;
+    // The module of a page lists the sources of each folder from that folder on.
+    const bool in_page = path.find("/web/") != std::string::npos;
+    const std::string cmake_file = in_page ? "cli/web/CMakeLists.txt" : cmake_file_of(path);
+    const auto from = in_page ? std::filesystem::path(top_folder(path))
+                              : std::filesystem::path(cmake_file).parent_path();
+    const std::string name = std::filesystem::relative(path, from).generic_string();
+    EXPECT_TRUE(words_of(sources().texts.at(cmake_file)).contains(name))
+        << path << " is not named in " << cmake_file;
   }
 }
 

@@ -2,7 +2,7 @@
 // The models, micro-batches and devices are those of comparisons.json.
 #include <gtest/gtest.h>
 
-#include "hwdb/comparison.h"
+#include "hwdb/runs/comparison.h"
 #include "tests/validation/predicted_step.h"
 
 namespace llmsim::hwdb {

@@ -1,8 +1,8 @@
 // Step times of recorded runs, with the shipped facts unless others are given.
 #pragma once
 
-#include "hwdb/database.h"
-#include "hwdb/run_resolver.h"
+#include "hwdb/runs/run_resolver.h"
+#include "hwdb/store/database.h"
 #include "sim/predict.h"
 
 namespace llmsim::hwdb {

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <string>
 
-#include "hwdb/database.h"
-#include "hwdb/run_resolver.h"
+#include "hwdb/runs/run_resolver.h"
+#include "hwdb/store/database.h"
 #include "sim/predict.h"
 
 namespace llmsim {

@@ -4,7 +4,7 @@
 // source says which:
 //   "HF <repository>"  number of parameters in the repository's safetensors (shown on its model
 //                      card) or its weights' index
-//   arXiv ...          the paper's own figure
+//   arXiv ...          the paper's own count
 // Without a published integer the shape alone stands, and its source says where the shape was read.
 #pragma once
 

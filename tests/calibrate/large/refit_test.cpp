@@ -16,9 +16,9 @@
 #include "calibrate/measured_runs.h"
 #include "calibrate/memory_fit.h"
 #include "calibrate/run_fit.h"
-#include "hwdb/database.h"
-#include "hwdb/frameworks.h"
-#include "hwdb/run_record.h"
+#include "hwdb/frameworks/frameworks.h"
+#include "hwdb/runs/run_record.h"
+#include "hwdb/store/database.h"
 
 namespace llmsim::calibrate {
 namespace {

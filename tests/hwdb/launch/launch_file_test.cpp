@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "hwdb/database.h"
 #include "hwdb/launch/launch_fields.h"
+#include "hwdb/store/database.h"
 #include "sim/base/error.h"
 #include "sim/predict.h"
 #include "tests/error_of.h"

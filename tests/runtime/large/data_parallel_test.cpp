@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "hwdb/frameworks.h"
+#include "hwdb/frameworks/frameworks.h"
 #include "runtime/measure/counted_step.h"
 #include "sim/base/error.h"
 #include "sim/model/catalogue.h"

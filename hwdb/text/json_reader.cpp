@@ -1,0 +1,289 @@
+#include "hwdb/text/json_reader.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "hwdb/text/spelling.h"
+#include "sim/base/error.h"
+
+namespace llmsim::hwdb {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kDeepest = 100;
+
+// The part of a parser's message that says what it expected, on one printable line.
+std::string complaint(const std::string& message) {
+  const std::size_t start = message.find("syntax error");
+  std::string text = start == std::string::npos ? message : message.substr(start);
+  std::erase_if(text, [](char c) { return c < ' ' || c > '~'; });
+  return text.substr(0, 160);
+}
+
+// A key as it may stand in a message: no control characters, no end of line.
+std::string printable(const std::string& key) {
+  const std::string quoted = json(key).dump(-1, ' ', true, json::error_handler_t::replace);
+  return quoted.substr(1, quoted.size() - 2);
+}
+
+// What follows a path: ".key" or "[index]"; the first key has no dot.
+std::string joined_path(const std::string& path, const std::string& rest) {
+  const bool plain = path.empty() || rest.empty() || rest.starts_with('[');
+  return plain ? path + rest : path + "." + rest;
+}
+
+// Refuses an object in which a key stands twice: readers would take the last one without a word.
+class DuplicateKeys {
+ public:
+  explicit DuplicateKeys(const std::string& place) : place_(place) {}
+
+  void see(std::size_t depth, json::parse_event_t event, const json& value) {
+    if (event == json::parse_event_t::object_start) {
+      keys_.resize(std::max(keys_.size(), depth + 1));
+      keys_[depth].clear();
+    } else if (event == json::parse_event_t::key) {
+      // A key is one level deeper than the start of its object.
+      if (!keys_[depth - 1].insert(value.get<std::string>()).second)
+        throw Error(place_ + ": \"" + printable(value.get<std::string>()) +
+                    "\" stands twice in one object");
+    }
+  }
+
+ private:
+  const std::string& place_;
+  std::vector<std::set<std::string>> keys_;  // of the open object at each depth
+};
+
+std::string place_in(const std::string& text, std::size_t end, const std::string& file,
+                     std::optional<int> line) {
+  const auto lines =
+      std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(end), '\n');
+  return file + ":" + std::to_string(line.value_or(1) + lines);
+}
+
+// Counts brackets outside strings; whether they match is the parser's business.
+void check_depth(const std::string& text, const std::string& file, std::optional<int> line) {
+  int depth = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted && c == '\\')
+      ++i;
+    else if (c == '"')
+      quoted = !quoted;
+    else if (!quoted && (c == '[' || c == '{'))
+      ++depth;
+    else if (!quoted && (c == ']' || c == '}'))
+      --depth;
+    if (depth > kDeepest) {
+      throw Error(place_in(text, i, file, line) +
+                  ": objects and lists lie in one another more than " + std::to_string(kDeepest) +
+                  " deep");
+    }
+  }
+}
+
+}  // namespace
+
+json parse_json(const std::string& text, const std::string& file, std::optional<int> line) {
+  const std::string place = line ? place_in(text, 0, file, line) : file;
+  check_depth(text, file, line);
+  try {
+    DuplicateKeys duplicates(place);
+    return json::parse(text, [&](int depth, json::parse_event_t event, const json& value) {
+      duplicates.see(static_cast<std::size_t>(depth), event, value);
+      return true;
+    });
+  } catch (const Error&) {
+    throw;
+  } catch (const json::parse_error& error) {
+    const std::size_t end = std::min<std::size_t>(error.byte, text.size());
+    throw Error(place_in(text, end, file, line) + ": malformed JSON: " + complaint(error.what()));
+  } catch (const json::exception& error) {
+    throw Error(place + ": malformed JSON: " + complaint(error.what()));
+  }
+}
+
+std::string shown(const json& value) {
+  constexpr std::size_t kLongest = 40;
+  std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
+  if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";
+  return text;
+}
+
+bool has_control_characters(const std::string& text) {
+  return std::any_of(text.begin(), text.end(), [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte < 0x20 || byte == 0x7f;
+  });
+}
+
+std::optional<std::string> path_of_control_characters(const json& value) {
+  if (value.is_string() && has_control_characters(value.get_ref<const std::string&>())) return "";
+  if (!value.is_structured()) return std::nullopt;
+  std::size_t index = 0;
+  for (const auto& [key, member] : value.items()) {
+    const auto rest = path_of_control_characters(member);
+    const std::string place = value.is_array() ? "[" + std::to_string(index) + "]" : printable(key);
+    if (rest) return joined_path(place, *rest);
+    ++index;
+  }
+  return std::nullopt;
+}
+
+std::optional<sim::FieldValue> field_value_of(const json& value) {
+  if (value.is_boolean()) return value.get<bool>();
+  if (value.is_number_integer() && value >= std::numeric_limits<std::int64_t>::min() &&
+      value <= std::numeric_limits<std::int64_t>::max())
+    return value.get<std::int64_t>();
+  if (value.is_number()) return value.get<double>();
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_array()) return std::nullopt;
+  const auto is_count = [](const json& item) {
+    return item.is_number_unsigned() && item <= std::numeric_limits<int>::max();
+  };
+  if (!value.empty() && std::all_of(value.begin(), value.end(), is_count))
+    return value.get<std::vector<int>>();
+  if (!std::all_of(value.begin(), value.end(), [](const json& item) { return item.is_string(); }))
+    return std::nullopt;
+  return value.get<sim::Words>();
+}
+
+std::optional<double> number(const nlohmann::json& record, const char* key) {
+  const auto found = record.find(key);
+  if (found == record.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
+}
+
+std::string text(const nlohmann::json& record, const char* key) {
+  const auto found = record.find(key);
+  return found == record.end() || !found->is_string() ? std::string() : found->get<std::string>();
+}
+
+std::string source_of(const nlohmann::json& record) {
+  const auto source = record.find("source");
+  if (source == record.end()) return text(record, "fact").empty() ? "" : "facts";
+  if (source->is_string()) return source->get<std::string>();
+  std::string all;
+  for (const auto& [fields, where] : source->items()) {
+    all += (all.empty() ? "" : "; ") + fields + ": " +
+           (where.is_string() ? where.get<std::string>() : where.dump());
+  }
+  return all;
+}
+
+ObjectReader::ObjectReader(const json& object, std::string place, std::string path)
+    : object_(&object), place_(std::move(place)), path_(std::move(path)) {
+  if (!object.is_object()) {
+    throw Error(place_ + ": " + (path_.empty() ? "" : path_ + " = ") + shown(object) +
+                ": an object { ... } is expected");
+  }
+}
+
+std::string ObjectReader::path_of(const std::string& key) const {
+  return path_.empty() ? key : path_ + "." + key;
+}
+
+void ObjectReader::refuse(const std::string& key, const std::string& right) const {
+  const auto found = object_->find(key);
+  const std::string value = found == object_->end() ? "" : " = " + shown(*found);
+  throw Error(place_ + ": " + path_of(key) + value + ": " + right);
+}
+
+void ObjectReader::refuse_control_characters() const {
+  const std::optional<std::string> path = path_of_control_characters(*object_);
+  if (path)
+    throw Error(place_ + ": " + path_of(*path) +
+                ": line feeds, tabs and other control characters are not allowed in a text");
+}
+
+const json* ObjectReader::any(const char* key) {
+  known_.emplace_back(key);
+  const auto found = object_->find(key);
+  return found == object_->end() || found->is_null() ? nullptr : &*found;
+}
+
+std::optional<std::int64_t> ObjectReader::integer(const char* key, std::int64_t least,
+                                                  std::int64_t most) {
+  const json* value = any(key);
+  if (!value) return std::nullopt;
+  const std::string right =
+      "an integer from " + std::to_string(least) + " to " + std::to_string(most) + " is expected";
+  if (!value->is_number()) refuse(key, right);
+  const double rounded = value->get<double>();
+  if (rounded != std::floor(rounded) || rounded < static_cast<double>(least) ||
+      rounded > static_cast<double>(most))
+    refuse(key, right);
+  return value->is_number_integer() ? value->get<std::int64_t>()
+                                    : static_cast<std::int64_t>(rounded);
+}
+
+std::optional<int> ObjectReader::count(const char* key, int least) {
+  const std::optional<std::int64_t> value = integer(key, least, std::numeric_limits<int>::max());
+  if (!value) return std::nullopt;
+  return static_cast<int>(*value);
+}
+
+std::optional<double> ObjectReader::number(const char* key, double least) {
+  const json* value = any(key);
+  if (!value) return std::nullopt;
+  if (!value->is_number()) refuse(key, "a number is expected");
+  const double number = value->get<double>();
+  if (!std::isfinite(number) || number < least)
+    refuse(key, "a finite number >= " + shown(json(least)) + " is expected");
+  return number;
+}
+
+std::optional<bool> ObjectReader::boolean(const char* key) {
+  const json* value = any(key);
+  if (!value) return std::nullopt;
+  if (!value->is_boolean()) refuse(key, "true or false is expected");
+  return value->get<bool>();
+}
+
+std::optional<std::string> ObjectReader::text(const char* key) {
+  const json* value = any(key);
+  if (!value) return std::nullopt;
+  if (!value->is_string()) refuse(key, "a string is expected");
+  return value->get<std::string>();
+}
+
+std::optional<std::string> ObjectReader::one_of(const char* key,
+                                                const std::vector<std::string>& values) {
+  const std::optional<std::string> value = text(key);
+  if (!value || std::find(values.begin(), values.end(), *value) != values.end()) return value;
+  refuse(key, "unknown value" + did_you_mean(*value, values) + " (one of " +
+                  sim::joined(values, ", ") + ")");
+}
+
+std::vector<std::string> ObjectReader::texts(const char* key) {
+  const json* value = any(key);
+  if (!value) return {};
+  if (value->is_string()) return {value->get<std::string>()};
+  std::vector<std::string> list;
+  if (!value->is_array()) refuse(key, "a string or a list of strings is expected");
+  for (const json& item : *value) {
+    if (!item.is_string()) refuse(key, "a string or a list of strings is expected");
+    list.push_back(item.get<std::string>());
+  }
+  return list;
+}
+
+std::optional<ObjectReader> ObjectReader::object(const char* key) {
+  const json* value = any(key);
+  if (!value) return std::nullopt;
+  return ObjectReader(*value, place_, path_of(key));
+}
+
+void ObjectReader::finish() const {
+  for (const auto& [key, value] : object_->items()) {
+    if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
+    throw Error(place_ + ": " + path_of(printable(key)) + ": unknown key" +
+                did_you_mean(key, known_));
+  }
+}
+
+}  // namespace llmsim::hwdb
