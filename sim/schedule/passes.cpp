@@ -94,14 +94,14 @@ namespace {
 // Sums of the same times in two orders differ by less than this share.
 constexpr double kSumRounding = 1e-12;
 
-// Messages of the embedding and the head of a part: of those that come with its last gradients, or
-// with its first weights, and of a head whose gradients are the first to be sent.
+// Messages of the embedding and the LM head of a model chunk: those that come with its last
+// gradients or its first weights, and those of a head whose gradients are the first to be sent.
 struct EndMessages {
   double gathered = 0.0, late = 0.0, early = 0.0;  // parameters
   DataParallelTimes root{}, head{};
 };
 
-// What the passes of a part exchange, whatever is recomputed.
+// The weights and gradients that the passes of a model chunk communicate, whatever is recomputed.
 struct PartExchange {
   bool has_neighbours = false;
   int units = 0;  // messages of its blocks, and one of them
@@ -110,6 +110,7 @@ struct PartExchange {
   Seconds at_once{};  // all gradients in one message, where they wait for the backward pass
   Seconds accumulation{}, reduction_copies{}, gather_copies{};  // inside the device
 };
+
 // A part of the model as its passes find it.
 struct Part {
   const Run& run;
