@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string>
 
+#include "tests/share.h"
 #include "tests/sim/random_run.h"
 #include "tests/sim/sample_run.h"
 
@@ -97,7 +98,7 @@ void expect_same_passes(const Chunk& one, const Chunk& other, const PassRules& r
 
 template <class Check>
 void for_each_stage(const Check& check) {
-  for (unsigned seed = 0; seed < 4000 && !testing::Test::HasFailure(); ++seed) {
+  for (unsigned seed = 0; seed < share_of(4000) && !testing::Test::HasFailure(); ++seed) {
     const std::optional<TrainingRun> run = random_run(seed);
     if (!run) continue;
     SCOPED_TRACE("seed " + std::to_string(seed));

@@ -4,6 +4,7 @@
 #include "sim/schedule/step.h"
 #include "sim/search/memory_bounds.h"
 #include "sim/search/step_bounds.h"
+#include "tests/share.h"
 #include "tests/sim/random_run.h"
 
 namespace llmsim::sim {
@@ -39,7 +40,7 @@ Bounds bounds_of(const TrainingRun& run, const LayerPrices& prices) {
 }
 
 TEST(SearchBounds, NoStepIsShorterAndNoPeakIsSmallerThanItsBound) {
-  for (unsigned seed = 0; seed < 3000; ++seed) {
+  for (unsigned seed = 0; seed < share_of(3000); ++seed) {
     const std::optional<TrainingRun> random = random_run(seed);
     if (!random) continue;
     SCOPED_TRACE(seed);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "tests/share.h"
 #include "tests/sim/random_run.h"
 #include "tests/sim/sample_run.h"
 
@@ -142,7 +143,7 @@ std::vector<Bytes> bounded(const StageBytes& bytes, const Framework& framework) 
 // Whatever a stage holds, it has no fewer bytes than all stages with as many parameters have, nor
 // than those with half of them.
 TEST(StageBytes, AreNoLessThanThoseOfAllStagesWithAsManyParameters) {
-  for (unsigned seed = 0; seed < 3000; ++seed) {
+  for (unsigned seed = 0; seed < share_of(3000); ++seed) {
     const std::optional<TrainingRun> run = random_run(seed);
     if (!run) continue;
     SCOPED_TRACE(seed);

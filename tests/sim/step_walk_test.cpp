@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "sim/memory/footprint.h"
+#include "tests/share.h"
 #include "tests/sim/random_run.h"
 #include "tests/sim/sample_run.h"
 
@@ -218,7 +219,7 @@ std::string description(const TrainingRun& run, unsigned seed, int stage) {
 template <class Check>
 int for_each_stage(const Check& check) {
   int runs = 0;
-  for (unsigned seed = 0; seed < kSeeds; ++seed) {
+  for (unsigned seed = 0; seed < share_of(kSeeds); ++seed) {
     const std::optional<TrainingRun> run = random_run(seed);
     if (!run) continue;
     ++runs;
@@ -249,7 +250,7 @@ TEST(StepWalk, APeakIsTheHighestPointOfItsTable) {
         // a step gives back what it takes.
         EXPECT_NEAR(points.back().allocated / peak.idle, 1.0, kRounding);
       });
-  EXPECT_GT(runs, 500);
+  EXPECT_GT(runs, static_cast<int>(share_of(500)));
 }
 
 // To the bit, and of stages that share their passes with others.
