@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
 #include <cstdint>
 #include <iostream>
 #include <iterator>
@@ -21,17 +19,12 @@
 namespace llmsim::cli {
 namespace {
 
-// Those of a search, in the order of the fields of a strategy, and what follows from a choice of
-// layers.
-std::vector<const sim::StrategyField*> space_fields() {
-  constexpr std::array<std::string_view, 2> kFollowing{"etp", "stage_layers"};
-  const auto is_one_of = [](const auto& keys, std::string_view key) {
-    return std::find(keys.begin(), keys.end(), key) != keys.end();
-  };
+// Those of the search, in the order of the fields of a strategy.
+std::vector<const sim::StrategyField*> space_fields(const sim::PlanQuery& query) {
   std::vector<const sim::StrategyField*> fields;
   for (const sim::StrategyField& field : sim::strategy_fields()) {
-    if (is_one_of(sim::kSearchedFields, field.key) || is_one_of(sim::kDerivedFields, field.key) ||
-        is_one_of(kFollowing, field.key))
+    const sim::SearchedField* const searched = sim::find_searched_field(field.key);
+    if (searched && (!searched->opt_in || query.restriction.contains(field.key)))
       fields.push_back(&field);
   }
   return fields;
@@ -50,7 +43,8 @@ void put(fmt::memory_buffer& text, const sim::FieldValue& value) {
 // A million of them: numbers by fmt, in the fewest digits that are read back the same.
 class SpaceRows {
  public:
-  explicit SpaceRows(const TextSink& put) : put_(put), fields_(space_fields()) {
+  SpaceRows(const sim::PlanQuery& query, const TextSink& put)
+      : put_(put), fields_(space_fields(query)) {
     for (const sim::StrategyField* field : fields_) fmt::format_to(out(), "{},", field->key);
     fmt::format_to(out(), "recompute,feasible,step_time_s,peak_bytes,needed_bytes\n");
   }
@@ -106,7 +100,7 @@ void write_space(const sim::PlanQuery& query, const std::string& path) {
   std::size_t all = 0, fitting = 0;
   write_file(
       [&](const TextSink& put) {
-        SpaceRows rows(put);
+        SpaceRows rows(query, put);
         const bool complete =
             sim::price_space(told, [&](const sim::PricedStrategy& one) { rows.add(one); });
         if (!complete) throw Error("--space = " + path + ": interrupted, nothing was written");

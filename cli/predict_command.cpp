@@ -1,36 +1,42 @@
 #include "cli/predict_command.h"
 
 #include <algorithm>
-#include <array>
 
+#include "cli/strategy_options.h"
 #include "hwdb/frameworks/settings.h"
+#include "sim/search/searched_fields.h"
 
 namespace llmsim::cli {
 namespace {
 
 using sim::StrategyField;
 
-// The fields of a layout that a search gives values to.
-constexpr std::array kLayout{"tp",
-                             "pp",
-                             "virtual_stages",
-                             "pipeline_schedule",
-                             "embeddings_as_layers",
-                             "stage_layers",
-                             "cp",
-                             "ep",
-                             "etp",
-                             "sequence_parallel",
-                             "sharding",
-                             "shard_size",
-                             "mesh_order",
-                             "micro_batch",
-                             "tp_overlap",
-                             "moe_dispatch",
-                             "moe_overlap"};
-
-bool is_layout(const std::string& key) {
-  return key == "dp" || std::find(kLayout.begin(), kLayout.end(), key) != kLayout.end();
+// The mesh and what divides the model stand first in a command, in this order; other searched
+// fields follow in that of their table.
+const std::vector<std::string>& layout_keys() {
+  static const std::vector<std::string> all = [] {
+    std::vector<std::string> keys{"tp",
+                                  "pp",
+                                  "virtual_stages",
+                                  "pipeline_schedule",
+                                  "embeddings_as_layers",
+                                  "stage_layers",
+                                  "cp",
+                                  "ep",
+                                  "etp",
+                                  "sequence_parallel",
+                                  "sharding",
+                                  "shard_size",
+                                  "mesh_order",
+                                  "micro_batch"};
+    for (const sim::SearchedField& field : sim::searched_fields()) {
+      const bool is_known = std::find(keys.begin(), keys.end(), field.key) != keys.end();
+      if (!is_known && !field.is_rest && sim::find_strategy_field(field.key))
+        keys.emplace_back(field.key);
+    }
+    return keys;
+  }();
+  return all;
 }
 
 // As a shell takes it.
@@ -115,13 +121,14 @@ void add_settings(Command& command, const sim::SettingValues& settings) {
 
 // In the order of a layout, then the others.
 void add_fields(Command& command, const RunOptions& options, std::string& switches) {
-  for (const char* key : kLayout) {
+  const std::vector<std::string>& layout = layout_keys();
+  for (const std::string& key : layout) {
     const auto found = options.strategy.find(key);
     if (found != options.strategy.end()) add_field(command, key, found->second, switches);
   }
   command.add("--recompute", options.recompute);
   for (const auto& [key, text] : options.strategy) {
-    if (std::find(kLayout.begin(), kLayout.end(), key) == kLayout.end())
+    if (std::find(layout.begin(), layout.end(), key) == layout.end())
       add_field(command, key, text, switches);
   }
 }
@@ -131,12 +138,17 @@ void add_fields(Command& command, const RunOptions& options, std::string& switch
 RunOptions predict_options(const RunOptions& asked, const sim::Strategy& strategy) {
   const sim::Strategy plain;
   RunOptions options = asked;
-  std::erase_if(options.strategy, [](const auto& field) { return is_layout(field.first); });
-  for (const char* name : kLayout) {
-    const std::string key = name;
+  std::erase_if(options.strategy, [](const auto& field) {
+    const sim::SearchedField* const searched = sim::find_searched_field(field.first);
+    return searched && (!searched->opt_in || is_searched(field.first, field.second));
+  });
+  for (const std::string& key : layout_keys()) {
+    const bool opt_in = sim::find_searched_field(key)->opt_in,
+               is_left = options.strategy.contains(key);
+    if (opt_in && (is_left || !asked.strategy.contains(key))) continue;
     const StrategyField& field = *sim::find_strategy_field(key);
     const auto value = field.get(strategy);
-    const bool always = key == "sharding" || key == "micro_batch" ||
+    const bool always = opt_in || key == "sharding" || key == "micro_batch" ||
                         (strategy.tp > 1 && (key == "sequence_parallel" || key == "tp_overlap"));
     if (value && (always || (says_something(field, strategy) && value != field.get(plain))))
       options.strategy[key] = sim::text_of(*value);

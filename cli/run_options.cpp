@@ -10,6 +10,7 @@
 #include "hwdb/frameworks/settings.h"
 #include "hwdb/launch/launch_file.h"
 #include "sim/base/error.h"
+#include "sim/search/searched_fields.h"
 
 namespace llmsim::cli {
 namespace {
@@ -141,56 +142,6 @@ void add_field(CLI::App& c, const sim::StrategyField& field, RunOptions& o, cons
       c, *field.options ? field.options : name + ",!--no-" + name.substr(2),
       [set](bool on) { set(on ? "true" : "false"); }, help)
       ->group(group_of(field.key));
-}
-
-// Options that a search takes in lists, with their help.
-const std::map<std::string, const char*>& searched() {
-  static const std::map<std::string, const char*> all = {
-      {"tp", "tensor-parallel ranks; default all divisors of gpus; example: --tp 1,2,4,8"},
-      {"pp", "pipeline stages; default all divisors of gpus; example: --pp 1-16*2"},
-      {"dp", "data-parallel ranks; default gpus / (tp * pp * cp); example: --dp 8,16"},
-      {"cp",
-       "context-parallel ranks; default all powers of two that leave a rank 1024 tokens; "
-       "example: --cp 1,2"},
-      {"ep",
-       "expert-parallel ranks, inside dp * cp; default all that divide the experts; "
-       "example: --ep 1,8"},
-      {"micro_batch",
-       "sequences per forward pass of a replica; default all that divide the batch; example: "
-       "--micro-batch 1,2,4"},
-      {"virtual_stages",
-       "model chunks per pipeline stage, interleaved; default all that have layers; example: "
-       "--virtual-stages 1,2"},
-      {"pipeline_schedule",
-       "pipeline schedules: gpipe, 1f1b, interleaved, zb-h1, zb-v, dualpipe; default "
-       "1f1b,interleaved; example: --schedule "
-       "1f1b,zb-h1"},
-      {"sharding",
-       "none, zero1, zero2, zero3, hsdp; default all that make sense; example: --sharding "
-       "zero1,zero3"},
-      {"mesh_order",
-       "orders in which ranks are numbered, the fastest dimension first; default "
-       "tp-cp-ep-dp-pp, and tp-cp-ep-pp-dp where the framework has it; example: --mesh-order "
-       "tp-cp-ep-dp-pp"},
-      {"moe_dispatch",
-       "how tokens reach experts: alltoall, allgather, deepep (once to each rank and node); "
-       "default "
-       "alltoall, and deepep where the framework has it; example: --moe-dispatch alltoall,deepep"},
-      {"tp_overlap",
-       "tensor-parallel collectives overlap with their GEMMs; default both on and off where the "
-       "framework can; "
-       "example: --no-tp-overlap"},
-      {"moe_overlap",
-       "dispatch and combine overlap with the other pass of another micro-batch; default both "
-       "where "
-       "the framework can; example: --no-moe-overlap"}};
-  return all;
-}
-
-// Fields that a search chooses by itself.
-bool is_chosen(const std::string& key) {
-  return key == "shard_size" || key == "stage_layers" || key == "sequence_parallel" ||
-         key == "embeddings_as_layers";
 }
 
 void add_site(CLI::App& c, RunOptions& o) {
@@ -336,10 +287,10 @@ void add_search_options(CLI::App& c, RunOptions& o) {
   add_work(c, o);
   add_site(c, o);
   for (const sim::StrategyField& field : sim::strategy_fields()) {
-    const auto list = searched().find(field.key);
-    if (list != searched().end())
-      add_field(c, field, o, "LIST", list->second);
-    else if (*field.help && !is_chosen(field.key))
+    const sim::SearchedField* const searched = sim::find_searched_field(field.key);
+    if (searched && *searched->help)
+      add_field(c, field, o, "LIST", searched->help);
+    else if (*field.help && !(searched && searched->restricted != sim::Restricted::Excluded))
       add_field(c, field, o, field.value_name, field.help);
   }
   add(c, "--recompute", o.recompute, "LIST",

@@ -264,7 +264,8 @@ void set_mesh(const Layout& layout, sim::Strategy& strategy) {
 
 // What options state beside a run file.
 void put_over(const RunOptions& options, hwdb::RecordedTraining& training) {
-  sim::PartialStrategy stated = strategy_in(options, [](const std::string&) { return false; });
+  sim::PartialStrategy stated =
+      strategy_in(options, [](const std::string&, const std::string&) { return false; });
   for (const std::string& part : split(options.offload.value_or("")))
     add_offload(part, *options.offload, stated);
   if (options.recompute) {
@@ -414,7 +415,8 @@ sim::Run RunRequests::run_of(const RunOptions& options) {
   hwdb::RunResolver& resolver = this->resolver(options.site);
   Notes notes;
   const sim::Transformer model = model_of(options, notes);
-  sim::PartialStrategy strategy = strategy_in(options, [](const std::string&) { return false; });
+  sim::PartialStrategy strategy =
+      strategy_in(options, [](const std::string&, const std::string&) { return false; });
   Layout layout{.mesh = mesh_of(strategy)};
   const int devices = devices_of(options, layout.mesh, notes);
   layout.dp =

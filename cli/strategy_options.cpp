@@ -57,10 +57,15 @@ sim::FieldValue value_in(const sim::StrategyField& field, const std::string& tex
 
 }  // namespace
 
-sim::PartialStrategy strategy_in(const RunOptions& options, bool (*skips)(const std::string&)) {
+bool is_searched(const std::string& key, const std::string& text) {
+  return sim::is_searched(key) &&
+         (!sim::find_searched_field(key)->opt_in || text.find(',') != std::string::npos);
+}
+
+sim::PartialStrategy strategy_in(const RunOptions& options, SkippedFields skips) {
   sim::PartialStrategy strategy;
   for (const auto& [key, text] : options.strategy) {
-    if (!skips(key)) strategy[key] = value_in(field_of(key), text);
+    if (!skips(key, text)) strategy[key] = value_in(field_of(key), text);
   }
   return strategy;
 }
@@ -114,12 +119,6 @@ void check_shards(const sim::PartialStrategy& strategy) {
   }
 }
 
-bool is_searched(const std::string& key) {
-  const auto is_one = [&](std::string_view name) { return name == key; };
-  return std::any_of(sim::kSearchedFields.begin(), sim::kSearchedFields.end(), is_one) ||
-         std::any_of(sim::kDerivedFields.begin(), sim::kDerivedFields.end(), is_one);
-}
-
 namespace {
 
 // The values of a list such as 1,2,4 or zero1,zero3.
@@ -162,12 +161,9 @@ void check_products(const sim::Restriction& restriction) {
 void exclude(const std::string& text, sim::Restriction& excluded) {
   const std::size_t equals = text.find('=');
   const std::string key = text.substr(0, equals);
-  if (equals == std::string::npos || (!is_searched(key) && key != "etp"))
-    refuse("--exclude", text,
-           "KEY=VALUES with one of " +
-               sim::joined({sim::kSearchedFields.begin(), sim::kSearchedFields.end()}, ", ") +
-               ", " + sim::joined({sim::kDerivedFields.begin(), sim::kDerivedFields.end()}, ", ") +
-               ", etp");
+  const std::vector<std::string> keys = sim::searched_keys();
+  if (equals == std::string::npos || std::find(keys.begin(), keys.end(), key) == keys.end())
+    refuse("--exclude", text, "KEY=VALUES with one of " + sim::joined(keys, ", "));
   const std::string values = text.substr(equals + 1);
   const auto list = key == "recompute" ? recomputes_in(values) : values_in(field_of(key), values);
   excluded[key].insert(excluded[key].end(), list.begin(), list.end());
@@ -176,7 +172,7 @@ void exclude(const std::string& text, sim::Restriction& excluded) {
 sim::Restriction restriction_of(const RunOptions& options) {
   sim::Restriction restriction;
   for (const auto& [key, text] : options.strategy) {
-    if (is_searched(key)) restriction[key] = values_in(field_of(key), text);
+    if (is_searched(key, text)) restriction[key] = values_in(field_of(key), text);
   }
   if (options.recompute) restriction["recompute"] = recomputes_in(*options.recompute);
   check_products(restriction);

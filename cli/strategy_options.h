@@ -19,12 +19,13 @@ std::vector<std::string> split(const std::string& text, char separator = ',');
 [[noreturn]] void refuse(const std::string& option, const std::string& value,
                          const std::string& right);
 
-// Whether a search chooses the value of a field, so that several may be given.
-bool is_searched(const std::string& key);
+// Whether a search chooses a field that options state as `text`: then several values may be given.
+bool is_searched(const std::string& key, const std::string& text);
 
 // The fields that options of their own state, but those that `skips` names.  Throws Error naming
 // the option and the values that are right, as all of these do.
-sim::PartialStrategy strategy_in(const RunOptions& options, bool (*skips)(const std::string&));
+using SkippedFields = bool (*)(const std::string& key, const std::string& text);
+sim::PartialStrategy strategy_in(const RunOptions& options, SkippedFields skips);
 
 // --recompute, which states all fields of "recompute."
 sim::Recompute recompute_in(const std::string& text);

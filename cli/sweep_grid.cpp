@@ -110,8 +110,9 @@ SweepGrid grid_of(const RunOptions& options) {
     add(field.key, values_of_field(field, given->second));
     left.erase(given);
   };
-  for (const std::string_view key : sim::kSearchedFields) {
-    if (const auto* const field = sim::find_strategy_field(std::string(key))) add_field(*field);
+  for (const sim::SearchedField& searched : sim::searched_fields()) {
+    const auto* const field = sim::find_strategy_field(searched.key);
+    if (field && sim::is_always_searched(searched)) add_field(*field);
   }
   for (const sim::StrategyField& field : sim::strategy_fields()) add_field(field);
   if (options.recompute) add(kRecompute, names_in("--recompute", *options.recompute));

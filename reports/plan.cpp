@@ -26,11 +26,11 @@ const char* name_of(sim::Objective objective) {
 // What each searched field is restricted to.
 Json search_json(const sim::Restriction& restriction) {
   Json json = Json::object();
-  for (const std::string_view name : sim::kSearchedFields) {
-    const std::string key(name);
-    json[key] = "any";
+  for (const sim::SearchedField& field : sim::searched_fields()) {
+    const std::string key = field.key;
     const auto found = restriction.find(key);
-    if (found == restriction.end()) continue;
+    if (sim::is_always_searched(field)) json[key] = "any";
+    if (found == restriction.end() || field.restricted != sim::Restricted::Replaced) continue;
     json[key] = Json::array();
     for (const sim::FieldValue& value : found->second) json[key].push_back(field_json(value));
   }

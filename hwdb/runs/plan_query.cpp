@@ -1,16 +1,8 @@
 #include "hwdb/runs/plan_query.h"
 
-#include <array>
 #include <string>
 
 namespace llmsim::hwdb {
-namespace {
-
-// Fields that follow the searched ones.
-constexpr std::array<const char*, 4> kOfLayout{"etp", "shard_size", "sequence_parallel",
-                                               "embeddings_as_layers"};
-
-}  // namespace
 
 sim::PlanQuery plan_query(RunRecord record, RunResolver& resolver) {
   sim::PlanQuery query;
@@ -24,9 +16,10 @@ sim::PlanQuery plan_query(RunRecord record, RunResolver& resolver) {
 
 RunRecord without_layout(RunRecord record, const sim::Run& run) {
   RecordedTraining& training = record.training;
-  for (const std::string_view field : sim::kSearchedFields)
-    training.strategy.erase(std::string(field));
-  for (const char* field : kOfLayout) training.strategy.erase(field);
+  for (const sim::SearchedField& field : sim::searched_fields()) {
+    if (field.restricted != sim::Restricted::Never && !field.opt_in)
+      training.strategy.erase(field.key);
+  }
   std::erase_if(training.strategy,
                 [](const auto& stated) { return stated.first.starts_with("recompute."); });
   training.num_microbatches.reset();

@@ -165,11 +165,6 @@ Bytes offloaded_by_block(const Run& run, const BlockPrice& block) {
              : stored_inputs_per_block(run.strategy, run.framework) * block.saved;
 }
 
-bool same_layers(const LayerPrices& prices, const ModelChunk& one, const ModelChunk& other) {
-  const bool anywhere = !prices.wide && one.has_one_kind();
-  return one == other && (anywhere || one.first_layer == other.first_layer);
-}
-
 Chunk chunk_layers(const Run& run, const LayerPrices& prices, const RankParameters& rank,
                    const ModelChunk& part) {
   const UnitSizes units(run.strategy, run.framework);

@@ -132,10 +132,6 @@ double offloading_blocks(const Strategy& strategy, int blocks);
 // What one of them sends to the host for each micro-batch.
 Bytes offloaded_by_block(const Run& run, const BlockPrice& block);
 
-// Whether two parts have the same layers, wherever in the model they are, as far as can be seen
-// from the parts.
-bool same_layers(const LayerPrices& prices, const ModelChunk& one, const ModelChunk& other);
-
 // `prices` must outlive the chunk.
 Chunk chunk_layers(const Run& run, const LayerPrices& prices, const RankParameters& rank,
                    const ModelChunk& part);

@@ -22,13 +22,6 @@ void add_gaps(StageMemory& memory, const StagePeak& stage, double fragmentation)
                     (stage.in_update || fragmentation == 1.0 ? none : stage.temporaries);
 }
 
-bool has_same_layers(const LayerPrices& prices, const StageContents& contents, int one, int other) {
-  for (int chunk = 0; chunk < contents.chunks(); ++chunk) {
-    if (!same_layers(prices, contents.part(one, chunk), contents.part(other, chunk))) return false;
-  }
-  return true;
-}
-
 // The stage before it that holds what it holds: a DualPipe is the same from both ends.
 std::optional<std::size_t> twin_of(const Strategy& strategy, int stage) {
   const int other = strategy.pp - 1 - stage;
@@ -136,7 +129,7 @@ const StageMemory& Memory::fullest() const {
 }
 
 Memory memory_footprint(const Run& run, const LayerPrices& prices, MemoryStages stages) {
-  return memory_footprint(run, prices, StageContents(run.model, run.strategy), stages);
+  return memory_footprint(run, prices, StageContents(run), stages);
 }
 
 Memory memory_footprint(const Run& run, const LayerPrices& prices, const StageContents& contents,
@@ -146,7 +139,7 @@ Memory memory_footprint(const Run& run, const LayerPrices& prices, const StageCo
   StageWalks walks(run, prices, contents);
   Memory memory;
   for (int stage = 0; stage < run.strategy.pp; ++stage) {
-    if (leaves_out && stage > 0 && has_same_layers(prices, contents, stage - 1, stage)) continue;
+    if (leaves_out && !contents.stages().is_first_of_kind(stage)) continue;
     if (const std::optional<std::size_t> twin = twin_of(run.strategy, stage)) {
       const StageMemory same = memory.stages[*twin];
       memory.stages.push_back(same);
@@ -170,11 +163,11 @@ Memory memory_footprint(const Run& run, const LayerPrices& prices, const StageCo
 }
 
 std::vector<MemoryPhase> memory_timeline(const Run& run, const LayerPrices& prices, int stage) {
-  return phases_of(stage_points(run, prices, StageContents(run.model, run.strategy), stage, false));
+  return phases_of(stage_points(run, prices, StageContents(run), stage, false));
 }
 
 MemoryPeak explain_peaks(Memory& memory, const Run& run, const LayerPrices& prices) {
-  const StageContents contents(run.model, run.strategy);
+  const StageContents contents(run);
   StageWalks walks(run, prices, contents);
   MemoryPeak peak{.stage = memory.fullest().stage};
   for (StageMemory& stage : memory.stages) {
@@ -215,7 +208,7 @@ Bytes MemoryCurve::reserved(const MemoryPoint& point) const {
 }
 
 MemoryCurve memory_curve(const Run& run, const LayerPrices& prices, int stage, bool whole_step) {
-  const StageContents contents(run.model, run.strategy);
+  const StageContents contents(run);
   MemoryCurve curve{.stage = stage, .fragmentation = run.framework.reserve.reserved_per_byte()};
   curve.points = stage_points(run, prices, contents, stage, whole_step);
   for (std::size_t i = 0; i < curve.points.size(); ++i) {

@@ -95,7 +95,7 @@ TensorAmounts amount_of(const std::vector<LiveTensor>& tensors, LayerSite site) 
 
 std::vector<PeakTensor> peak_tensors(const Run& run, int stage) {
   const LayerPrices prices = layers_with_tensors(run);
-  const StageContents contents(run.model, run.strategy);
+  const StageContents contents(run);
   std::vector<PeakTensor> tensors = amounts_at_peak(run, prices, contents, stage).tensors();
   std::erase_if(tensors, [](const PeakTensor& tensor) {
     return std::abs(tensor.size.value()) < kNothing.value();

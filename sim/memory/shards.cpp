@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "sim/pipeline/stage_order.h"
 #include "sim/strategy/adapters.h"
@@ -232,48 +233,26 @@ UnitLayout head_unit(const Strategy& strategy, const RankParameters& rank, const
 
 }  // namespace
 
-StageContents::StageContents(const Transformer& model, const Strategy& strategy)
-    : strategy_(strategy),
-      layout_(stage_layout(strategy)),
-      parts_(model_parts(model, strategy)),
-      rank_(rank_parameters(model, strategy)) {}
+StageContents::StageContents(const Run& run)
+    : StageContents(
+          run,
+          std::make_shared<const EqualStages>(run.model, run.strategy, run.framework.low_precision),
+          rank_parameters(run.model, run.strategy)) {}
 
-int StageContents::blocks(int stage) const {
-  int sum = 0;
-  for (int chunk = 0; chunk < chunks(); ++chunk) sum += part(stage, chunk).blocks;
-  return sum;
-}
-
-int StageContents::moe_blocks(int stage) const {
-  int sum = 0;
-  for (int chunk = 0; chunk < chunks(); ++chunk) sum += part(stage, chunk).moe_blocks;
-  return sum;
-}
-
-LayerCounts StageContents::of_kind(int stage) const {
-  LayerCounts sum{};
-  for (int chunk = 0; chunk < chunks(); ++chunk)
-    for_each_kind(part(stage, chunk).of_kind,
-                  [&](std::size_t slot, int blocks) { sum[slot] += blocks; });
-  return sum;
-}
-
-double StageContents::apart(int stage) const {
-  double sum = 0.0;
-  for (int chunk = 0; chunk < chunks(); ++chunk) sum += rank_.apart(part(stage, chunk));
-  return sum;
-}
-
-double StageContents::held(int stage) const {
-  double sum = 0.0;
-  for (int chunk = 0; chunk < chunks(); ++chunk) sum += rank_.held(part(stage, chunk));
-  return sum;
-}
-
-double StageContents::trained(int stage) const {
-  double sum = 0.0;
-  for (int chunk = 0; chunk < chunks(); ++chunk) sum += rank_.trained(part(stage, chunk));
-  return sum;
+StageContents::StageContents(const Run& run, std::shared_ptr<const EqualStages> stages,
+                             const RankParameters& rank)
+    : strategy_(run.strategy), stages_(std::move(stages)), rank_(rank) {
+  for (const EqualStages::Kind& kind : stages_->kinds()) {
+    Sums& sums = sums_.emplace_back();
+    for (int chunk = 0; chunk < chunks(); ++chunk) {
+      const ModelChunk& own = part(kind.first, chunk);
+      sums.blocks += own.blocks, sums.moe_blocks += own.moe_blocks;
+      for_each_kind(own.of_kind,
+                    [&](std::size_t slot, int blocks) { sums.of_kind[slot] += blocks; });
+      sums.held += rank_.held(own), sums.trained += rank_.trained(own);
+      sums.apart += rank_.apart(own);
+    }
+  }
 }
 
 int StageContents::chunks_in_flight(int stage) const {

@@ -4,6 +4,7 @@
 // must sum, and the passes in flight.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "sim/model/layer_kinds.h"
@@ -125,32 +126,42 @@ double stored_inputs_per_block(const Strategy& strategy, const Framework& framew
 // What each stage of a pipeline consists of.
 class StageContents {
  public:
-  // `strategy` must outlive the contents.
-  StageContents(const Transformer& model, const Strategy& strategy);
+  // `run` must outlive the contents.
+  explicit StageContents(const Run& run);
+  // Of a run whose stages and parameters are known.
+  StageContents(const Run& run, std::shared_ptr<const EqualStages> stages,
+                const RankParameters& rank);
 
-  const std::vector<ModelChunk>& parts() const { return parts_; }  // in model order
-  int chunks() const { return layout_.chunks(); }                  // of every stage
-  const ModelChunk& part(int stage, int chunk) const {
-    return parts_[static_cast<std::size_t>(layout_.part(stage, chunk))];
-  }
+  const EqualStages& stages() const { return *stages_; }
+  const StageLayout& layout() const { return stages_->layout(); }
+  int chunks() const { return layout().chunks(); }  // of every stage
+  const ModelChunk& part(int stage, int chunk) const { return stages_->chunk(stage, chunk); }
   const RankParameters& rank() const { return rank_; }
 
   // Sums over the chunks of a stage, before data-parallel sharding.
-  int blocks(int stage) const;
-  int moe_blocks(int stage) const;
-  LayerCounts of_kind(int stage) const;
-  double held(int stage) const;     // weights
-  double trained(int stage) const;  // values with gradients and states
-  double apart(int stage) const;    // weights of routed experts that are divided over expert ranks
+  int blocks(int stage) const { return of(stage).blocks; }
+  int moe_blocks(int stage) const { return of(stage).moe_blocks; }
+  const LayerCounts& of_kind(int stage) const { return of(stage).of_kind; }
+  double held(int stage) const { return of(stage).held; }        // weights
+  double trained(int stage) const { return of(stage).trained; }  // values with gradients and states
+  // Weights of routed experts that are divided over expert ranks.
+  double apart(int stage) const { return of(stage).apart; }
 
   // Forward passes through one chunk each whose activations the stage holds at once, at most.
   int chunks_in_flight(int stage) const;
 
  private:
+  struct Sums {
+    int blocks = 0, moe_blocks = 0;
+    LayerCounts of_kind{};
+    double held = 0.0, trained = 0.0, apart = 0.0;
+  };
+  const Sums& of(int stage) const { return sums_[stages_->kind(stage)]; }
+
   const Strategy& strategy_;
-  StageLayout layout_;
-  std::vector<ModelChunk> parts_;
+  std::shared_ptr<const EqualStages> stages_;
   RankParameters rank_;
+  std::vector<Sums> sums_;  // by kind of stage
 };
 
 // Values of partial gradients on the rank with shard number `shard` of every unit of `parts`.

@@ -27,57 +27,98 @@ constexpr double kPipelineBuffers = 3.0;
 constexpr double kTokenId = 8.0;
 constexpr double kFlag = 1.0;  // a bool
 
-// A stage, and how its states are kept.
+// What of a stage its bytes depend on.
+struct Holdings {
+  StageParameters held{}, trained{};  // padded to the ranks that share them, where units are flat
+  double all_trained = 0.0;           // not padded
+  double packed = 0.0;                // by 4-bit recipes
+  // With low-precision copies that outlive a micro-batch, where the recipe makes such copies.
+  double quantised = 0.0;
+  double largest_table = 0.0;
+  double largest_flat_unit = 0.0;  // this rank's part of one of the stage's
+  double dummy_gradients = 0.0;    // values of weights of different shapes (dummy_weight_gradients)
+  int blocks = 1;
+  int ends = 0;  // embedding and head
+  bool has_experts = false;
+};
+
+// How the states of a run are kept, and what the stage holds.
 struct Stage {
+  const Run& run;
+  const RankParameters& rank;
+  const Strategy& strategy;
+  const Framework& framework;
+  ParameterStorage storage;
+  StateShards shards, expert_shards;
+  Holdings holds{};
+
+  Stage(const Run& of, const RankParameters& parameters)
+      : run(of),
+        rank(parameters),
+        strategy(of.strategy),
+        framework(of.framework),
+        storage(storage_of(of.strategy, of.framework)),
+        shards(state_shards(of.strategy)),
+        expert_shards(expert_state_shards(of.strategy)) {}
+};
+
+double all_of(const StageParameters& parameters) { return parameters.shared + parameters.experts; }
+
+// Of a quantised parameter that outlives a micro-batch, beside its 16-bit weight or instead of it:
+// both layouts where the device needs them, with their scales.  Sharded weights are quantised as
+// they are gathered.
+double low_precision_weight_bytes(const Stage& stage) {
+  const LowPrecisionRecipe& recipe = stage.framework.low_precision;
+  const Precision precision = stage.strategy.precision;
+  const bool whole = stage.shards.weights == 1.0 && stage.expert_shards.weights == 1.0 &&
+                     !stage.strategy.offload.parameters;
+  if (!whole || !is_low_precision(matmul_dtype(precision)) ||
+      !(recipe.caches_weights || recipe.stores_weights))
+    return 0.0;
+  return low_precision_copies(recipe, precision) * low_precision_bytes(recipe, precision, true) -
+         (recipe.stores_weights ? stage.storage.weight_bytes : 0.0);
+}
+
+// A stage of a pipeline.
+struct PlacedStage {
   const Run& run;
   const StageContents& contents;
   int number;
-  const Strategy& strategy;
-  const Framework& framework;
-  const RankParameters& rank;
-  ParameterStorage storage;
-  StateShards shards, expert_shards;
 
-  bool has_experts() const { return contents.moe_blocks(number) > 0; }
+  const RankParameters& rank() const { return contents.rank(); }
+  const ModelChunk& chunk(int place) const { return contents.part(number, place); }
 };
 
-// Parameters that all data ranks share, and those of experts that fewer of them do.
-struct Counted {
-  double shared, experts;
-  double all() const { return shared + experts; }
-};
-
-// Visits the parameters of a unit, those of its divided experts, and how many such units the stage
-// has.
+// Visits the parameters of a unit, those of its divided experts, and how many such units the
+// stage has.
 template <class Visit>
-void for_each_unit(const Stage& stage, const Visit& visit) {
-  const RankParameters& rank = stage.rank;
-  for (int chunk = 0; chunk < stage.contents.chunks(); ++chunk) {
-    const ModelChunk& part = stage.contents.part(stage.number, chunk);
-    if (part.embedding) visit(rank.embedding, 0.0, 1);
-    for_each_kind(part.of_kind, [&](std::size_t slot, int blocks) {
-      visit(rank.without_divided(slot), rank.divided_experts(slot), blocks);
+void for_each_unit(const PlacedStage& stage, const Visit& visit) {
+  for (int i = 0; i < stage.contents.chunks(); ++i) {
+    if (stage.chunk(i).embedding) visit(stage.rank().embedding, 0.0, 1);
+    for_each_kind(stage.chunk(i).of_kind, [&](std::size_t slot, int blocks) {
+      visit(stage.rank().without_divided(slot), stage.rank().divided_experts(slot), blocks);
     });
-    if (part.head) visit(rank.ends({.head = true, .meets_embedding = part.has_table()}), 0.0, 1);
+    if (stage.chunk(i).head)
+      visit(stage.rank().ends({.head = true, .meets_embedding = stage.chunk(i).has_table()}), 0.0,
+            1);
   }
 }
 
 // The embedding, every block and the head are flat, and padded to the ranks that share them.
-Counted padded_units(const Stage& stage) {
-  const double n = stage.strategy.shard_ranks(), x = stage.strategy.expert_shard_ranks();
+StageParameters padded_units(const PlacedStage& stage) {
+  const double n = stage.run.strategy.shard_ranks(), x = stage.run.strategy.expert_shard_ranks();
   const auto padded = [](double parameters, double ranks) {
     return std::ceil(parameters / ranks) * ranks;
   };
-  Counted sum{0.0, 0.0};
+  StageParameters sum;
   for_each_unit(stage, [&](double shared, double experts, int units) {
     sum.shared += units * padded(shared, n), sum.experts += units * padded(experts, x);
   });
   return sum;
 }
 
-// This rank's part of one of the stage's.
-double largest_flat_unit(const Stage& stage) {
-  const double n = stage.strategy.shard_ranks(), x = stage.strategy.expert_shard_ranks();
+double largest_flat_unit(const PlacedStage& stage) {
+  const double n = stage.run.strategy.shard_ranks(), x = stage.run.strategy.expert_shard_ranks();
   double largest = 0.0;
   for_each_unit(stage, [&](double shared, double experts, int) {
     largest = std::max({largest, std::ceil(shared / n), std::ceil(experts / x)});
@@ -85,60 +126,107 @@ double largest_flat_unit(const Stage& stage) {
   return largest;
 }
 
-double largest_unit(const RankParameters& rank) {
-  return std::max({rank.embedding, rank.head, rank.largest_block()});
+double largest_table(const PlacedStage& stage) {
+  if (stage.run.strategy.adapters) return 0.0;
+  return std::max(
+      stage.chunk(0).embedding ? stage.rank().embedding : 0.0,
+      stage.chunk(stage.contents.chunks() - 1).head ? stage.rank().ends({.head = true}) : 0.0);
 }
 
-double largest_table(const Stage& stage) {
-  const ModelChunk& first = stage.contents.part(stage.number, 0);
-  const ModelChunk& last = stage.contents.part(stage.number, stage.contents.chunks() - 1);
-  if (stage.strategy.adapters) return 0.0;
-  return std::max(first.embedding ? stage.rank.embedding : 0.0,
-                  last.head ? stage.rank.ends({.head = true}) : 0.0);
-}
-
-// Of the blocks, but for divided experts.
-double block_parameters(const Stage& stage) {
+// But for divided experts.
+double block_parameters(const PlacedStage& stage) {
   double sum = 0.0;
   for_each_kind(stage.contents.of_kind(stage.number), [&](std::size_t slot, int blocks) {
-    sum += blocks * stage.rank.without_divided(slot);
+    sum += blocks * stage.rank().without_divided(slot);
   });
   return sum;
 }
 
 // Of the blocks that a low-precision recipe leaves in 16 bits.
-double high_precision_parameters(const Stage& stage) {
+double high_precision_parameters(const PlacedStage& stage) {
   double sum = 0.0;
-  for (int chunk = 0; chunk < stage.contents.chunks(); ++chunk) {
+  for (int i = 0; i < stage.contents.chunks(); ++i) {
     for_each_kind(
-        high_precision_blocks(stage.framework.low_precision, stage.strategy.precision,
-                              stage.run.model, stage.contents.part(stage.number, chunk)),
-        [&](std::size_t slot, int blocks) { sum += blocks * stage.rank.kinds[slot].all(); });
+        high_precision_blocks(stage.run.framework.low_precision, stage.run.strategy.precision,
+                              stage.run.model, stage.chunk(i)),
+        [&](std::size_t slot, int blocks) { sum += blocks * stage.rank().kinds[slot].all(); });
   }
   return sum;
 }
 
-// Quantised weights that outlive a micro-batch, both layouts where the device needs them, with
-// their scales: beside the 16-bit ones or instead of them.  Sharded weights are quantised as they
-// are gathered.
-Bytes low_precision_weights(const Stage& stage, double divided_experts) {
-  const LowPrecisionRecipe& recipe = stage.framework.low_precision;
-  const Precision precision = stage.strategy.precision;
-  const bool whole = stage.shards.weights == 1.0 && stage.expert_shards.weights == 1.0 &&
-                     !stage.strategy.offload.parameters;
-  if (!whole || !is_low_precision(matmul_dtype(precision)) ||
-      !(recipe.caches_weights || recipe.stores_weights))
-    return Bytes(0.0);
-  const double each =
-      low_precision_copies(recipe, precision) * low_precision_bytes(recipe, precision, true);
-  const double parameters =
-      block_parameters(stage) + divided_experts - high_precision_parameters(stage);
-  return Bytes(parameters * (each - (recipe.stores_weights ? stage.storage.weight_bytes : 0.0)));
+int ends(const PlacedStage& stage) {
+  int count = 0;
+  for (int i = 0; i < stage.contents.chunks(); ++i)
+    count += (stage.chunk(i).embedding ? 1 : 0) + (stage.chunk(i).head ? 1 : 0);
+  return count;
+}
+
+// GEMMs that add to the main gradients give autograd a tensor all the same, one for all weights of
+// a shape.
+double values_of_different_shapes(const PlacedStage& stage) {
+  const Strategy& strategy = stage.run.strategy;
+  const MemoryReserve& reserve = stage.run.framework.reserve;
+  const bool needed = reserve.transformer_engine && reserve.dummy_weight_gradients &&
+                      stage.run.framework.gradients.accumulated_by_gemm;
+  if (!needed || strategy.adapters) return 0.0;
+  std::array<std::pair<std::int64_t, std::int64_t>, kMostLayerKinds * kWeightNames> shapes;
+  auto end = shapes.begin();
+  double values = 0.0;
+  const auto add = [&](LayerKind kind) {
+    for (const LayerWeight& weight : layer_weights(stage.run.model, kind)) {
+      if (weight.rows == 0 || weight.part == LayerPart::Router) continue;
+      const LayerWeight own = weight.on_rank(
+          weight.part == LayerPart::Experts ? strategy.expert_tensor_ranks() : strategy.tp);
+      const std::pair shape{own.rows, own.columns};
+      if (std::find(shapes.begin(), end, shape) != end) continue;
+      *end++ = shape;
+      values += static_cast<double>(own.rows) * static_cast<double>(own.columns);
+    }
+  };
+  const LayerKinds kinds = layer_kinds(stage.run.model);
+  for_each_kind(stage.contents.of_kind(stage.number),
+                [&](std::size_t slot, int) { add(kinds[slot]); });
+  return values;
+}
+
+// Exactly what it holds.
+Holdings exact_holdings(const PlacedStage& stage) {
+  const double apart = stage.contents.apart(stage.number),
+               trained = stage.contents.trained(stage.number),
+               trained_apart = stage.run.strategy.adapters ? 0.0 : apart;
+  Holdings holds{.held = {stage.contents.held(stage.number) - apart, apart},
+                 .trained = {trained - trained_apart, trained_apart},
+                 .all_trained = trained,
+                 .packed = block_parameters(stage),
+                 .largest_table = largest_table(stage),
+                 .dummy_gradients = values_of_different_shapes(stage),
+                 .blocks = stage.contents.blocks(stage.number),
+                 .ends = ends(stage),
+                 .has_experts = stage.contents.moe_blocks(stage.number) > 0};
+  if (stage.run.framework.sharded.flat_units || stage.run.strategy.offload.optimizer)
+    holds.largest_flat_unit = largest_flat_unit(stage);
+  if (stage.run.framework.sharded.flat_units && !stage.run.strategy.adapters)
+    holds.held = holds.trained = padded_units(stage);
+  if (is_low_precision(matmul_dtype(stage.run.strategy.precision)))
+    holds.quantised = holds.packed + holds.held.experts - high_precision_parameters(stage);
+  return holds;
+}
+
+// What each stage holds that has these parameters, at least, whichever layers they are of.
+Holdings least_holdings(const Stage& stage, const StageParameters& held) {
+  Holdings holds{.held = held, .packed = held.shared};
+  if (!stage.strategy.adapters) holds.trained = held, holds.all_trained = all_of(held);
+  if (low_precision_weight_bytes(stage) < 0.0) holds.quantised = all_of(held);
+  return holds;
+}
+
+double largest_unit(const RankParameters& rank) {
+  return std::max({rank.embedding, rank.head, rank.largest_block()});
 }
 
 // 4-bit recipes pack the blocks; the embedding, the head and the norms stay in 16 bits.
 Bytes weight_bytes(const Stage& stage, double parameters) {
-  const double packed = block_parameters(stage), each = stage.storage.weight_bytes;
+  const double packed = stage.holds.packed, each = stage.storage.weight_bytes;
   const Precision precision = stage.strategy.precision;
   const bool four_bit = precision == Precision::Nf4 || precision == Precision::Int4;
   if (!four_bit) return Bytes(parameters * each);
@@ -147,10 +235,11 @@ Bytes weight_bytes(const Stage& stage, double parameters) {
 
 // Parameters whose states are on this rank.  Muon needs whole matrices: ranks share them out, and
 // the one with a table has at least that.
-double updated_parameters(const Stage& stage, const Counted& trained) {
+double updated_parameters(const Stage& stage) {
+  const StageParameters& trained = stage.holds.trained;
   const double share = trained.shared / stage.shards.optimizer;
   const bool muon = stage.strategy.optimizer == OptimizerKind::Muon;
-  return (muon ? std::max(share, largest_table(stage)) : share) +
+  return (muon ? std::max(share, stage.holds.largest_table) : share) +
          trained.experts / stage.expert_shards.optimizer;
 }
 
@@ -158,17 +247,17 @@ double updated_at_once(const Stage& stage, double owned) {
   const UpdateBehaviour& update = stage.framework.update;
   if (update.parameters_at_once > 0.0) return std::min(owned, update.parameters_at_once);
   if (update.tensor_by_tensor && !update.fused && stage.strategy.sharding == Sharding::None)
-    return std::min(owned, largest_table(stage));
+    return std::min(owned, stage.holds.largest_table);
   if (!update.unit_by_unit) return owned;
   return std::min(owned, stage.framework.sharded.flat_units
-                             ? largest_flat_unit(stage)
+                             ? stage.holds.largest_flat_unit
                              : largest_unit(stage.rank) / stage.shards.optimizer);
 }
 
-// Beside Muon the tables have an Adam of their own, with a second value for each parameter.
+// Under Muon the tables have an Adam of their own, with a second value for each parameter.
 Bytes table_states(const Stage& stage, double owned) {
   if (stage.strategy.optimizer != OptimizerKind::Muon) return Bytes(0.0);
-  return Bytes(std::min(owned, largest_table(stage)) * stage.storage.state_bytes);
+  return Bytes(std::min(owned, stage.holds.largest_table) * stage.storage.state_bytes);
 }
 
 Bytes update_temporaries(const Stage& stage, double owned) {
@@ -230,28 +319,28 @@ void move_to_host(StageBytes& bytes, const Stage& stage, double owned) {
                  cast = gradient < kFp32Bytes ? kFp32Bytes : 0.0;
     bytes.host = Bytes(owned * kFp32Bytes) + bytes.states;
     bytes.host_update =
-        Bytes(largest_flat_unit(stage) * (gradient + cast + kFp32Bytes) + kFp32Bytes);
+        Bytes(stage.holds.largest_flat_unit * (gradient + cast + kFp32Bytes) + kFp32Bytes);
     bytes.master = bytes.states = bytes.temporaries = bytes.main_gradients = Bytes(0.0);
     if (stage.framework.autograd) bytes.gradients = bytes.gradient_buffers;
   }
   if (stage.strategy.offload.parameters) bytes.weights = Bytes(0.0);
 }
 
-void add_states(StageBytes& bytes, const Stage& stage, const Counted& parameters,
-                const Counted& trained) {
+void add_states(StageBytes& bytes, const Stage& stage) {
+  const StageParameters &parameters = stage.holds.held, &trained = stage.holds.trained;
   const Strategy& strategy = stage.strategy;
   const ParameterStorage& storage = stage.storage;
   const StateShards &shards = stage.shards, &expert_shards = stage.expert_shards;
   bytes.weights = weight_bytes(stage, parameters.shared) / shards.weights +
                   Bytes(parameters.experts * storage.weight_bytes) / expert_shards.weights +
-                  low_precision_weights(stage, parameters.experts);
-  if (strategy.adapters) bytes.weights += Bytes(trained.all() * size_of(DType::Bf16).value());
+                  Bytes(stage.holds.quantised * low_precision_weight_bytes(stage));
+  if (strategy.adapters) bytes.weights += Bytes(all_of(trained) * size_of(DType::Bf16).value());
   bytes.gradients = Bytes(trained.shared * storage.gradient_bytes / shards.gradients) +
                     Bytes(trained.experts * storage.gradient_bytes / expert_shards.gradients);
   if (stage.framework.gradients.copied_into_buckets && strategy.dp > 1 &&
       strategy.sharding == Sharding::None)
     bytes.buckets = bytes.gradients;
-  const double owned = updated_parameters(stage, trained);
+  const double owned = updated_parameters(stage);
   bytes.main_gradients = Bytes(owned * storage.main_gradient_bytes);
   bytes.master = Bytes(owned * storage.master_bytes);
   bytes.states = Bytes(owned * state_bytes_per_parameter(strategy.optimizer, storage)) +
@@ -259,7 +348,7 @@ void add_states(StageBytes& bytes, const Stage& stage, const Counted& parameters
   bytes.temporaries = update_temporaries(stage, owned);
   if (stage.framework.update.in_backward) free_gradients(bytes, stage);
   if (shards.weights > 1.0 || strategy.offload.parameters)
-    add_gathered_unit(bytes, stage, parameters.all());
+    add_gathered_unit(bytes, stage, all_of(parameters));
   move_to_host(bytes, stage, owned);
 }
 
@@ -280,33 +369,6 @@ double whole_gradient_bytes(const Stage& stage) {
 
 Bytes engine_workspace(const Device& device) {
   return device.matmul_workspace >= kLargeWorkspace ? kLargeWorkspace : kEarlyEngineWorkspace;
-}
-
-// GEMMs that add to the main gradients give autograd a tensor all the same, one for all weights of
-// a shape.
-Bytes dummy_weight_gradients(const Stage& stage) {
-  const Strategy& strategy = stage.strategy;
-  const bool needed = stage.framework.reserve.dummy_weight_gradients &&
-                      stage.framework.gradients.accumulated_by_gemm;
-  if (!needed || strategy.adapters) return Bytes(0.0);
-  std::array<std::pair<std::int64_t, std::int64_t>, kMostLayerKinds * kWeightNames> shapes;
-  auto end = shapes.begin();
-  double values = 0.0;
-  const auto add = [&](LayerKind kind) {
-    for (const LayerWeight& weight : layer_weights(stage.run.model, kind)) {
-      if (weight.rows == 0 || weight.part == LayerPart::Router) continue;
-      const LayerWeight own = weight.on_rank(
-          weight.part == LayerPart::Experts ? strategy.expert_tensor_ranks() : strategy.tp);
-      const std::pair shape{own.rows, own.columns};
-      if (std::find(shapes.begin(), end, shape) != end) continue;
-      *end++ = shape;
-      values += static_cast<double>(own.rows) * static_cast<double>(own.columns);
-    }
-  };
-  const LayerKinds kinds = layer_kinds(stage.run.model);
-  for_each_kind(stage.contents.of_kind(stage.number),
-                [&](std::size_t slot, int) { add(kinds[slot]); });
-  return values * size_of(activation_dtype(strategy.precision));
 }
 
 // A buffer that stays, of the tokens of all ranks among which rows are dispatched; one rank alone
@@ -336,14 +398,9 @@ Bytes positions(const Run& run) {
 
 // Ids with the embedding, targets with the head.
 Bytes step_tokens(const Stage& stage) {
-  int kinds = 0;
-  for (int chunk = 0; chunk < stage.contents.chunks(); ++chunk) {
-    const ModelChunk& part = stage.contents.part(stage.number, chunk);
-    kinds += (part.embedding ? 1 : 0) + (part.head ? 1 : 0);
-  }
   const double tokens = static_cast<double>(stage.strategy.micro_batch) * stage.run.model.seq_len *
                         stage.strategy.num_microbatches();
-  return Bytes(kinds * kTokenId * tokens);
+  return Bytes(stage.holds.ends * kTokenId * tokens);
 }
 
 void add_buffers(StageBytes& bytes, const Stage& stage) {
@@ -354,16 +411,30 @@ void add_buffers(StageBytes& bytes, const Stage& stage) {
   bytes.workspaces =
       reserve.matmul_workspaces * reserve.matmul_workspace.value_or(device.matmul_workspace);
   if (reserve.transformer_engine)
-    bytes.workspaces += engine_workspace(device) + dummy_weight_gradients(stage);
+    bytes.workspaces += engine_workspace(device) +
+                        stage.holds.dummy_gradients * size_of(activation_dtype(strategy.precision));
   if (strategy.pp > 1 && stage.framework.autograd)
     bytes.pipeline_buffers = kPipelineBuffers * stage_output(stage.run.model, strategy);
   // The runtime allocates the inputs of a step once.
   if (!stage.framework.autograd)
     bytes.buffers = masks(stage.run) + positions(stage.run) + step_tokens(stage);
-  if (!stage.has_experts()) return;
+  if (!stage.holds.has_experts) return;
   bytes.workspaces += reserve.grouped_gemm_streams * engine_workspace(device);
   if (strategy.moe_dispatch == ExpertDispatch::AllGather)
     bytes.dispatch_buffers = gathered_tokens(stage.run);
+}
+
+// The rules, whether it is known exactly or at least what the stage holds: with more of anything
+// that it holds it has no fewer bytes.
+StageBytes bytes_of(const Stage& stage) {
+  StageBytes bytes;
+  add_states(bytes, stage);
+  add_buffers(bytes, stage);
+  if (adds_up_whole_gradients(stage.run)) {
+    bytes.unreduced_gradients = Bytes(stage.holds.all_trained * whole_gradient_bytes(stage));
+    bytes.gradient_buffers = bytes.unreduced_gradients / std::max(1, stage.holds.blocks);
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -384,32 +455,16 @@ MemoryTerms lasting_terms(const StageBytes& bytes, const Framework& framework) {
 }
 
 StageBytes stage_bytes(const Run& run, const StageContents& contents, int number) {
-  const Stage stage{.run = run,
-                    .contents = contents,
-                    .number = number,
-                    .strategy = run.strategy,
-                    .framework = run.framework,
-                    .rank = contents.rank(),
-                    .storage = storage_of(run.strategy, run.framework),
-                    .shards = state_shards(run.strategy),
-                    .expert_shards = expert_state_shards(run.strategy)};
-  StageBytes bytes;
-  const double trained = contents.trained(number);
-  if (run.framework.sharded.flat_units && !run.strategy.adapters) {
-    const Counted units = padded_units(stage);
-    add_states(bytes, stage, units, units);
-  } else {
-    const double apart = contents.apart(number),
-                 trained_apart = run.strategy.adapters ? 0.0 : apart;
-    add_states(bytes, stage, {contents.held(number) - apart, apart},
-               {trained - trained_apart, trained_apart});
-  }
-  add_buffers(bytes, stage);
-  if (adds_up_whole_gradients(run)) {
-    bytes.unreduced_gradients = Bytes(trained * whole_gradient_bytes(stage));
-    bytes.gradient_buffers = bytes.unreduced_gradients / std::max(1, contents.blocks(number));
-  }
-  return bytes;
+  Stage stage(run, contents.rank());
+  stage.holds = exact_holdings({run, contents, number});
+  return bytes_of(stage);
+}
+
+StageBytes least_stage_bytes(const Run& run, const RankParameters& rank,
+                             const StageParameters& held) {
+  Stage stage(run, rank);
+  stage.holds = least_holdings(stage, held);
+  return bytes_of(stage);
 }
 
 }  // namespace llmsim::sim

@@ -39,4 +39,13 @@ MemoryTerms lasting_terms(const StageBytes& bytes, const Framework& framework);
 
 StageBytes stage_bytes(const Run& run, const StageContents& contents, int stage);
 
+// By the same rules what every stage that holds these parameters has at least of what lasts, of
+// gradients and of the update, whichever layers they are of: without padding, without tables, with
+// weights as small as the recipe makes them.  So it is known for all stages of a pipeline, and for
+// all pipelines of a layout, whose fullest stage holds no less than an even share of the model.
+//
+// `gradient_buffers` of whole gradients that micro-batches add to are no bound.
+StageBytes least_stage_bytes(const Run& run, const RankParameters& rank,
+                             const StageParameters& held);
+
 }  // namespace llmsim::sim

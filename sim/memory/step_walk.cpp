@@ -1,6 +1,7 @@
 #include "sim/memory/step_walk.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <string_view>
 #include <utility>
@@ -39,6 +40,8 @@ struct WalkedStage {
   // hand.
   Bytes block_on_its_way() const;
   int followed_microbatches() const;
+  // Whether nothing is there between passes but what they leave.
+  bool leaves_alone() const;
   std::optional<int> passes_to_peak() const;  // none: all of those micro-batches
 };
 
@@ -49,16 +52,6 @@ constexpr const char* kWeightInputs = "inputs of weight gradients that are made 
 constexpr const char* kOnItsWay = "on the way to the host";
 
 constexpr int kSteadyMicroBatches = 3, kRoundsOfInterleaving = 3, kSteadyOfDualPipe = 6;
-
-// Those of the chunk before that has the same, or new ones.
-std::size_t layers_of(WalkedStage& stage, const LayerPrices& prices, const RankParameters& rank,
-                      const ModelChunk& part) {
-  for (const WalkedChunk& before : stage.chunks) {
-    if (same_layers(prices, part, before.part)) return before.layers;
-  }
-  stage.layers.push_back(chunk_layers(stage.run, prices, rank, part));
-  return stage.layers.size() - 1;
-}
 
 bool splits_some_backward(PipelineSchedule schedule) {
   return splits_backward(schedule) || schedule == PipelineSchedule::DualPipe;
@@ -103,8 +96,12 @@ int WalkedStage::followed_microbatches() const {
   return std::min(all, kRoundsOfInterleaving * p);
 }
 
+bool WalkedStage::leaves_alone() const {
+  return autograd() && !rules.units.freed && shape.schedule <= PipelineSchedule::Interleaved;
+}
+
 std::optional<int> WalkedStage::passes_to_peak() const {
-  if (!autograd() || rules.units.freed || rules.gradients_come_and_go()) return std::nullopt;
+  if (!leaves_alone() || rules.gradients_come_and_go()) return std::nullopt;
   const int p = shape.stages, v = shape.virtual_stages, warmup = warmup_passes(shape, number);
   if (shape.schedule == PipelineSchedule::OneForwardOneBackward) return warmup + 2;
   if (shape.schedule != PipelineSchedule::Interleaved) return std::nullopt;
@@ -122,9 +119,16 @@ WalkedStage walked_stage(const Run& run, const LayerPrices& prices, const StageC
                     .shape = pipeline_shape(run.strategy),
                     .bytes = bytes,
                     .rules = pass_rules(run, bytes, contents.blocks(number))};
+  const EqualStages& stages = contents.stages();
+  std::vector<std::size_t> kinds;  // of WalkedStage::layers
   for (int chunk = 0; chunk < contents.chunks(); ++chunk) {
     const ModelChunk& part = contents.part(number, chunk);
-    const std::size_t layers = layers_of(stage, prices, contents.rank(), part);
+    const auto known = std::find(kinds.begin(), kinds.end(), stages.chunk_kind(number, chunk));
+    const auto layers = static_cast<std::size_t>(known - kinds.begin());
+    if (known == kinds.end()) {
+      kinds.push_back(stages.chunk_kind(number, chunk));
+      stage.layers.push_back(chunk_layers(run, prices, contents.rank(), part));
+    }
     stage.chunks.push_back({.part = part,
                             .layers = layers,
                             .offloaded = offloaded_bytes(run, stage.layers[layers]),
@@ -267,31 +271,44 @@ void follow_all(Walk<Amount>& walk, const WalkedStage& stage, const PipelineShap
   }
 }
 
-// The first `count` of them, where nothing is there between passes but what they leave and those of
-// a chunk are all alike (passes_to_peak); of the others it is known that they change neither the
-// peak nor, in the end, what is there.
+// The same, or the first `count` of them, where nothing is there between passes but what they leave
+// (WalkedStage::leaves_alone): a sum of what they leave and rise by.  Of those left out it is known
+// that they change neither the peak nor, in the end, what is there (passes_to_peak).
 template <class Amount, class Visit>
-void follow_first(Walk<Amount>& walk, const WalkedStage& stage, const PipelineShape& shape,
-                  int count, const Visit& visit) {
-  struct Alike {
-    const ChunkPass<Amount>*forward, *backward;
-    Amount forward_rise, backward_rise;
+void follow_sums(Walk<Amount>& walk, const WalkedStage& stage, const PipelineShape& shape,
+                 std::optional<int> count, const Visit& visit) {
+  struct Known {
+    const ChunkPass<Amount>* pass = nullptr;
+    Amount rise{};
   };
-  std::vector<Alike> alike;
-  alike.reserve(walk.passes.size());
-  for (ChunkPasses<Amount>& passes : walk.passes) {
-    const ChunkPass<Amount>&forward = passes.forward({}), &backward = passes.backward({}, {});
-    alike.push_back({&forward, &backward, forward.rise().amount, backward.rise().amount});
-  }
+  // Of each of the layers a forward pass, and backward passes by their turns.
+  std::vector<std::array<Known, 5>> known(walk.passes.size());
+  std::vector<int> seen(stage.chunks.size(), 0);
+  const auto pass_of = [&](const PipelinePass& pass) -> const Known& {
+    const std::size_t layers = stage.chunk(pass.chunk).layers;
+    int& backwards = seen[static_cast<std::size_t>(pass.chunk)];
+    const BackwardTurn turn{.first = backwards == 0,
+                            .last = backwards + 1 == shape.num_microbatches};
+    const std::size_t slot =
+        pass.backward() ? 1u + (turn.first ? 2u : 0u) + (turn.last ? 1u : 0u) : 0u;
+    Known& own = known[layers][slot];
+    if (!own.pass) {
+      ChunkPasses<Amount>& passes = walk.passes[layers];
+      own.pass = pass.backward() ? &passes.backward({}, turn) : &passes.forward({});
+      own.rise = own.pass->rise().amount;
+    }
+    if (pass.backward()) ++backwards;
+    return own;
+  };
   const Amount before = walk.account.now();
-  visit_first_passes(shape, stage.number, count, [&](const PipelinePass& pass) {
-    const Alike& own = alike[stage.chunk(pass.chunk).layers];
-    const Followed<Amount> followed{walk.account.now(),
-                                    pass.backward() ? own.backward : own.forward};
-    walk.account.run(pass.backward() ? own.backward_rise : own.forward_rise, followed.pass->net);
+  const int all = 2 * shape.num_microbatches * shape.virtual_stages;
+  visit_first_passes(shape, stage.number, count.value_or(all), [&](const PipelinePass& pass) {
+    const Known& own = pass_of(pass);
+    const Followed<Amount> followed{walk.account.now(), own.pass};
+    walk.account.run(own.rise, own.pass->net);
     visit(pass, followed);
   });
-  walk.account.return_to(before);
+  if (count) walk.account.return_to(before);
 }
 
 // Around `passes(shape)` of so many micro-batches what is there during all of them.
@@ -423,26 +440,19 @@ struct StageWalks::Kind {
 };
 
 StageWalks::StageWalks(const Run& run, const LayerPrices& prices, const StageContents& contents)
-    : run_(run), prices_(prices), contents_(contents) {}
+    : run_(run), prices_(prices), contents_(contents), kinds_(contents.stages().kinds().size()) {}
 
 StageWalks::~StageWalks() = default;
 
 // As of that stage.
 StageWalks::Kind& StageWalks::kind_of(int stage) {
-  const auto is_same = [&](const std::unique_ptr<Kind>& kind) {
-    for (int chunk = 0; chunk < contents_.chunks(); ++chunk)
-      if (!same_layers(prices_, kind->stage.chunk(chunk).part, contents_.part(stage, chunk)))
-        return false;
-    return true;
-  };
-  const auto known = std::find_if(kinds_.begin(), kinds_.end(), is_same);
-  if (known == kinds_.end())
-    return *kinds_.emplace_back(new Kind{walked_stage(run_, prices_, contents_, stage)});
-  WalkedStage& same = (*known)->stage;
-  same.number = stage;
+  std::unique_ptr<Kind>& kind = kinds_[contents_.stages().kind(stage)];
+  if (!kind) kind.reset(new Kind{walked_stage(run_, prices_, contents_, stage)});
+  WalkedStage& own = kind->stage;
+  own.number = stage;
   for (int chunk = 0; chunk < contents_.chunks(); ++chunk)
-    same.chunks[static_cast<std::size_t>(chunk)].part = contents_.part(stage, chunk);
-  return **known;
+    own.chunks[static_cast<std::size_t>(chunk)].part = contents_.part(stage, chunk);
+  return *kind;
 }
 
 StagePeak StageWalks::peak(int stage, int shard) {
@@ -462,9 +472,9 @@ StagePeak StageWalks::peak(int stage, int shard) {
     on_host += (pass.backward() ? -1.0 : 1.0) * own.chunk(pass.chunk).offloaded;
     result.host_peak = std::max(result.host_peak, on_host);
   };
-  const std::optional<int> first = own.passes_to_peak();
   follow_passes(walk, own, own.followed_microbatches(), [&](const PipelineShape& shape) {
-    first ? follow_first(walk, own, shape, *first, note) : follow_all(walk, own, shape, note);
+    own.leaves_alone() ? follow_sums(walk, own, shape, own.passes_to_peak(), note)
+                       : follow_all(walk, own, shape, note);
   });
   result.host_peak = std::max(result.host_peak, result.host + own.bytes.host_update);
   const double of_passes = walk.account.highest().total;

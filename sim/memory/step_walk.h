@@ -98,7 +98,7 @@ class StageWalks {
   MemoryPoint highest(int stage);
 
  private:
-  struct Kind;  // stages with the same layers
+  struct Kind;  // of stages (EqualStages)
   Kind& kind_of(int stage);
 
   const Run& run_;

@@ -4,23 +4,11 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <limits>
 #include <memory_resource>
 #include <optional>
-#include <type_traits>
 #include <utility>
 #include <vector>
-
-// The widest vectors that the machine has, not only those that every machine has: chosen when the
-// program starts, which sanitizers do not allow.
-#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__) && \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define LLMSIM_WIDEST_LANES \
-  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"), flatten))
-#else
-#define LLMSIM_WIDEST_LANES
-#endif
 
 namespace llmsim::sim {
 namespace {
@@ -37,55 +25,10 @@ constexpr int kLongestRepetition = 63;
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
-// What sweeps do with times, of one pipeline or of several side by side.
-
 Seconds later_of(Seconds one, Seconds other) { return one < other ? other : one; }
-bool is_within(Seconds difference, Seconds rounding) {
-  return difference <= rounding && -difference <= rounding;
-}
-
-inline LaneTimes operator+(LaneTimes one, const LaneTimes& other) {
-  for (std::size_t lane = 0; lane < kLanes; ++lane) one.seconds[lane] += other.seconds[lane];
-  return one;
-}
-inline LaneTimes operator-(LaneTimes one, const LaneTimes& other) {
-  for (std::size_t lane = 0; lane < kLanes; ++lane) one.seconds[lane] -= other.seconds[lane];
-  return one;
-}
-inline LaneTimes operator*(double factor, LaneTimes times) {
-  for (double& seconds : times.seconds) seconds *= factor;
-  return times;
-}
-inline LaneTimes& operator+=(LaneTimes& one, const LaneTimes& other) { return one = one + other; }
-inline LaneTimes later_of(LaneTimes one, const LaneTimes& other) {
-  for (std::size_t lane = 0; lane < kLanes; ++lane)
-    one.seconds[lane] =
-        one.seconds[lane] < other.seconds[lane] ? other.seconds[lane] : one.seconds[lane];
-  return one;
-}
-inline bool is_within(const LaneTimes& difference, const LaneTimes& rounding) {
-  std::int64_t beyond = 0;
-  for (std::size_t lane = 0; lane < kLanes; ++lane)
-    beyond += std::abs(difference.seconds[lane]) > rounding.seconds[lane] ? 1 : 0;
-  return beyond == 0;
-}
 
 // Of an input that a pass does not need: the stage is free later than that.
-template <class Time>
-Time no_input() {
-  constexpr double kNever = -std::numeric_limits<double>::infinity();
-  if constexpr (std::is_same_v<Time, Seconds>) {
-    return Seconds(kNever);
-  } else {
-    Time none;
-    none.seconds.fill(kNever);
-    return none;
-  }
-}
-
-// Lanes tell when stages end, and not what they wait for.
-template <class Time>
-constexpr bool kSumsIdle = std::is_same_v<Time, Seconds>;
+constexpr Seconds kNoInput{-std::numeric_limits<double>::infinity()};
 
 // Values of a simulation, in the memory that it has for all of them.
 using Arena = std::pmr::memory_resource;
@@ -93,15 +36,13 @@ template <class Value>
 using Values = std::pmr::vector<Value>;
 
 // Of each stage, when all have done the passes of so many groups.
-template <class Time>
 struct Moment {
-  std::span<Time> clock;   // end of its last pass
-  std::span<Time> idle;    // until then, since its first pass began
-  std::span<Time> before;  // end of the last backward pass but one, where chunks are interleaved
+  std::span<Seconds> clock;   // end of its last pass
+  std::span<Seconds> idle;    // until then, since its first pass began
+  std::span<Seconds> before;  // end of the last backward pass but one, where chunks are interleaved
 };
 
 // The last of them.
-template <class Time>
 class Moments {
  public:
   Moments(int stages, int longest_repetition, Arena* arena)
@@ -109,8 +50,8 @@ class Moments {
         kept_(longest_repetition + 1),
         times_(kKinds * stages_ * at(kept_), arena) {}
 
-  Moment<Time> after(int groups) {
-    const std::span<Time> all =
+  Moment after(int groups) {
+    const std::span<Seconds> all =
         std::span(times_).subspan(at(groups % kept_) * kKinds * stages_, kKinds * stages_);
     return {.clock = all.first(stages_),
             .idle = all.subspan(stages_, stages_),
@@ -121,44 +62,37 @@ class Moments {
   static constexpr std::size_t kKinds = 3;
   std::size_t stages_;
   int kept_;
-  Values<Time> times_;
+  Values<Seconds> times_;
 };
 
 // Whether a time is a period later than another.
-template <class Time>
 class Later {
  public:
-  Later(Time period, Time clock) : period_(period), rounding_(kRounding * clock) {}
+  Later(Seconds period, Seconds clock) : period_(period), rounding_(kRounding * clock) {}
 
-  bool operator()(const Time& now, const Time& then) const {
-    return is_within(now - then - period_, rounding_);
+  bool operator()(Seconds now, Seconds then) const {
+    const Seconds difference = now - then - period_;
+    return difference <= rounding_ && -difference <= rounding_;
   }
-  bool operator()(std::span<const Time> now, std::span<const Time> then) const {
+  bool operator()(std::span<const Seconds> now, std::span<const Seconds> then) const {
     return std::equal(now.begin(), now.end(), then.begin(), *this);
   }
 
  private:
-  Time period_, rounding_;
+  Seconds period_, rounding_;
 };
 
-template <class Times>
-using TimeOf = decltype(Times::forward);
-
-// What both schedules have in common.  Times: ChunkTimes or ChunkLanes.
-template <class Times>
+// What both schedules have in common.
 struct RepeatingShape {
-  using Time = TimeOf<Times>;
-
-  RepeatingShape(const PipelineShape& shape, Time forward, Time backward,
-                 std::span<const Times> times)
+  RepeatingShape(const PipelineShape& shape, std::span<const ChunkTimes> times)
       : stages(shape.stages),
         chunks(shape.virtual_stages),
         group(shape.virtual_stages == 1 ? 1 : microbatch_group(shape)),
         microbatches(shape.num_microbatches),
         // Of stage 0, as if there were enough of them.
         warmup(chunks == 1 ? stages - 1 : 2 * (stages - 1) + (chunks - 1) * group),
-        forward_transfer(forward),
-        backward_transfer(backward),
+        forward_transfer(shape.forward_transfer),
+        backward_transfer(shape.backward_transfer),
         part_times(times) {}
 
   int longest_repetition() const {
@@ -168,54 +102,40 @@ struct RepeatingShape {
   int passes_of_group() const { return group * chunks; }  // of all but an uneven last one
 
   int stages, chunks, group, microbatches, warmup;
-  Time forward_transfer, backward_transfer;
-  std::span<const Times> part_times;
+  Seconds forward_transfer, backward_transfer;
+  std::span<const ChunkTimes> part_times;
 };
 
-// Of each stage.
-template <class Time>
-struct StageTimes {
-  std::vector<Time> finish;
-  std::vector<Time> start{}, idle{};  // lanes: none
-};
-
-template <class Time>
-StageTimes<Time> stage_times(std::span<const Time> start, std::span<const Time> finish,
-                             std::span<const Time> idle) {
-  StageTimes<Time> times{.finish = {finish.begin(), finish.end()}};
-  if constexpr (kSumsIdle<Time>)
-    times.start.assign(start.begin(), start.end()), times.idle.assign(idle.begin(), idle.end());
-  return times;
+PipelineTimes stage_times(std::span<const Seconds> start, std::span<const Seconds> finish,
+                          std::span<const Seconds> idle) {
+  return {.start = {start.begin(), start.end()},
+          .finish = {finish.begin(), finish.end()},
+          .idle = {idle.begin(), idle.end()}};
 }
 
 // 1F1B.
-template <class Times>
 class OneChunkSweeps {
  public:
-  using Time = TimeOf<Times>;
-
-  OneChunkSweeps(const RepeatingShape<Times>& shape, Arena* arena)
+  OneChunkSweeps(const RepeatingShape& shape, Arena* arena)
       : shape_(shape),
         start_(at(shape.stages), arena),
         clock_(at(shape.stages), arena),
         idle_(at(shape.stages), arena),
         backward_(at(shape.stages), arena) {}
 
-  void run_to(Moment<Time> moment) {
+  void run_to(Moment moment) {
     sweep();
     std::copy(clock_.begin(), clock_.end(), moment.clock.begin());
     std::copy(idle_.begin(), idle_.end(), moment.idle.begin());
   }
-  bool repeats(const Moment<Time>&, const Moment<Time>&, int, int, const Later<Time>&) const {
-    return true;
-  }
-  void wait_longer(std::span<const Time> idle) {
+  bool repeats(const Moment&, const Moment&, int, int, const Later&) const { return true; }
+  void wait_longer(std::span<const Seconds> idle) {
     for (std::size_t stage = 0; stage < idle_.size(); ++stage) idle_[stage] += idle[stage];
   }
-  StageTimes<Time> run_to_end() {
+  PipelineTimes run_to_end() {
     while (done_ < shape_.microbatches) sweep();
     drain();
-    return stage_times<Time>(start_, clock_, idle_);
+    return stage_times(start_, clock_, idle_);
   }
 
  private:
@@ -223,10 +143,10 @@ class OneChunkSweeps {
   void sweep() {
     const std::size_t last = clock_.size() - 1;
     const std::size_t first_back = last - std::min(last, at(done_));
-    Time input = no_input<Time>();
+    Seconds input = kNoInput;
     for (std::size_t stage = 0; stage <= last; ++stage) {
-      Time clock = clock_[stage];
-      const Time start = later_of(clock, input);
+      Seconds clock = clock_[stage];
+      const Seconds start = later_of(clock, input);
       if (done_ == 0)
         start_[stage] = start;
       else
@@ -240,10 +160,10 @@ class OneChunkSweeps {
   }
 
   void back(std::size_t stage) {
-    const Time clock = clock_[stage];
-    const Time start = stage + 1 == clock_.size()
-                           ? clock
-                           : later_of(clock, backward_[stage + 1] + shape_.backward_transfer);
+    const Seconds clock = clock_[stage];
+    const Seconds start = stage + 1 == clock_.size()
+                              ? clock
+                              : later_of(clock, backward_[stage + 1] + shape_.backward_transfer);
     idle_[stage] += start - clock;
     clock_[stage] = backward_[stage] = start + shape_.part_times[stage].backward;
   }
@@ -256,10 +176,10 @@ class OneChunkSweeps {
         back(at(stage));
   }
 
-  const RepeatingShape<Times>& shape_;
-  Values<Time> start_, clock_, idle_;
-  Values<Time> backward_;  // ends of the last ones
-  int done_ = 0;           // forward passes of each stage
+  const RepeatingShape& shape_;
+  Values<Seconds> start_, clock_, idle_;
+  Values<Seconds> backward_;  // ends of the last ones
+  int done_ = 0;              // forward passes of each stage
 };
 
 // Of stage 0 or the last one: its passes of a direction go through one chunk for a group of
@@ -272,8 +192,7 @@ struct ChunkTurn {
 
   int end() const { return begin + size; }
 
-  template <class Times>
-  void advance(const RepeatingShape<Times>& shape) {
+  void advance(const RepeatingShape& shape) {
     begin = end();
     if (++chunk > 0 && chunk < shape.chunks) return;
     chunk = 0;
@@ -283,57 +202,51 @@ struct ChunkTurn {
 };
 
 // The last ends of a stage's passes of one direction.
-template <class Time>
 class PassEnds {
  public:
   PassEnds(int kept, Arena* arena) : ends_(arena) {
     while (capacity_ < kept) capacity_ *= 2;
     ends_.resize(at(capacity_));
   }
-  Time& operator[](int pass) { return ends_[at(pass & (capacity_ - 1))]; }
-  Time operator[](int pass) const { return ends_[at(pass & (capacity_ - 1))]; }
+  Seconds& operator[](int pass) { return ends_[at(pass & (capacity_ - 1))]; }
+  Seconds operator[](int pass) const { return ends_[at(pass & (capacity_ - 1))]; }
 
  private:
   int capacity_ = 1;  // a power of two
-  Values<Time> ends_;
+  Values<Seconds> ends_;
 };
 
 // One direction of all stages.
-template <class Time>
 struct Direction {
-  ChunkTurn turn{};      // of the stage that has it first
-  Time* time = nullptr;  // of the chunk that each stage is at
+  ChunkTurn turn{};         // of the stage that has it first
+  Seconds* time = nullptr;  // of the chunk that each stage is at
   // Of the passes of the last sweep and of the one before, which are the inputs of the last one.
   // There is a place more than stages, at the end at which a direction begins: its input comes from
   // the other end.
-  Time* ends = nullptr;
-  Time* inputs = nullptr;
+  Seconds* ends = nullptr;
+  Seconds* inputs = nullptr;
 };
 
 // Passes of one sweep on stages one after the other: each starts when its stage is free and its
 // input is there.
-template <class Time>
-inline void run_stages(int first, int end, const Time& transfer, const Time* __restrict inputs,
-                       const Time* __restrict time, Time* __restrict clock, Time* __restrict idle,
-                       Time* __restrict ends) {
+inline void run_stages(int first, int end, Seconds transfer, const Seconds* __restrict inputs,
+                       const Seconds* __restrict time, Seconds* __restrict clock,
+                       Seconds* __restrict idle, Seconds* __restrict ends) {
   for (int i = first; i < end; ++i) {
-    const Time free = clock[i], start = later_of(free, inputs[i] + transfer);
-    if constexpr (kSumsIdle<Time>) idle[i] += start - free;
+    const Seconds free = clock[i], start = later_of(free, inputs[i] + transfer);
+    idle[i] += start - free;
     clock[i] = ends[i] = start + time[i];
   }
 }
 
 // Interleaved chunks.
-template <class Times>
 class InterleavedSweeps {
  public:
-  using Time = TimeOf<Times>;
-
-  InterleavedSweeps(const RepeatingShape<Times>& shape, Arena* arena);
+  InterleavedSweeps(const RepeatingShape& shape, Arena* arena);
 
   // The stages come to the moment one after the other, each in the sweep after that of the stage
   // before.
-  void run_to(Moment<Time> moment) {
+  void run_to(Moment moment) {
     moment_ += shape_.passes_of_group();
     run_before(moment_ - 2);
     for (int stage = 0; stage <= stages_; ++stage) {
@@ -347,8 +260,8 @@ class InterleavedSweeps {
   }
 
   // Whether what has been sent and not been used yet ended a period later than `back` groups ago.
-  bool repeats(const Moment<Time>& now, const Moment<Time>& then, int groups, int back,
-               const Later<Time>& later) const {
+  bool repeats(const Moment& now, const Moment& then, int groups, int back,
+               const Later& later) const {
     if (!later(now.before.subspan(1), then.before.subspan(1))) return false;
     const int passes = shape_.passes_of_group();
     for (int pass = (groups - 1) * passes; pass < groups * passes - shape_.warmup; ++pass) {
@@ -359,8 +272,7 @@ class InterleavedSweeps {
 
   // At the moment.  What stages have done since then they do again: idle times are summed in the
   // order in which they come.
-  void wait_longer(std::span<const Time> longer) {
-    if constexpr (!kSumsIdle<Time>) return;
+  void wait_longer(std::span<const Seconds> longer) {
     now_ = at_moment_;
     std::copy(columns_at_moment_.begin(), columns_at_moment_.end(), columns_.begin());
     idle()[0] += longer[0];
@@ -370,28 +282,28 @@ class InterleavedSweeps {
     }
   }
 
-  StageTimes<Time> run_to_end() {
+  PipelineTimes run_to_end() {
     run_before(shape_.passes() + shape_.warmup);
     const std::size_t stages = at(stages_);
-    return stage_times<Time>(start_, {clock(), stages}, {idle(), stages});
+    return stage_times(start_, {clock(), stages}, {idle(), stages});
   }
 
  private:
   struct Progress {
     int sweep = 0;  // the next one
-    Direction<Time> forward, backward;
+    Direction forward, backward;
   };
 
   // Of the last group that is compared: those that no other stage has used.
-  static int kept_backward(const RepeatingShape<Times>& shape) {
+  static int kept_backward(const RepeatingShape& shape) {
     const bool some_unused = shape.group > 2 * (shape.stages - 1);
     return 1 +
            (some_unused ? (shape.longest_repetition() + 2) * shape.passes_of_group() : shape.group);
   }
 
-  Time* column(int number) { return columns_.data() + number * (stages_ + 1); }
-  Time* clock() { return column(0); }
-  Time* idle() { return column(1); }
+  Seconds* column(int number) { return columns_.data() + number * (stages_ + 1); }
+  Seconds* clock() { return column(0); }
+  Seconds* idle() { return column(1); }
 
   void run_before(int end) {
     Progress now = now_;
@@ -403,19 +315,18 @@ class InterleavedSweeps {
 
   static constexpr std::size_t kColumns = 8;
 
-  const RepeatingShape<Times>& shape_;
+  const RepeatingShape& shape_;
   int stages_;
-  int moment_ = 0;        // forward passes of a stage
-  Values<Time> columns_;  // of values of all stages
+  int moment_ = 0;           // forward passes of a stage
+  Values<Seconds> columns_;  // of values of all stages
   Progress now_{};
-  Values<Time> columns_at_moment_;
+  Values<Seconds> columns_at_moment_;
   Progress at_moment_{};
-  Values<Time> start_;
-  PassEnds<Time> forward_of_last_, backward_of_first_;  // stage
+  Values<Seconds> start_;
+  PassEnds forward_of_last_, backward_of_first_;  // stage
 };
 
-template <class Times>
-InterleavedSweeps<Times>::InterleavedSweeps(const RepeatingShape<Times>& shape, Arena* arena)
+InterleavedSweeps::InterleavedSweeps(const RepeatingShape& shape, Arena* arena)
     : shape_(shape),
       stages_(shape.stages),
       columns_(kColumns * at(stages_ + 1), arena),
@@ -428,30 +339,28 @@ InterleavedSweeps<Times>::InterleavedSweeps(const RepeatingShape<Times>& shape, 
 }
 
 // Stage s is at pass t - s.
-template <class Times>
-inline void InterleavedSweeps<Times>::sweep_forward(Progress& now) {
-  Direction<Time>& own = now.forward;
+inline void InterleavedSweeps::sweep_forward(Progress& now) {
+  Direction& own = now.forward;
   const int t = now.sweep, passes = shape_.passes();
   const int first = std::max(0, t - passes + 1), last = std::min(stages_ - 1, t);
   if (first > last) return;
   std::swap(own.ends, own.inputs);
   if (t < passes) {
     if (t == own.turn.end()) own.turn.advance(shape_);
-    own.inputs[0] = own.turn.chunk > 0 ? forward_of_last_[t - own.turn.size] : no_input<Time>();
+    own.inputs[0] = own.turn.chunk > 0 ? forward_of_last_[t - own.turn.size] : kNoInput;
   }
   if (const int stage = t - own.turn.begin; stage < stages_)
     own.time[stage] = shape_.part_times[at(own.turn.chunk * stages_ + stage)].forward;
   run_stages(first, last + 1, shape_.forward_transfer, own.inputs, own.time, clock(), idle(),
              own.ends + 1);
-  if (t < stages_) start_[at(t)] = std::exchange(idle()[t], Time{});
+  if (t < stages_) start_[at(t)] = std::exchange(idle()[t], Seconds{});
   if (last == stages_ - 1) forward_of_last_[t - last] = own.ends[stages_];
 }
 
 // The last stage, which has a micro-batch first, is at pass t + p - 1 - w_0, stage s at p - 1 - s
 // fewer.
-template <class Times>
-inline void InterleavedSweeps<Times>::sweep_backward(Progress& now) {
-  Direction<Time>& own = now.backward;
+inline void InterleavedSweeps::sweep_backward(Progress& now) {
+  Direction& own = now.backward;
   const int of_last = now.sweep + stages_ - 1 - shape_.warmup, passes = shape_.passes();
   const int first = std::max(0, stages_ - 1 - of_last),
             last = std::min(stages_ - 1, passes + stages_ - 2 - of_last);
@@ -460,7 +369,7 @@ inline void InterleavedSweeps<Times>::sweep_backward(Progress& now) {
   if (of_last < passes) {
     if (of_last == own.turn.end()) own.turn.advance(shape_);
     own.inputs[stages_] =
-        own.turn.chunk > 0 ? backward_of_first_[of_last - own.turn.size] : no_input<Time>();
+        own.turn.chunk > 0 ? backward_of_first_[of_last - own.turn.size] : kNoInput;
   }
   if (const int stage = stages_ - 1 - (of_last - own.turn.begin); stage >= 0) {
     const int chunk = shape_.chunks - 1 - own.turn.chunk;
@@ -472,35 +381,34 @@ inline void InterleavedSweeps<Times>::sweep_backward(Progress& now) {
 }
 
 // The repetition that ends after so many groups: of how many groups it is; none.
-template <class Sweeps, class Shape, class Time>
-std::optional<int> repeated_groups(const Sweeps& sweeps, const Shape& shape, Moments<Time>& moments,
-                                   int groups) {
-  const Moment<Time> now = moments.after(groups);
+template <class Sweeps>
+std::optional<int> repeated_groups(const Sweeps& sweeps, const RepeatingShape& shape,
+                                   Moments& moments, int groups) {
+  const Moment now = moments.after(groups);
   for (int back = 1; back <= std::min(groups - 1, shape.longest_repetition()); ++back) {
     if ((groups - back) * shape.passes_of_group() < shape.warmup) break;
-    const Moment<Time> then = moments.after(groups - back);
-    const Later<Time> later(now.clock[0] - then.clock[0], now.clock[0]);
+    const Moment then = moments.after(groups - back);
+    const Later later(now.clock[0] - then.clock[0], now.clock[0]);
     if (later(now.clock, then.clock) && sweeps.repeats(now, then, groups, back, later)) return back;
   }
   return std::nullopt;
 }
 
-template <class Sweeps, class Times>
-StageTimes<TimeOf<Times>> times_of(RepeatingShape<Times> shape) {
-  using Time = TimeOf<Times>;
+template <class Sweeps>
+PipelineTimes times_of(RepeatingShape shape) {
   alignas(64) std::array<std::byte, kArena> buffer;
   std::pmr::monotonic_buffer_resource arena(buffer.data(), buffer.size());
   Sweeps sweeps(shape, &arena);
-  Moments<Time> moments(shape.stages, shape.longest_repetition(), &arena);
-  Time left_out{};
+  Moments moments(shape.stages, shape.longest_repetition(), &arena);
+  Seconds left_out{};
   for (int groups = 1; groups + 1 < shape.microbatches / shape.group; ++groups) {
-    const Moment<Time> now = moments.after(groups);
+    const Moment now = moments.after(groups);
     sweeps.run_to(now);
     const std::optional<int> back = repeated_groups(sweeps, shape, moments, groups);
     if (!back) continue;
     const int repetitions = (shape.microbatches / shape.group - groups - 1) / *back;
     if (repetitions == 0) continue;
-    const Moment<Time> then = moments.after(groups - *back);
+    const Moment then = moments.after(groups - *back);
     for (std::size_t stage = 0; stage < now.idle.size(); ++stage)
       now.idle[stage] = repetitions * (now.idle[stage] - then.idle[stage]);
     sweeps.wait_longer(now.idle);
@@ -508,15 +416,9 @@ StageTimes<TimeOf<Times>> times_of(RepeatingShape<Times> shape) {
     left_out = repetitions * (now.clock[0] - then.clock[0]);
     break;
   }
-  StageTimes<Time> times = sweeps.run_to_end();
-  for (Time& finish : times.finish) finish += left_out;
+  PipelineTimes times = sweeps.run_to_end();
+  for (Seconds& finish : times.finish) finish += left_out;
   return times;
-}
-
-template <class Times>
-StageTimes<TimeOf<Times>> simulated(const RepeatingShape<Times>& shape) {
-  return shape.chunks == 1 ? times_of<OneChunkSweeps<Times>>(shape)
-                           : times_of<InterleavedSweeps<Times>>(shape);
 }
 
 }  // namespace
@@ -528,21 +430,11 @@ bool passes_repeat(PipelineSchedule schedule) {
 
 PipelineTimes repeating_pipeline_times(const PipelineShape& shape,
                                        std::span<const ChunkTimes> chunks) {
-  StageTimes<Seconds> times = simulated(
-      RepeatingShape<ChunkTimes>(shape, shape.forward_transfer, shape.backward_transfer, chunks));
-  return {.makespan = *std::max_element(times.finish.begin(), times.finish.end()),
-          .start = std::move(times.start),
-          .finish = std::move(times.finish),
-          .idle = std::move(times.idle)};
-}
-
-LLMSIM_WIDEST_LANES
-std::vector<LaneTimes> repeating_pipeline_ends(const PipelineShape& shape,
-                                               const LaneTimes& forward_transfer,
-                                               const LaneTimes& backward_transfer,
-                                               std::span<const ChunkLanes> chunks) {
-  return simulated(RepeatingShape<ChunkLanes>(shape, forward_transfer, backward_transfer, chunks))
-      .finish;
+  const RepeatingShape repeating(shape, chunks);
+  PipelineTimes times = repeating.chunks == 1 ? times_of<OneChunkSweeps>(repeating)
+                                              : times_of<InterleavedSweeps>(repeating);
+  times.makespan = *std::max_element(times.finish.begin(), times.finish.end());
+  return times;
 }
 
 }  // namespace llmsim::sim

@@ -40,10 +40,7 @@
 // Tests hold it to the events of all passes.  Source: ours.
 #pragma once
 
-#include <array>
-#include <cstddef>
 #include <span>
-#include <vector>
 
 #include "sim/pipeline/pipeline.h"
 
@@ -54,21 +51,5 @@ bool passes_repeat(PipelineSchedule schedule);
 // Requires passes_repeat(shape.schedule), and what simulate_pipeline requires.
 PipelineTimes repeating_pipeline_times(const PipelineShape& shape,
                                        std::span<const ChunkTimes> chunks);
-
-// Times of several pipelines of one shape side by side, a lane each.
-inline constexpr std::size_t kLanes = 8;
-struct LaneTimes {
-  alignas(8 * kLanes) std::array<double, kLanes> seconds{};
-};
-struct ChunkLanes {
-  LaneTimes forward, backward;
-};
-
-// When each stage ends its last pass, of every lane as if it were alone: repetitions are left out
-// where all lanes have come to one.  The transfers of the shape do not count.
-std::vector<LaneTimes> repeating_pipeline_ends(const PipelineShape& shape,
-                                               const LaneTimes& forward_transfer,
-                                               const LaneTimes& backward_transfer,
-                                               std::span<const ChunkLanes> chunks);
 
 }  // namespace llmsim::sim

@@ -238,6 +238,11 @@ Seconds transfer_time(const Run& run, bool backward) {
                              .message = message.gathered});
 }
 
+StageTransfers overlapped_transfers(const Run& run) {
+  if (run.strategy.pp == 1 || run.framework.blocking_transfers) return {};
+  return {.forward = transfer_time(run, false), .backward = transfer_time(run, true)};
+}
+
 Term closing_term(const RepeatedCollective& closing) {
   return closing.group == GroupKind::Tensor ? Term::TensorExposed : Term::ReduceExposed;
 }

@@ -32,6 +32,14 @@ Seconds repeated_time(const Run& run, const RepeatedCollective& collective);
 
 // Time of a message between two stages, until the receiver has all of it.
 Seconds transfer_time(const Run& run, bool backward);
+
+// Times of what stages send to their neighbours overlapped with the passes of others: 0 on one
+// stage, and where the framework's transfers block, which makes them a part of the passes.
+struct StageTransfers {
+  Seconds forward{}, backward{};
+};
+StageTransfers overlapped_transfers(const Run& run);
+
 // The component to which a collective after the last backward pass belongs; nothing hides it.
 Term closing_term(const RepeatedCollective& closing);
 

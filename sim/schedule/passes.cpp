@@ -94,6 +94,23 @@ namespace {
 // Sums of the same times in two orders differ by less than this share.
 constexpr double kSumRounding = 1e-12;
 
+// Messages of the embedding and the LM head of a model chunk: those that come with its last
+// gradients or its first weights, and those of a head whose gradients are the first to be sent.
+struct EndMessages {
+  double gathered = 0.0, late = 0.0, early = 0.0;  // parameters
+  DataParallelTimes root{}, head{};
+};
+
+// The weights and gradients that the passes of a model chunk communicate, whatever is recomputed.
+struct PartExchange {
+  bool has_neighbours = false;
+  int units = 0;  // messages of its blocks, and one of them
+  DataParallelTimes unit{};
+  EndMessages gathers{}, reductions{};
+  Seconds at_once{};  // all gradients in one message, where they wait for the backward pass
+  Seconds accumulation{}, reduction_copies{}, gather_copies{};  // inside the device
+};
+
 // A part of the model as its passes find it.
 struct Part {
   const Run& run;
@@ -112,25 +129,22 @@ struct ComputeTerms {
 };
 
 // What collectives that no compute hides add to the passes of so many blocks.
-template <class Times>
-void add_exposed(Times& terms, double blocks, const PassPrice& pass) {
+void add_exposed(Terms& terms, double blocks, const PassPrice& pass) {
   terms.add(Term::TensorExposed, blocks * pass.collective_exposed);
   terms.add(Term::ContextExposed, blocks * pass.context);
   terms.add(Term::ExpertExposed, blocks * pass.expert);
   terms.add(Term::Contention, blocks * pass.contention);
 }
 
-template <class Times>
-void add_blocks(Times& terms, double blocks, const ComputeTerms& into, const PassPrice& pass) {
+void add_blocks(Terms& terms, double blocks, const ComputeTerms& into, const PassPrice& pass) {
   terms.add(into.gemm, blocks * pass.gemm);
   terms.add(into.attention, blocks * pass.attention);
   terms.add(into.memory_bound, blocks * pass.memory_bound);
   add_exposed(terms, blocks, pass);
 }
 
-template <class Times>
-Times forward_compute(const Part& part) {
-  Times terms;
+Terms forward_compute(const Part& part) {
+  Terms terms;
   add_blocks(terms, part.chunk.blocks,
              {Term::ForwardGemm, Term::ForwardAttention, Term::ForwardMemoryBound},
              part.block.forward);
@@ -139,9 +153,8 @@ Times forward_compute(const Part& part) {
   return terms;
 }
 
-template <class Times>
-Times backward_compute(const Part& part) {
-  Times terms;
+Terms backward_compute(const Part& part) {
+  Terms terms;
   add_blocks(terms, part.chunk.blocks,
              {Term::BackwardGemm, Term::BackwardAttention, Term::BackwardMemoryBound},
              part.block.backward);
@@ -160,7 +173,7 @@ const LaunchTally& called(const Part& part, const PassPrice& pass) {
   return part.run.strategy.cuda_graph ? pass.ragged_launches : pass.launches;
 }
 
-// Times that each weight of a unit is cut in slices, for its gather and for the reduction of its
+// Terms that each weight of a unit is cut in slices, for its gather and for the reduction of its
 // gradient.
 constexpr double kGathered = 1.0, kGatheredAndReduced = 2.0;
 
@@ -210,13 +223,11 @@ PassLoad load_of(const Part& part, Seconds compute, const HostCalls& calls) {
 }
 
 // Of a part: what its operators alone take of each pass.
-template <class Times>
 struct PassWork {
-  Times forward, backward;
+  Terms forward, backward;
 };
 
-template <class Times>
-LaunchWaits waits_of(const Part& part, const PassWork<Times>& work) {
+LaunchWaits waits_of(const Part& part, const PassWork& work) {
   const Strategy& strategy = part.run.strategy;
   if (strategy.cuda_graph && strategy.moe_captured) return {};
   const bool runs_ahead = strategy.pp == 1 && !part.run.framework.sharded.fetches_synchronise;
@@ -261,8 +272,7 @@ OverlapUnits overlap_units(const Part& part, Seconds compute, double gathers, bo
 }
 
 // Spreads the pass's time over its units, runs the streams, and books what is exposed.
-template <class Times>
-void add_collectives(const Part& part, Times& terms, double gathers, bool reduces, Term exposed) {
+void add_collectives(const Part& part, Terms& terms, double gathers, bool reduces, Term exposed) {
   if (!part.exchange.has_neighbours) return;
   const Seconds compute = terms.total();
   const Strategy& strategy = part.run.strategy;
@@ -280,8 +290,7 @@ void add_collectives(const Part& part, Times& terms, double gathers, bool reduce
   terms.add(Term::LaunchWait, -std::min(terms.launch_wait(), times.slowdown));
 }
 
-template <class Times>
-void add_backward_collectives(const Part& part, Times& terms, bool reduces, bool last) {
+void add_backward_collectives(const Part& part, Terms& terms, bool reduces, bool last) {
   const double gathers = part.collectives.backward_gathers(part.chunk);
   if (gathers == 0.0 && !reduces) return;
   if (gathers == 0.0 && !part.run.strategy.gradient_overlap && last) {
@@ -292,8 +301,7 @@ void add_backward_collectives(const Part& part, Times& terms, bool reduces, bool
                   reduces ? Term::ReduceExposed : Term::GatherExposed);
 }
 
-template <class Times>
-void add_host_traffic(const Part& part, Times& terms, bool backward, bool last) {
+void add_host_traffic(const Part& part, Terms& terms, bool backward, bool last) {
   const Strategy& strategy = part.run.strategy;
   const Offload& offload = strategy.offload;
   if (!offload.activations && !offload.parameters && !offload.optimizer) return;
@@ -318,8 +326,7 @@ void add_host_traffic(const Part& part, Times& terms, bool backward, bool last) 
 }
 
 // `terms`: of its operators.
-template <class Times>
-Times forward_pass(const Part& part, Times terms, Seconds waits, bool gathers) {
+Terms forward_pass(const Part& part, Terms terms, Seconds waits, bool gathers) {
   if (gathers) terms.add(Term::GradientCopies, part.exchange.gather_copies);
   terms.add(Term::LaunchWait, waits);
   if (gathers) add_collectives(part, terms, 1.0, false, Term::GatherExposed);
@@ -327,8 +334,7 @@ Times forward_pass(const Part& part, Times terms, Seconds waits, bool gathers) {
   return terms;
 }
 
-template <class Times>
-Times backward_pass(const Part& part, Times terms, Seconds waits, bool reduces, bool last) {
+Terms backward_pass(const Part& part, Terms terms, Seconds waits, bool reduces, bool last) {
   if (reduces) terms.add(Term::GradientCopies, part.exchange.reduction_copies);
   terms.add(Term::GradientCopies,
             part.collectives.backward_gathers(part.chunk) * part.exchange.gather_copies);
@@ -338,9 +344,8 @@ Times backward_pass(const Part& part, Times terms, Seconds waits, bool reduces, 
   return terms;
 }
 
-template <class Times>
-Times weight_gradients(const Part& part) {
-  Times terms;
+Terms weight_gradients(const Part& part) {
+  Terms terms;
   terms.add(Term::BackwardGemm, part.chunk.blocks * part.block.backward.weight_gradients);
   if (part.chunk.head) terms.add(Term::HeadAndLoss, part.prices.head.backward.weight_gradients);
   terms.add(Term::GradientCopies, part.exchange.accumulation);
@@ -348,15 +353,14 @@ Times weight_gradients(const Part& part) {
 }
 
 // Blocking transfers: each stage waits for what it receives and for what it sends.
-template <class Times>
-void add_transfers(const Part& part, PassesOf<Times>& passes) {
+void add_transfers(const Part& part, PartPasses& passes) {
   if (part.run.strategy.pp == 1 || !part.run.framework.blocking_transfers) return;
   const double neighbours = (part.chunk.embedding ? 0.0 : 1.0) + (part.chunk.head ? 0.0 : 1.0);
   const Seconds forward = neighbours * transfer_time(part.run, false),
                 backward = neighbours * transfer_time(part.run, true);
-  for (Times* times : {&passes.forward, &passes.first_forward})
+  for (Terms* times : {&passes.forward, &passes.first_forward})
     times->add(Term::TransferExposed, forward);
-  for (Times* times : {&passes.backward, &passes.last_backward})
+  for (Terms* times : {&passes.backward, &passes.last_backward})
     times->add(Term::TransferExposed, backward);
 }
 
@@ -371,8 +375,6 @@ EndMessages end_messages(const DataParallelCollectives& collectives, const Model
   if (early > 0.0) ends.head = collectives.times(early, 0.0);
   return ends;
 }
-
-}  // namespace
 
 PartExchange part_exchange(const Run& run, const DataParallelCollectives& collectives,
                            const RankParameters& rank, const ModelChunk& chunk) {
@@ -399,53 +401,30 @@ PartExchange part_exchange(const Run& run, const DataParallelCollectives& collec
   return exchange;
 }
 
-template <class Times>
-PassesOf<Times> part_passes(const Run& run, const LayerPrices& prices,
-                            const DataParallelCollectives& collectives, const RankParameters& rank,
-                            const ModelChunk& chunk, const PartExchange& exchange,
-                            FirstForward<Times>* known) {
-  std::optional<BlockPrice> mean;
-  const BlockPrice* block = only_block(prices, chunk);
-  if (!block) block = &mean.emplace(mean_block(run, prices, chunk));
-  const Part part{run, prices, collectives, rank, chunk, exchange, *block};
-  const PassWork<Times> work{.forward = forward_compute<Times>(part),
-                             .backward = backward_compute<Times>(part)};
-  const LaunchWaits waits = waits_of(part, work);
-  PassesOf<Times> passes;
-  passes.forward =
-      forward_pass(part, work.forward, waits.forward, collectives.gathers_every_pass());
-  passes.first_forward = passes.forward;
-  if (collectives.gathers_once()) {
-    // What goes to the host depends on what is recomputed.
-    const bool same = known && known->work == work.forward && known->waits == waits.forward &&
-                      !run.strategy.offload.activations;
-    passes.first_forward =
-        same ? known->pass : forward_pass(part, work.forward, waits.forward, true);
-    if (known && !same)
-      *known = {.work = work.forward, .waits = waits.forward, .pass = passes.first_forward};
-  }
-  passes.backward = backward_pass(part, work.backward, waits.backward,
-                                  collectives.reduces_every_microbatch(), false);
-  passes.last_backward = backward_pass(part, work.backward, waits.backward, true, true);
-  passes.weights = weight_gradients<Times>(part);
-  add_transfers(part, passes);
-  return passes;
-}
-
-template PassesOf<Terms> part_passes<Terms>(const Run&, const LayerPrices&,
-                                            const DataParallelCollectives&, const RankParameters&,
-                                            const ModelChunk&, const PartExchange&,
-                                            FirstForward<Terms>*);
-template PassesOf<TermSums> part_passes<TermSums>(const Run&, const LayerPrices&,
-                                                  const DataParallelCollectives&,
-                                                  const RankParameters&, const ModelChunk&,
-                                                  const PartExchange&, FirstForward<TermSums>*);
+}  // namespace
 
 PartPasses part_passes(const Run& run, const LayerPrices& prices,
                        const DataParallelCollectives& collectives, const RankParameters& rank,
                        const ModelChunk& chunk) {
-  return part_passes<Terms>(run, prices, collectives, rank, chunk,
-                            part_exchange(run, collectives, rank, chunk));
+  const PartExchange exchange = part_exchange(run, collectives, rank, chunk);
+  std::optional<BlockPrice> mean;
+  const BlockPrice* block = only_block(prices, chunk);
+  if (!block) block = &mean.emplace(mean_block(run, prices, chunk));
+  const Part part{run, prices, collectives, rank, chunk, exchange, *block};
+  const PassWork work{.forward = forward_compute(part), .backward = backward_compute(part)};
+  const LaunchWaits waits = waits_of(part, work);
+  PartPasses passes;
+  passes.forward =
+      forward_pass(part, work.forward, waits.forward, collectives.gathers_every_pass());
+  passes.first_forward = collectives.gathers_once()
+                             ? forward_pass(part, work.forward, waits.forward, true)
+                             : passes.forward;
+  passes.backward = backward_pass(part, work.backward, waits.backward,
+                                  collectives.reduces_every_microbatch(), false);
+  passes.last_backward = backward_pass(part, work.backward, waits.backward, true, true);
+  passes.weights = weight_gradients(part);
+  add_transfers(part, passes);
+  return passes;
 }
 
 }  // namespace llmsim::sim

@@ -99,97 +99,20 @@ class Terms {
   std::array<Seconds, kNumTerms> times_{};
 };
 
-// What a step needs of its terms, for searches: their sums alone.
-class TermSums {
- public:
-  void add(Term term, Seconds time) {
-    total_ += time;
-    if (counts_as_stretched(term)) stretched_ += time;
-    if (counts_as_arithmetic(term)) arithmetic_ += time;
-    if (counts_as_memory_bound(term)) memory_bound_ += time;
-    if (term == Term::LaunchWait) launch_wait_ += time;
-    if (term == Term::ExpertExposed) expert_exposed_ += time;
-  }
-
-  Seconds total() const { return total_; }
-  Seconds stretched() const { return stretched_; }
-  WorkMix mix() const {
-    return {.arithmetic = arithmetic_,
-            .memory_bound = memory_bound_,
-            .waiting = total_ - arithmetic_ - memory_bound_};
-  }
-  Seconds launch_wait() const { return launch_wait_; }
-  Seconds expert_exposed() const { return expert_exposed_; }
-
-  bool operator==(const TermSums&) const = default;
-  TermSums& operator+=(const TermSums& other) {
-    total_ += other.total_, stretched_ += other.stretched_, arithmetic_ += other.arithmetic_;
-    memory_bound_ += other.memory_bound_, launch_wait_ += other.launch_wait_;
-    expert_exposed_ += other.expert_exposed_;
-    return *this;
-  }
-  friend TermSums operator-(TermSums a, const TermSums& b) { return a += -1.0 * b; }
-  friend TermSums operator*(double factor, TermSums sums) {
-    for (Seconds* time : {&sums.total_, &sums.stretched_, &sums.arithmetic_, &sums.memory_bound_,
-                          &sums.launch_wait_, &sums.expert_exposed_})
-      *time *= factor;
-    return sums;
-  }
-
- private:
-  Seconds total_{}, stretched_{}, arithmetic_{}, memory_bound_{}, launch_wait_{}, expert_exposed_{};
-};
-
-// Times: Terms or TermSums.
-template <class Times>
-struct PassesOf {
-  Times forward;
-  Times first_forward;  // of a step: gathers the weights that a sharded optimizer has updated
-  Times backward;
-  Times last_backward;  // of a step: sends the accumulated gradients
+struct PartPasses {
+  Terms forward;
+  Terms first_forward;  // of a step: gathers the weights that a sharded optimizer has updated
+  Terms backward;
+  Terms last_backward;  // of a step: sends the accumulated gradients
 
   // The weight gradients of a backward pass, where they are a pass of their own: their GEMMs and
   // gradient accumulation.  Everything else, recomputation and waiting for the host included,
   // belongs to the data gradients.
-  Times weights;
+  Terms weights;
 };
-using PartPasses = PassesOf<Terms>;
-
-// Messages of the embedding and the LM head of a model chunk: those that come with its last
-// gradients or its first weights, and those of a head whose gradients are the first to be sent.
-struct EndMessages {
-  double gathered = 0.0, late = 0.0, early = 0.0;  // parameters
-  DataParallelTimes root{}, head{};
-};
-
-// The weights and gradients that the passes of a model chunk communicate, whatever is recomputed.
-struct PartExchange {
-  bool has_neighbours = false;
-  int units = 0;  // messages of its blocks, and one of them
-  DataParallelTimes unit{};
-  EndMessages gathers{}, reductions{};
-  Seconds at_once{};  // all gradients in one message, where they wait for the backward pass
-  Seconds accumulation{}, reduction_copies{}, gather_copies{};  // inside the device
-};
-PartExchange part_exchange(const Run& run, const DataParallelCollectives& collectives,
-                           const RankParameters& rank, const ModelChunk& chunk);
 
 PartPasses part_passes(const Run& run, const LayerPrices& prices,
                        const DataParallelCollectives& collectives, const RankParameters& rank,
                        const ModelChunk& chunk);
-// The first forward pass of a step with its gathers, from the work and the waits of any other.
-template <class Times>
-struct FirstForward {
-  std::optional<Times> work{};
-  Seconds waits{};
-  Times pass{};
-};
-// `exchange`: of the chunk.  `forward`: of the last passes with the same exchange, whose first
-// forward pass is the same where their work is.
-template <class Times>
-PassesOf<Times> part_passes(const Run& run, const LayerPrices& prices,
-                            const DataParallelCollectives& collectives, const RankParameters& rank,
-                            const ModelChunk& chunk, const PartExchange& exchange,
-                            FirstForward<Times>* forward = nullptr);
 
 }  // namespace llmsim::sim

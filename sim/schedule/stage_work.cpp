@@ -228,8 +228,7 @@ RankCounts rank_counts(Run run, int stage, int shard) {
   counts.backward = counts_of(work.backward);
   add(counts.sent, work.collectives);
   add(counts.sent, data_communication(run, DataParallelCollectives(run, rank), parts));
-  counts.held = held_of(
-      stage_peak(run, layer_bytes(run), StageContents(run.model, run.strategy), stage, shard));
+  counts.held = held_of(stage_peak(run, layer_bytes(run), StageContents(run), stage, shard));
   return counts;
 }
 

@@ -80,6 +80,24 @@ Seconds update_time(const Run& run, const StageParameters& updated, double tenso
   return std::max(device_time(run, owned, storage), launch_time(run, tensors));
 }
 
+Seconds longest_update(const Run& run, const RankParameters& rank, const EqualStages& stages) {
+  if (!run.optimizer_step) return Seconds(0.0);
+  double most = 0.0, tensors = 0.0;
+  StageParameters updated;
+  int longest = 0;
+  for (const EqualStages::Kind& kind : stages.kinds()) {
+    StageParameters own;
+    for (int chunk = 0; chunk < stages.layout().chunks(); ++chunk)
+      own += trained_parameters(rank, stages.chunk(kind.first, chunk));
+    const double owned = own.owned(run.strategy);
+    if (owned > most) most = owned, updated = own, longest = kind.first;
+  }
+  for (int chunk = 0; run.framework.update.tensor_by_tensor && chunk < stages.layout().chunks();
+       ++chunk)
+    tensors += parameter_tensors(run.model, stages.chunk(longest, chunk));
+  return update_time(run, updated, tensors);
+}
+
 // Source: spread between GPUs of one node, stas00/ml-engineering compute/accelerator/README.md
 // @744d01e.
 double straggler_share(const Cluster& cluster) {
@@ -98,35 +116,105 @@ double all_to_all_loss(const Run& run) {
 
 PipelineShape shape_of(const Run& run) {
   PipelineShape shape = pipeline_shape(run.strategy);
-  if (!run.framework.blocking_transfers) {
-    shape.forward_transfer = transfer_time(run, false);
-    shape.backward_transfer = transfer_time(run, true);
-  }
+  const StageTransfers transfers = overlapped_transfers(run);
+  shape.forward_transfer = transfers.forward, shape.backward_transfer = transfers.backward;
   shape.all_to_all_loss = all_to_all_loss(run);
   return shape;
 }
 
 }  // namespace
 
+SharedPasses::SharedPasses(const Run& run, const RankParameters& rank)
+    : run_(run), rank_(rank), exchange_(run, rank) {}
+
+std::deque<SharedPasses::Known>& SharedPasses::under(const Conditions& conditions) {
+  for (Table& table : tables_) {
+    if (table.conditions == conditions) return table.known;
+  }
+  return tables_.emplace_back(Table{conditions, {}}).known;
+}
+
+namespace {
+
+ChunkStep chunk_step(const PartPasses& passes, int microbatches) {
+  const double others = microbatches - 1.0;
+  ChunkStep step{.passes = passes};
+  step.times = {.forward = passes.forward.total(),
+                .backward = passes.backward.total(),
+                .weights = passes.weights.total(),
+                .forward_all_to_all = passes.forward.expert_exposed(),
+                .backward_all_to_all = passes.backward.expert_exposed()};
+  step.all = others * passes.forward;
+  step.all += passes.first_forward;
+  step.all += others * passes.backward;
+  step.all += passes.last_backward;
+  step.all_time = step.all.total();
+  Terms extra = passes.first_forward - passes.forward;
+  extra += passes.last_backward - passes.backward;
+  step.extra = extra.total();
+  return step;
+}
+
+}  // namespace
+
+// Which blocks multiply in 16 bits depends on where a chunk is.
+const ChunkStep& SharedPasses::of(const LayerPrices& prices, const ModelChunk& chunk) {
+  const Strategy& strategy = run_.strategy;
+  const int microbatches = stage_layout(strategy).chunk_microbatches();
+  std::deque<Known>& known =
+      under({.prices = &prices,
+             .microbatches = microbatches,
+             .offloading_chunks = strategy.offload.activations ? strategy.virtual_stages : 0});
+  for (const Known& one : known) {
+    if (one.chunk == chunk && (!prices.wide || one.chunk.first_layer == chunk.first_layer))
+      return one.step;
+  }
+  return known
+      .emplace_back(Known{
+          chunk, chunk_step(part_passes(run_, prices, exchange_, rank_, chunk), microbatches)})
+      .step;
+}
+
 StepSimulation::StepSimulation(const Run& run, const LayerPrices& prices, Passes)
     : run_(run),
       strategy_(run.strategy),
       prices_(prices),
-      contents_(run.model, run.strategy),
-      exchange_(run, contents_.rank()),
+      contents_(run),
+      own_passes_(std::in_place, run, contents_.rank()),
+      shared_(&*own_passes_),
       shape_(shape_of(run)),
       layout_(shape_.layout()) {
   add_passes();
-  chunks_ = chunk_times();
-  busiest_ = busiest_stage();
-  work_ = stage_terms(busiest_);
-  closing_ = closing();
-  ends_ = ends();
+}
+
+StepSimulation::StepSimulation(const Run& run, const LayerPrices& prices,
+                               const StageContents& contents, SharedPasses& passes)
+    : run_(run),
+      strategy_(run.strategy),
+      prices_(prices),
+      contents_(contents),
+      shared_(&passes),
+      shape_(shape_of(run)),
+      layout_(shape_.layout()) {
+  add_passes();
 }
 
 StepSimulation::StepSimulation(const Run& run, const LayerPrices& prices)
     : StepSimulation(run, prices, Passes{}) {
   simulate();
+}
+
+void StepSimulation::add_passes() {
+  const EqualStages& stages = contents_.stages();
+  steps_.reserve(stages.num_chunk_kinds());
+  for (std::size_t kind = 0; kind < stages.num_chunk_kinds(); ++kind)
+    steps_.push_back(&shared_->of(prices_, stages.chunk_of_kind(kind)));
+  chunks_.reserve(stages.chunks().size());
+  for (std::size_t place = 0; place < stages.chunks().size(); ++place)
+    chunks_.push_back(steps_[stages.chunk_kind(place)]->times);
+  busiest_ = busiest_stage();
+  work_ = stage_terms(busiest_);
+  ends_ = ends();
 }
 
 void StepSimulation::simulate() {
@@ -155,94 +243,10 @@ std::vector<ModelChunk> StepSimulation::parts_of(int stage) const {
   return parts;
 }
 
-// An equal part before one has the same passes.
-void StepSimulation::add_passes() {
-  const auto wide = [&](const ModelChunk& part) {
-    return prices_.wide ? high_precision_blocks(run_.framework.low_precision, strategy_.precision,
-                                                run_.model, part)
-                        : LayerCounts{};
-  };
-  struct First {  // of each kind
-    const ModelChunk& part;
-    LayerCounts wide;
-  };
-  std::vector<First> firsts;
-  kinds_.reserve(contents_.parts().size());
-  for (const ModelChunk& part : contents_.parts()) {
-    const LayerCounts own = wide(part);
-    const auto twin = std::find_if(firsts.begin(), firsts.end(), [&](const First& first) {
-      return first.part == part && first.wide == own;
-    });
-    kinds_.push_back(static_cast<std::size_t>(twin - firsts.begin()));
-    if (twin != firsts.end()) continue;
-    firsts.push_back({part, own});
-    passes_.push_back(passes_of(part));
-  }
-}
-
-template <class Times>
-PartStep<Times> part_step(const PassesOf<Times>& passes, int microbatches,
-                          const RankParameters& rank, const ModelChunk& part) {
-  const double others = microbatches - 1.0;
-  PartStep<Times> step;
-  step.times = {.forward = passes.forward.total(),
-                .backward = passes.backward.total(),
-                .weights = passes.weights.total(),
-                .forward_all_to_all = passes.forward.expert_exposed(),
-                .backward_all_to_all = passes.backward.expert_exposed()};
-  step.all = others * passes.forward;
-  step.all += passes.first_forward;
-  step.all += others * passes.backward;
-  step.all += passes.last_backward;
-  step.all_time = step.all.total();
-  Times extra = passes.first_forward - passes.forward;
-  extra += passes.last_backward - passes.backward;
-  step.extra = extra.total();
-  step.updated = trained_parameters(rank, part);
-  return step;
-}
-
-template PartStep<Terms> part_step(const PassesOf<Terms>&, int, const RankParameters&,
-                                   const ModelChunk&);
-template PartStep<TermSums> part_step(const PassesOf<TermSums>&, int, const RankParameters&,
-                                      const ModelChunk&);
-
-template <class Times>
-Times step_around(Times work, const StepEnds& ends, bool pipelined, Seconds between, Seconds idle) {
-  if (pipelined) {
-    const Seconds beyond_work = between - work.total();
-    work.add(Term::PipelineBubble, idle);
-    work.add(Term::Remainder, beyond_work - idle);
-  }
-  work.add(Term::Straggler, ends.straggler * work.stretched());
-  work.add(Term::Optimizer, ends.update);
-  work.add(Term::ReduceExposed, ends.norm);
-  for (const StepEnds::Closing& closing : ends.closing) work.add(closing.term, closing.time);
-  work.add(Term::Host, ends.host);
-  return work;
-}
-
-template Terms step_around(Terms, const StepEnds&, bool, Seconds, Seconds);
-template TermSums step_around(TermSums, const StepEnds&, bool, Seconds, Seconds);
-
-StepSimulation::PassesOfPart StepSimulation::passes_of(const ModelChunk& part) const {
-  const RankParameters& rank = contents_.rank();
-  PassesOfPart own{.passes = part_passes(run_, prices_, exchange_, rank, part), .step = {}};
-  own.step = part_step(own.passes, layout_.chunk_microbatches(), rank, part);
-  return own;
-}
-
-std::vector<ChunkTimes> StepSimulation::chunk_times() const {
-  std::vector<ChunkTimes> chunks;
-  chunks.reserve(kinds_.size());
-  for (const std::size_t kind : kinds_) chunks.push_back(passes_[kind].step.times);
-  return chunks;
-}
-
 // Everything a stage does in a step, bubble excluded.
 Terms StepSimulation::stage_terms(int stage) const {
   Terms terms = joined_terms(stage);
-  for (int chunk = 0; chunk < layout_.chunks(); ++chunk) terms += kind(stage, chunk).step.all;
+  for (int chunk = 0; chunk < layout_.chunks(); ++chunk) terms += step(stage, chunk).all;
   return terms;
 }
 
@@ -256,16 +260,16 @@ std::vector<StepEnds::Closing> StepSimulation::closing() const {
 
 StepEnds StepSimulation::ends() const {
   return {.straggler = straggler_share(run_.cluster),
-          .update = run_.optimizer_step ? longest_update() : Seconds(0.0),
-          .norm = exchange_.norm_time(),
+          .update = longest_update(run_, contents_.rank(), contents_.stages()),
+          .norm = exchange().norm_time(),
           .host = run_.framework.host.per_step,
-          .closing = closing_};
+          .closing = closing()};
 }
 
 // What the first forward and the last backward pass take beyond the others.
 Seconds StepSimulation::extra_time(int stage) const {
   Seconds extra;
-  for (int chunk = 0; chunk < layout_.chunks(); ++chunk) extra += kind(stage, chunk).step.extra;
+  for (int chunk = 0; chunk < layout_.chunks(); ++chunk) extra += step(stage, chunk).extra;
   return extra;
 }
 
@@ -332,32 +336,24 @@ int StepSimulation::busiest_stage() const {
   const bool joins = strategy_.pipeline_schedule == PipelineSchedule::DualPipe;
   for (int stage = 0; stage < strategy_.pp; ++stage) {
     Seconds time = joins ? joined_terms(stage).total() : Seconds(0.0);
-    for (int chunk = 0; chunk < layout_.chunks(); ++chunk) time += kind(stage, chunk).step.all_time;
+    for (int chunk = 0; chunk < layout_.chunks(); ++chunk) time += step(stage, chunk).all_time;
     if (time > most) most = time, busiest = stage;
   }
   return busiest;
 }
 
-// Of the stage that updates most.
-Seconds StepSimulation::longest_update() const {
-  double most = 0.0;
-  StageParameters updated;
-  int longest = 0;
-  for (int stage = 0; stage < strategy_.pp; ++stage) {
-    StageParameters own;
-    for (int chunk = 0; chunk < layout_.chunks(); ++chunk) own += kind(stage, chunk).step.updated;
-    const double owned = own.owned(strategy_);
-    if (owned > most) most = owned, updated = own, longest = stage;
-  }
-  double tensors = 0.0;
-  if (run_.framework.update.tensor_by_tensor) {
-    for (const ModelChunk& part : parts_of(longest)) tensors += parameter_tensors(run_.model, part);
-  }
-  return update_time(run_, updated, tensors);
-}
-
 Terms StepSimulation::around_passes(Seconds between, Seconds idle) const {
-  return step_around(work_, ends_, strategy_.pp > 1, between, idle);
+  Terms terms = work_;
+  if (strategy_.pp > 1) {
+    terms.add(Term::PipelineBubble, idle);
+    terms.add(Term::Remainder, between - work_.total() - idle);
+  }
+  terms.add(Term::Straggler, ends_.straggler * terms.stretched());
+  terms.add(Term::Optimizer, ends_.update);
+  terms.add(Term::ReduceExposed, ends_.norm);
+  for (const StepEnds::Closing& closing : ends_.closing) terms.add(closing.term, closing.time);
+  terms.add(Term::Host, ends_.host);
+  return terms;
 }
 
 namespace {

@@ -26,7 +26,8 @@
 // cut into terms is ours.
 #pragma once
 
-#include <span>
+#include <deque>
+#include <optional>
 #include <vector>
 
 #include "sim/cost/layer_prices.h"
@@ -62,19 +63,51 @@ Seconds step_time(const Run& run, const LayerPrices& prices);
 // (base/uncertainty.h).
 double straggler_share(const Cluster& cluster);
 
-// What the passes of a part take of a step, all micro-batches together, and the values that it
-// updates.  Times: Terms or TermSums.
-template <class Times>
-struct PartStep {
+// The passes of a chunk, and what they take of a step, all micro-batches together.
+struct ChunkStep {
+  PartPasses passes{};
   ChunkTimes times{};
-  Times all{};
+  Terms all{};
   Seconds all_time{};
   Seconds extra{};  // of the first forward and the last backward pass beyond the others
-  StageParameters updated{};
 };
-template <class Times>
-PartStep<Times> part_step(const PassesOf<Times>& passes, int microbatches,
-                          const RankParameters& rank, const ModelChunk& part);
+
+// The passes of chunks under one mesh and sharding, which pipelines of a search share: each is
+// worked out when it is first asked for.
+class SharedPasses {
+ public:
+  // `run` and `rank` must outlive it.
+  SharedPasses(const Run& run, const RankParameters& rank);
+  SharedPasses(const SharedPasses&) = delete;
+
+  const DataParallelCollectives& exchange() const { return exchange_; }
+  // Of the run's pipeline and recomputation as they are now, with their prices.
+  const ChunkStep& of(const LayerPrices& prices, const ModelChunk& chunk);
+
+ private:
+  // What chunks take depends on.
+  struct Conditions {
+    const LayerPrices* prices = nullptr;
+    int microbatches = 0;       // through a chunk
+    int offloading_chunks = 0;  // of a stage, which share out the blocks that offload
+    bool operator==(const Conditions&) const = default;
+  };
+  struct Known {
+    ModelChunk chunk;
+    ChunkStep step;
+  };
+  struct Table {
+    Conditions conditions;
+    std::deque<Known> known;
+  };
+
+  std::deque<Known>& under(const Conditions& conditions);
+
+  const Run& run_;
+  const RankParameters& rank_;
+  DataParallelCollectives exchange_;
+  std::deque<Table> tables_;
+};
 
 // What comes around the passes of a step.
 struct StepEnds {
@@ -85,13 +118,8 @@ struct StepEnds {
     Term term;
     Seconds time;
   };
-  std::span<const Closing> closing{};
+  std::vector<Closing> closing{};
 };
-
-// A step from the passes of its busiest stage: `between` after the first has begun all stages are
-// through, of a pipeline, and the stage is idle for `idle` of that.
-template <class Times>
-Times step_around(Times work, const StepEnds& ends, bool pipelined, Seconds between, Seconds idle);
 
 class StepSimulation {
  public:
@@ -102,20 +130,23 @@ class StepSimulation {
   // events of most, and what simulate() then gives.
   struct Passes {};
   StepSimulation(const Run& run, const LayerPrices& prices, Passes);
-  StepSimulation(const StepSimulation&) = delete;  // its ends refer to it
+  // With passes of the same run that others share, which must outlive it.
+  StepSimulation(const Run& run, const LayerPrices& prices, const StageContents& contents,
+                 SharedPasses& passes);
+  StepSimulation(const StepSimulation&) = delete;
   Seconds bound() const;
   void simulate();
 
   const Terms& terms() const { return terms_; }  // of the busiest stage
   double bubble() const { return bubble_; }  // idle share of it while the passes of all stages run
   int busiest() const { return busiest_; }
-  const DataParallelCollectives& exchange() const { return exchange_; }
+  const DataParallelCollectives& exchange() const { return shared_->exchange(); }
   const StageContents& contents() const { return contents_; }
 
   const PipelineShape& shape() const { return shape_; }
   const std::vector<ChunkTimes>& chunks() const { return chunks_; }  // of every part of the model
   const ChunkTimes& times(int stage, int chunk) const { return chunks_[part_index(stage, chunk)]; }
-  const PartPasses& passes(int stage, int chunk) const { return kind(stage, chunk).passes; }
+  const PartPasses& passes(int stage, int chunk) const { return step(stage, chunk).passes; }
   std::vector<ModelChunk> parts_of(int stage) const;
 
   // What the joined passes of a stage hide, as (negative) exposed and slowed down time.
@@ -125,16 +156,9 @@ class StepSimulation {
   std::size_t part_index(int stage, int chunk) const {
     return static_cast<std::size_t>(layout_.part(stage, chunk));
   }
-  struct PassesOfPart {
-    PartPasses passes;
-    PartStep<Terms> step;
-  };
-
   void add_passes();
-  PassesOfPart passes_of(const ModelChunk& part) const;
-  std::vector<ChunkTimes> chunk_times() const;
-  const PassesOfPart& kind(int stage, int chunk) const {
-    return passes_[kinds_[part_index(stage, chunk)]];
+  const ChunkStep& step(int stage, int chunk) const {
+    return *steps_[contents_.stages().chunk_kind(stage, chunk)];
   }
   Terms stage_terms(int stage) const;
   std::vector<StepEnds::Closing> closing() const;
@@ -147,21 +171,19 @@ class StepSimulation {
   Seconds longest_span(const PipelineTimes& pipeline) const;
   Seconds span(const PipelineTimes& pipeline, int stage) const;
   Seconds idle_time(const PipelineTimes& pipeline, int stage, Seconds longest) const;
-  Seconds longest_update() const;
 
   const Run& run_;
   const Strategy& strategy_;
   const LayerPrices& prices_;
   StageContents contents_;
-  DataParallelCollectives exchange_;
+  std::optional<SharedPasses> own_passes_;
+  SharedPasses* shared_;
   PipelineShape shape_;
   StageLayout layout_;
-  std::vector<PassesOfPart> passes_;  // of different parts: most are alike
-  std::vector<std::size_t> kinds_;    // of each part, the place of its passes
+  std::vector<const ChunkStep*> steps_;  // of each kind of chunk (EqualStages)
   std::vector<ChunkTimes> chunks_;
   int busiest_ = 0;
   Terms work_{};  // of the busiest stage
-  std::vector<StepEnds::Closing> closing_;
   StepEnds ends_;
   Terms terms_;
   double bubble_ = 0.0;
@@ -176,5 +198,9 @@ class StepSimulation {
 //
 // Source: torch/optim/adamw.py _single_tensor_adamw.
 Seconds update_time(const Run& run, const StageParameters& updated, double tensors = 0.0);
+
+// Time of the update of the stage whose ranks own most parameters: the others wait for it.  0 where
+// the run has no optimizer step.
+Seconds longest_update(const Run& run, const RankParameters& rank, const EqualStages& stages);
 
 }  // namespace llmsim::sim

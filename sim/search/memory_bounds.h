@@ -22,17 +22,17 @@
 
 namespace llmsim::sim {
 
-// Bytes of states of a parameter.
+// Bytes of a stage that are not activations, at least.
 struct StateBounds {
-  StageParameters lasting;  // of each kind of parameter, from step to step
-  StageParameters update;   // and while the optimizer runs
-  // And while micro-batches add to gradients that come and go.
-  StageParameters steady;
-  // Bytes, whatever the parameters: during passes, and at the update.
-  double fixed = 0.0, fixed_update = 0.0;
+  double passes = 0.0;  // while passes run
+  double steady = 0.0;  // and all blocks have gradients, to which micro-batches add
+  double update = 0.0;  // while the optimizer runs
 };
 
-StateBounds state_bounds(const Run& run, const RankParameters& rank);
+// Of stages that hold these parameters: of the stages of each kind of a pipeline, or of what every
+// stage of a layout holds whose pipeline is not chosen yet (least_stage_bytes).
+std::vector<StateBounds> state_bounds(const Run& run, const RankParameters& rank,
+                                      const std::vector<StageParameters>& held);
 
 // What passes in flight hold on a stage: at the peak of the first backward pass, and beside the
 // gradients of all blocks.
@@ -57,7 +57,7 @@ void activation_bounds(const PipelineShape& shape, const std::vector<PassesInFli
                        std::vector<StageActivations>& bounds);
 
 // The most of all kinds of stages.
-Bytes peak_bound(const StateBounds& states, const std::vector<StageParameters>& parameters,
+Bytes peak_bound(const std::vector<StateBounds>& states,
                  const std::vector<StageActivations>& activations);
 
 }  // namespace llmsim::sim

@@ -1,6 +1,7 @@
 #include "sim/search/plan_problem.h"
 
 #include <algorithm>
+#include <memory>
 #include <tuple>
 #include <utility>
 
@@ -39,8 +40,14 @@ auto group_key(const SearchLayout& layout) {
                     layout.micro_batch);
 }
 
-auto variant_key(const SearchLayout& layout) {
-  return std::tuple(layout.moe_dispatch, layout.tp_overlap, layout.moe_overlap);
+// In the order of the switches' rows: below, equal or above 0.
+std::int64_t compare_switches(const SearchLayout& one, const SearchLayout& other) {
+  for (const SearchedField& field : searched_fields()) {
+    if (!field.is_switch) continue;
+    const std::int64_t difference = switch_value(field, one) - switch_value(field, other);
+    if (difference != 0) return difference;
+  }
+  return 0;
 }
 
 // Whether the stages of a pipeline can be given their layers, whatever surrounds them.
@@ -59,7 +66,10 @@ void add_pipelines(PlanProblem& problem, int pp) {
     const int layers = problem.base.model.num_layers + (choice.embeddings_as_layers ? 2 : 0);
     if (stage_layout(strategy).parts() <= layers &&
         (strategy.stage_layers.empty() || deals_layers(problem.base.model, strategy)))
-      pipeline.counts.emplace(problem.base.model, strategy, problem.space.recomputes());
+      pipeline.counts.emplace(
+          std::make_shared<const EqualStages>(problem.base.model, strategy,
+                                              problem.query.base.framework.low_precision),
+          problem.space.recomputes());
   }
 }
 
@@ -67,8 +77,8 @@ void add_groups(PlanProblem& problem) {
   problem.layouts = problem.space.layouts();
   std::stable_sort(problem.layouts.begin(), problem.layouts.end(),
                    [](const SearchLayout& one, const SearchLayout& other) {
-                     return std::pair(group_key(one), variant_key(one)) <
-                            std::pair(group_key(other), variant_key(other));
+                     const auto a = group_key(one), b = group_key(other);
+                     return a != b ? a < b : compare_switches(one, other) < 0;
                    });
   for (std::size_t i = 0; i < problem.layouts.size(); ++i) {
     const SearchLayout &layout = problem.layouts[i], &before = problem.layouts[i > 0 ? i - 1 : 0];
@@ -76,7 +86,7 @@ void add_groups(PlanProblem& problem) {
     const bool begins = i == 0 || group_key(before) != group_key(layout);
     if (begins) problem.groups.emplace_back();
     std::vector<LayoutRange>& variants = problem.groups.back().variants;
-    if (begins || variant_key(before) != variant_key(layout)) variants.push_back({i, i});
+    if (begins || compare_switches(before, layout) != 0) variants.push_back({i, i});
     variants.back().last = i + 1;
   }
 }

@@ -1,6 +1,8 @@
 #include "sim/search/plan_query.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <utility>
 
 #include "sim/strategy/mesh.h"
 #include "sim/strategy/strategy.h"
@@ -42,80 +44,67 @@ Strategy normalised(Strategy s) {
   return s;
 }
 
-SearchLayout layout_of(const Strategy& s) {
-  return {.tp = s.tp,
-          .pp = s.pp,
-          .cp = s.cp,
-          .dp = s.dp,
-          .micro_batch = s.micro_batch,
-          .ep = s.ep,
-          .etp = s.etp.value_or(0),
-          .sequence_parallel = s.sequence_parallel,
-          .tp_overlap = s.tp_overlap,
-          .moe_dispatch = s.moe_dispatch,
-          .moe_overlap = s.moe_overlap};
+// What a search would have chosen for it.
+SearchChoice choice_of(const Strategy& s) {
+  SearchChoice choice;
+  for (const SearchedField& field : searched_fields()) {
+    if (field.value.read) field.value.read(s, choice);
+  }
+  return choice;
 }
 
-// With the layers of the last part where the space has such a pipeline.
+// With the layers of the last chunk where the space has such a pipeline.
 SearchPipeline pipeline_of(const SearchSpace& space, const Strategy& s) {
-  const SearchPipeline even{.schedule = s.pipeline_schedule,
-                            .virtual_stages = s.virtual_stages,
-                            .embeddings_as_layers = s.embeddings_as_layers};
+  const SearchChoice choice = choice_of(s);
+  const SearchPipeline& even = choice.pipeline;
   for (const SearchPipeline& member : space.pipelines(s.pp)) {
     if (member.schedule == even.schedule && member.virtual_stages == even.virtual_stages &&
         member.embeddings_as_layers == even.embeddings_as_layers &&
-        space.strategy(layout_of(s), member, {}, {}).stage_layers == s.stage_layers)
+        space.strategy(choice.layout, member, {}, {}).stage_layers == s.stage_layers)
       return member;
   }
   return even;
 }
 
-// Members of a list that agree with one value after the other; a value that none of them has is
-// outside, and is passed over.
-template <class Member>
-class Agreeing {
- public:
-  Agreeing(std::vector<Member> members, std::vector<std::string>& outside)
-      : members_(std::move(members)), outside_(outside) {}
-
-  template <class Value>
-  Agreeing& in(Value Member::*field, const Value& value, const char* key) {
+// Of the members of a level those that agree with `choice` in one field after the other; a value
+// that none of them has is outside, and is passed over.  `view_of(member)`: as a choice.
+template <class Member, class ViewOf>
+void judge_level(SearchLevel level, std::vector<Member> members, const SearchChoice& choice,
+                 const ViewOf& view_of, std::vector<std::string>& outside) {
+  for (const SearchedField& field : searched_fields()) {
+    if (field.level != level || field.is_rest || field.restricted == Restricted::Never) continue;
+    const std::int64_t value = field.value.get({choice.layout, choice.pipeline, choice.sharding});
     std::vector<Member> agreeing;
-    for (const Member& member : members_) {
-      if (member.*field == value) agreeing.push_back(member);
+    for (const Member& member : members) {
+      if (field.value.get(view_of(member)) == value) agreeing.push_back(member);
     }
     if (agreeing.empty())
-      outside_.emplace_back(key);
+      outside.emplace_back(field.key);
     else
-      members_ = std::move(agreeing);
-    return *this;
+      members = std::move(agreeing);
   }
-
- private:
-  std::vector<Member> members_;
-  std::vector<std::string>& outside_;
-};
+}
 
 void judge_choices(const SearchSpace& space, const Strategy& s, std::vector<std::string>& outside) {
-  Agreeing(space.layouts(), outside)
-      .in(&SearchLayout::tp, s.tp, "tp")
-      .in(&SearchLayout::pp, s.pp, "pp")
-      .in(&SearchLayout::cp, s.cp, "cp")
-      .in(&SearchLayout::micro_batch, s.micro_batch, "micro_batch")
-      .in(&SearchLayout::ep, s.ep, "ep")
-      .in(&SearchLayout::etp, s.etp.value_or(0), "etp")
-      .in(&SearchLayout::sequence_parallel, s.sequence_parallel, "sequence_parallel")
-      .in(&SearchLayout::tp_overlap, s.tp_overlap, "tp_overlap")
-      .in(&SearchLayout::moe_dispatch, s.moe_dispatch, "moe_dispatch")
-      .in(&SearchLayout::moe_overlap, s.moe_overlap, "moe_overlap");
-  Agreeing(space.pipelines(s.pp), outside)
-      .in(&SearchPipeline::virtual_stages, s.virtual_stages, "virtual_stages")
-      .in(&SearchPipeline::schedule, s.pipeline_schedule, "pipeline_schedule")
-      .in(&SearchPipeline::embeddings_as_layers, s.embeddings_as_layers, "embeddings_as_layers");
-  Agreeing(space.shardings(layout_of(s)), outside)
-      .in(&SearchSharding::sharding, s.sharding, "sharding")
-      .in(&SearchSharding::shard_size, s.shard_size, "shard_size")
-      .in(&SearchSharding::mesh_order, s.mesh_order, "mesh_order");
+  const SearchChoice own = choice_of(s);
+  judge_level(
+      SearchLevel::Layout, space.layouts(), own,
+      [&](const SearchLayout& layout) {
+        return SearchChoiceView{layout, own.pipeline, own.sharding};
+      },
+      outside);
+  judge_level(
+      SearchLevel::Pipeline, space.pipelines(s.pp), own,
+      [&](const SearchPipeline& pipeline) {
+        return SearchChoiceView{own.layout, pipeline, own.sharding};
+      },
+      outside);
+  judge_level(
+      SearchLevel::Sharding, space.shardings(own.layout), own,
+      [&](const SearchSharding& sharding) {
+        return SearchChoiceView{own.layout, own.pipeline, sharding};
+      },
+      outside);
   const std::vector<Recompute>& recomputes = space.recomputes();
   if (std::find(recomputes.begin(), recomputes.end(), s.recompute) == recomputes.end())
     outside.emplace_back("recompute");
@@ -132,8 +121,9 @@ void judge_fields(const std::vector<AnyField>& fields, const Record& member, con
 // What the search leaves as it is, under the sharding of the strategy.
 void judge_rest(const SearchSpace& space, const Run& under, const Run& run, const Strategy& s,
                 std::vector<std::string>& outside) {
-  const Strategy member = normalised(space.strategy(
-      layout_of(s), pipeline_of(space, s), {s.sharding, s.shard_size, s.mesh_order}, s.recompute));
+  const SearchChoice choice = choice_of(s);
+  const Strategy member = normalised(
+      space.strategy(choice.layout, pipeline_of(space, s), choice.sharding, s.recompute));
   judge_fields(strategy_fields(), member, s, "", outside);
   judge_fields(framework_fields(), under.framework, run.framework, "framework.", outside);
   const auto judge = [&](bool equal, const char* key) {

@@ -56,8 +56,8 @@ SearchBase search_base(const PlanQuery& query);
 // no plan of the query may be slower.  Searched fields are judged one after the other, each among
 // the members that agree in those before it:
 //
-//   tp, pp, cp, micro_batch, ep, etp, sequence_parallel, tp_overlap, moe_dispatch, moe_overlap;
-//   virtual_stages, pipeline_schedule, embeddings_as_layers; sharding, shard_size, mesh_order;
+//   those of a layout, of a pipeline and of a sharding, each in the order of the table in
+//   search/searched_fields.h;
 //   recompute
 //
 // All else that a member has not as `run` does is named by its key: of a strategy ("compile"),

@@ -43,8 +43,13 @@ void PriceTable::price(LayoutPrices& prices, const Run& run, const SearchLayout&
 
 PriceTable::LayersWithoutExperts PriceTable::without_experts(const SearchLayout& layout,
                                                              std::size_t prices) {
-  return {layout.tp,         layout.cp, layout.micro_batch, layout.sequence_parallel,
-          layout.tp_overlap, prices};
+  LayersWithoutExperts key{layout.tp, layout.cp, layout.micro_batch, layout.sequence_parallel,
+                           static_cast<std::int64_t>(prices)};
+  std::size_t place = key.size() - kMostSwitches;
+  for (const SearchedField& field : searched_fields()) {
+    if (field.is_switch && !field.of_experts) key.at(place++) = switch_value(field, layout);
+  }
+  return key;
 }
 
 // Those without experts are the same for all ways to place them.

@@ -2,10 +2,11 @@
 // for.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <optional>
-#include <tuple>
 #include <vector>
 
 #include "sim/cost/layer_prices.h"
@@ -45,9 +46,10 @@ class PriceTable {
   LayerPrices times_of(const Run& run, const SearchLayout& layout, std::size_t prices);
 
  private:
-  // What prices of layers without experts depend on: tp, cp, micro_batch, sequence_parallel,
-  // tp_overlap, and whose prices they are.
-  using LayersWithoutExperts = std::tuple<int, int, int, bool, bool, std::size_t>;
+  // What prices of layers without experts depend on: tp, cp, micro_batch, sequence_parallel, whose
+  // prices they are, and the switches that are not of experts alone.
+  static constexpr std::size_t kMostSwitches = 8;
+  using LayersWithoutExperts = std::array<std::int64_t, 5 + kMostSwitches>;
 
   // Layer prices depend on the backward passes of the schedule, and those of a tied table on
   // whether the head has another.

@@ -1,19 +1,29 @@
 #include "sim/search/ranking.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
-#include <tuple>
+
+#include "sim/search/searched_fields.h"
 
 namespace llmsim::sim {
 namespace {
 
 constexpr double kAny = std::numeric_limits<double>::infinity();
 
-auto simplicity(const Strategy& s) {
-  return std::tuple(s.recompute, s.tp, s.cp, s.pp, s.ep, s.expert_tensor_ranks(), s.virtual_stages,
-                    s.pipeline_schedule, s.embeddings_as_layers, s.stage_layers.size(), s.sharding,
-                    s.shard_size, s.mesh_order, s.sequence_parallel, s.tp_overlap, s.moe_dispatch,
-                    s.moe_overlap, s.micro_batch, s.dp);
+const std::vector<const SearchedField*>& fields_by_simplicity() {
+  static const std::vector<const SearchedField*> order = [] {
+    std::vector<const SearchedField*> fields;
+    for (const SearchedField& field : searched_fields()) {
+      if (field.value.of) fields.push_back(&field);
+    }
+    std::sort(fields.begin(), fields.end(),
+              [](const SearchedField* one, const SearchedField* other) {
+                return one->simplicity < other->simplicity;
+              });
+    return fields;
+  }();
+  return order;
 }
 
 bool faster(const RankedStrategy& one, const RankedStrategy& other) {
@@ -37,8 +47,12 @@ Idea idea_of(const Strategy& s) {
 }
 
 bool comes_first(const Strategy& one, const Strategy& other) {
-  const auto a = simplicity(one), b = simplicity(other);
-  return a != b ? a < b : one.stage_layers < other.stage_layers;
+  if (one.recompute != other.recompute) return one.recompute < other.recompute;
+  for (const SearchedField* field : fields_by_simplicity()) {
+    const std::int64_t a = field->value.of(one), b = field->value.of(other);
+    if (a != b) return a < b;
+  }
+  return one.stage_layers < other.stage_layers;
 }
 
 Ranking::Ranking(const RankingRules& rules) : rules_(rules), last_(kAny) {

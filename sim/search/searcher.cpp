@@ -86,10 +86,22 @@ std::size_t Searcher::leaves(const SearchLayout& layout) const {
          ways_of(layout).size();
 }
 
+namespace {
+
+// Whether a switch is another, between whose values what a step takes at least differs.
+bool have_other_bounds(const SearchLayout& one, const SearchLayout& other) {
+  const std::vector<SearchedField>& fields = searched_fields();
+  return std::any_of(fields.begin(), fields.end(), [&](const SearchedField& field) {
+    return field.has_bounds && switch_value(field, one) != switch_value(field, other);
+  });
+}
+
+}  // namespace
+
 Searcher::StepBounds Searcher::bounds(const LayoutRange& layouts) {
   const Transformer& model = problem_.base.model;
   std::vector<bool> done(2 * problem_.bases.size());  // without and with pipelines
-  ExpertDispatch dispatch = problem_.layouts[layouts.first].moe_dispatch;
+  const SearchLayout* before = nullptr;
   const auto least = [](double& known, double value) {
     known = known == 0.0 ? value : std::min(known, value);
   };
@@ -97,8 +109,8 @@ Searcher::StepBounds Searcher::bounds(const LayoutRange& layouts) {
   for (std::size_t i = layouts.first; i < layouts.last; ++i) {
     const SearchLayout& layout = problem_.layouts[i];
     if (broken_layout(problem_, layout)) continue;
-    if (std::exchange(dispatch, layout.moe_dispatch) != layout.moe_dispatch)
-      done.assign(done.size(), false);
+    if (before && have_other_bounds(*before, layout)) done.assign(done.size(), false);
+    before = &layout;
     const double batches = static_cast<double>(problem_.base.strategy.global_batch) /
                            (static_cast<double>(layout.dp) * layout.pp * layout.micro_batch);
     least(steps, batches);
@@ -232,7 +244,6 @@ ShardingSearch Searcher::sharding_search(const SearchLayout& layout, const Searc
   return {.choice = choice,
           .base = problem_.bases[index_of(choice.sharding)].prices,
           .rule = broken_in_all_pipelines(problem_, run.strategy),
-          .states = state_bounds(run, rank_),
           .shape = step_shape(run)};
 }
 
@@ -269,10 +280,11 @@ void Searcher::search_pipeline(SearchNode& node) {
   }
   node.shape = pipeline_shape(plain);
   node.idea = idea_of(plain);
-  parameters_ = stage_parameters(rank_, *node.pipeline->counts);
-  passes_ = passes_in_flight(node.shape, *node.pipeline->counts);
+  states_.assign(node.shardings.size(), {});
   costs_.assign(node.shardings.size(), std::nullopt);
   if (!leave_out_slow_shardings(node)) return;
+  parameters_ = stage_parameters(rank_, *node.pipeline->counts);
+  passes_ = passes_in_flight(node.shape, *node.pipeline->counts);
   for (const std::size_t way : node.ways) {
     node.recompute = way;
     search_shardings(node);
@@ -340,35 +352,40 @@ void Searcher::search_shardings(const SearchNode& node) {
     if (&own != prices)
       activation_bounds(node.shape, passes_, counts, node.recompute, own.bounds, activations_);
     prices = &own;
-    const Bytes peak = peak_bound(sharding.states, parameters_, activations_),
-                needed = peak + node.context;
-    if (needed > problem_.query.base.cluster.device.usable_memory &&
-        !ranking_.may_nearly_fit(passes, needed)) {
-      leave_out(needed, own, [&] { return strategy(node, sharding.choice); });
-      continue;
-    }
-    Idea idea = node.idea;
-    idea.sharding = sharding.choice.sharding;
-    const bool may_matter = ranking_.may_matter(idea, passes, peak, needed);
-    if (may_matter && !costs_[i])
-      costs_[i] = sharding_costs(prices_.run_of(strategy(node, sharding.choice)), rank_, counts);
-    const Seconds bound =
-        may_matter ? step_bound(sharding.shape, counts, node.recompute, own.bounds, &*costs_[i])
-                   : passes;
-    if (may_matter && ranking_.may_matter(idea, bound, peak, needed)) {
-      candidates_.push_back({.bound = bound,
-                             .peak = peak,
-                             .needed = needed,
-                             .idea = idea,
-                             .layout = &node.layout,
-                             .pipeline = node.pipeline,
-                             .sharding = sharding.choice,
-                             .recompute = node.recompute,
-                             .prices = &own});
-    } else {
-      leave_out(needed, own, [&] { return strategy(node, sharding.choice); });
-    }
+    search_sharding(node, i, own, passes);
   }
+}
+
+// Whose passes alone take `passes` at least, and whose activations are those at hand.
+void Searcher::search_sharding(const SearchNode& node, std::size_t number,
+                               const LayoutPrices& prices, Seconds passes) {
+  const ShardingSearch& sharding = node.shardings[number];
+  const StageCounts& counts = *node.pipeline->counts;
+  const auto own_strategy = [&] { return strategy(node, sharding.choice); };
+  std::vector<StateBounds>& states = states_[number];
+  if (states.empty()) states = state_bounds(prices_.run_of(own_strategy()), rank_, parameters_);
+  const Bytes peak = peak_bound(states, activations_), needed = peak + node.context;
+  if (needed > problem_.query.base.cluster.device.usable_memory &&
+      !ranking_.may_nearly_fit(passes, needed))
+    return leave_out(needed, prices, own_strategy);
+  Idea idea = node.idea;
+  idea.sharding = sharding.choice.sharding;
+  if (!ranking_.may_matter(idea, passes, peak, needed))
+    return leave_out(needed, prices, own_strategy);
+  std::optional<ShardingCosts>& costs = costs_[number];
+  if (!costs) costs = sharding_costs(prices_.run_of(own_strategy()), rank_, counts);
+  const Seconds bound = step_bound(sharding.shape, counts, node.recompute, prices.bounds, &*costs);
+  if (!ranking_.may_matter(idea, bound, peak, needed))
+    return leave_out(needed, prices, own_strategy);
+  candidates_.push_back({.bound = bound,
+                         .peak = peak,
+                         .needed = needed,
+                         .idea = idea,
+                         .layout = &node.layout,
+                         .pipeline = node.pipeline,
+                         .sharding = sharding.choice,
+                         .recompute = node.recompute,
+                         .prices = &prices});
 }
 
 // In the order of their bounds: what comes first is likely to be so good that most others need not
@@ -396,13 +413,16 @@ Strategy Searcher::strategy(const Candidate& candidate) const {
 void Searcher::evaluate(const Candidate& candidate) {
   const Run& run = prices_.run_of(strategy(candidate));
   const LayerPrices& prices = *candidate.prices->layers;
-  StepSimulation step(run, prices, StepSimulation::Passes{});
+  const StageContents contents(run, candidate.pipeline->counts->shared_stages(),
+                               rank_parameters(run.model, run.strategy));
+  SharedPasses passes(run, contents.rank());
+  StepSimulation step(run, prices, contents, passes);
   const Seconds bound = step.bound();
   if (!ranking_.may_matter(candidate.idea, bound, candidate.peak, candidate.needed)) {
     leave_out(candidate.needed, *candidate.prices, [&] { return run.strategy; });
     return;
   }
-  const Memory memory = memory_footprint(run, prices, step.contents(), MemoryStages::Fullest);
+  const Memory memory = memory_footprint(run, prices, contents, MemoryStages::Fullest);
   RankedStrategy ranked{.strategy = run.strategy, .peak = memory.peak, .needed = memory.needed()};
   if (const std::optional<NearestMiss> miss = missed(run, memory)) {
     reject(plan_, *miss);

@@ -26,7 +26,6 @@ struct ShardingSearch {
   SearchSharding choice;
   std::size_t base = 0;        // whose layer prices it has
   const char* rule = nullptr;  // that it breaks
-  StateBounds states{};
   StepShape shape{};
 };
 
@@ -82,6 +81,8 @@ class Searcher {
   void search_pipeline(SearchNode& node);
   bool leave_out_slow_shardings(const SearchNode& node);
   void search_shardings(const SearchNode& node);
+  void search_sharding(const SearchNode& node, std::size_t number, const LayoutPrices& prices,
+                       Seconds passes);
   Strategy strategy(const SearchNode& node, const SearchSharding& sharding) const;
   Strategy strategy(const Candidate& candidate) const;
   const LayoutPrices& prices_of(const SearchNode& node, const ShardingSearch& sharding);
@@ -104,6 +105,8 @@ class Searcher {
   std::vector<StageParameters> parameters_;  // of the pipeline
   std::vector<PassesInFlight> passes_;
   std::vector<StageActivations> activations_;
+  // By sharding, where they have been asked for.
+  std::vector<std::vector<StateBounds>> states_;
   std::vector<std::optional<ShardingCosts>> costs_;
   std::vector<bool> left_out_;         // shardings
   std::vector<Candidate> candidates_;  // of the variant

@@ -11,44 +11,44 @@
 namespace llmsim::sim {
 namespace {
 
-// Micro-batches of more sequences and more tokens only lengthen the bubble and the activations:
-// BERT's short sequences still gain 8 % from 128 to 256 of them.
-constexpr int kMaxMicroBatch = 64;
-constexpr int kMaxMicroBatchTokens = 65536;
-// Shorter pieces of a sequence are not worth the messages around attention.
-constexpr int kContextTokens = 1024;
 constexpr int kMostFirstBlocks = 4;
 // A head of more is that of a toy's vocabulary.
 constexpr int kMostHeadLayers = 8;
 
-std::vector<int> divisors(int number) {
-  std::vector<int> list;
-  for (int d = 1; d <= number; ++d) {
-    if (number % d == 0) list.push_back(d);
-  }
-  return list;
+[[noreturn]] void refuse(const std::string& key, const FieldValue& value) {
+  throw Error(key + " = " + text_of(value) + ": a search cannot try it");
 }
 
-// The values of a field that the search is restricted to; none: it is not.
-template <class Value>
-std::vector<Value> asked(const Restriction& restriction, const char* key) {
-  std::vector<Value> values;
-  const auto found = restriction.find(key);
-  if (found == restriction.end()) return values;
+// The values of a field that a list names, as numbers.
+std::vector<std::int64_t> listed(const Restriction& lists, const SearchedField& field) {
+  std::vector<std::int64_t> values;
+  const auto found = lists.find(field.key);
+  if (found == lists.end() || !field.value.parse) return values;
   for (const FieldValue& given : found->second) {
-    Value value{};
-    if (!FieldType<Value>::put(value, given))
-      throw Error(std::string(key) + " = " + text_of(given) + ": a search cannot try it");
-    values.push_back(value);
+    const std::optional<std::int64_t> value = field.value.parse(given);
+    if (!value) refuse(field.key, given);
+    values.push_back(*value);
   }
   return values;
 }
 
+std::size_t row_of(std::string_view key) {
+  return static_cast<std::size_t>(find_searched_field(key) - searched_fields().data());
+}
+
+bool has(const std::vector<std::int64_t>& values, std::int64_t value) {
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
+
 std::vector<Recompute> asked_recomputes(const Restriction& restriction) {
   std::vector<Recompute> recomputes;
-  for (const std::string& text : asked<std::string>(restriction, "recompute")) {
-    const std::optional<Recompute> recompute = recompute_from(text);
-    if (!recompute) throw Error("recompute = " + text + ": unknown");
+  const auto found = restriction.find("recompute");
+  if (found == restriction.end()) return recomputes;
+  for (const FieldValue& given : found->second) {
+    const std::string* const text = std::get_if<std::string>(&given);
+    if (!text) refuse("recompute", given);
+    const std::optional<Recompute> recompute = recompute_from(*text);
+    if (!recompute) throw Error("recompute = " + *text + ": unknown");
     recomputes.push_back(*recompute);
   }
   return recomputes;
@@ -80,183 +80,85 @@ std::vector<Recompute> sensible_recomputes(const SearchBase& base) {
   return list;
 }
 
-template <class Value>
-std::vector<Value> choose(const std::vector<Value>& asked, const std::vector<Value>& sensible) {
-  return asked.empty() ? sensible : asked;
-}
-
-// Powers of two that leave every rank kContextTokens of a sequence.
-std::vector<int> sensible_contexts(const Transformer& model) {
-  std::vector<int> list;
-  for (int c = 1; c == 1 || model.seq_len / c >= kContextTokens; c *= 2) list.push_back(c);
-  return list;
-}
-
 }  // namespace
 
 SearchSpace::SearchSpace(const SearchBase& base, const Restriction& restriction) : base_(base) {
-  const auto counts = [&](const char* key) { return asked<int>(restriction, key); };
-  asked_ = {.tp = counts("tp"),
-            .pp = counts("pp"),
-            .cp = counts("cp"),
-            .ep = counts("ep"),
-            .dp = counts("dp"),
-            .micro_batch = counts("micro_batch"),
-            .virtual_stages = counts("virtual_stages"),
-            .pipeline_schedule = asked<PipelineSchedule>(restriction, "pipeline_schedule"),
-            .sharding = asked<Sharding>(restriction, "sharding"),
-            .mesh_order = asked<MeshOrder>(restriction, "mesh_order"),
-            .tp_overlap = asked<bool>(restriction, "tp_overlap"),
-            .moe_overlap = asked<bool>(restriction, "moe_overlap"),
-            .moe_dispatch = asked<ExpertDispatch>(restriction, "moe_dispatch")};
-  for (const std::string_view key : kDerivedFields) {
-    const auto found = restriction.find(std::string(key));
-    if (found != restriction.end()) derived_.insert(*found);
+  for (const SearchedField& field : searched_fields()) {
+    asked_.push_back(listed(restriction, field));
+    excluded_.push_back(listed(base.excluded, field));
+    filters_ = filters_ || !excluded_.back().empty() ||
+               (field.restricted == Restricted::Filtered && !asked_.back().empty());
   }
-  recomputes_ = choose(asked_recomputes(restriction), sensible_recomputes(base));
+  recomputes_ = asked_recomputes(restriction);
+  if (recomputes_.empty()) recomputes_ = sensible_recomputes(base);
   for (const Recompute& excluded : asked_recomputes(base.excluded))
     std::erase(recomputes_, excluded);
-  if (recomputes_.empty()) throw Error("recompute: every way to recompute is excluded");
+  if (recomputes_.empty()) throw Error("recompute: every recompute policy is excluded");
 }
 
-bool SearchSpace::is_allowed(const Strategy& strategy,
-                             std::span<const std::string_view> keys) const {
-  const auto has_one_of = [&](const Restriction& lists, const std::string& key, bool without_list) {
-    const auto list = lists.find(key);
-    if (list == lists.end()) return without_list;
-    const FieldValue value = key == "etp" ? FieldValue(std::int64_t{strategy.expert_tensor_ranks()})
-                                          : *find_strategy_field(key)->get(strategy);
-    return std::find(list->second.begin(), list->second.end(), value) != list->second.end();
-  };
-  if (derived_.empty() && base_.excluded.empty()) return true;
-  return std::all_of(keys.begin(), keys.end(), [&](const std::string_view name) {
-    const std::string key(name);
-    return has_one_of(derived_, key, true) && !has_one_of(base_.excluded, key, false);
-  });
+const std::vector<std::int64_t>& SearchSpace::asked(std::string_view key) const {
+  return asked_[row_of(key)];
+}
+
+bool SearchSpace::is_allowed(SearchLevel level, const Strategy& strategy) const {
+  if (!filters_) return true;
+  const std::vector<SearchedField>& fields = searched_fields();
+  for (std::size_t row = 0; row < fields.size(); ++row) {
+    const SearchedField& field = fields[row];
+    if (field.level != level || !field.value.of) continue;
+    const std::int64_t value = field.value.of(strategy);
+    const bool filtered = field.restricted == Restricted::Filtered && !asked_[row].empty();
+    if (has(excluded_[row], value) || (filtered && !has(asked_[row], value))) return false;
+  }
+  return true;
+}
+
+std::vector<std::int64_t> SearchSpace::values(std::size_t row, const SearchChoice& so_far) const {
+  const SearchedField& field = searched_fields()[row];
+  if (field.applies && !field.applies(base_, so_far)) return {0};
+  if (field.restricted == Restricted::Replaced && !asked_[row].empty()) return asked_[row];
+  return field.sensible(base_, so_far);
+}
+
+template <class Visit>
+void SearchSpace::choose(SearchLevel level, std::size_t row, SearchChoice& choice,
+                         const Visit& visit) const {
+  const std::vector<SearchedField>& fields = searched_fields();
+  while (row < fields.size() && fields[row].level != level) ++row;
+  if (row == fields.size()) return visit(choice);
+  for (const std::int64_t value : values(row, choice)) {
+    fields[row].value.put(value, choice);
+    choose(level, row + 1, choice, visit);
+  }
 }
 
 std::vector<SearchLayout> SearchSpace::layouts() const {
   std::vector<SearchLayout> list;
-  const int devices = base_.num_devices;
-  for (const int tensor : choose(asked_.tp, divisors(devices))) {
-    for (const int pipeline : choose(asked_.pp, divisors(std::max(1, devices / tensor)))) {
-      for (const int context : choose(asked_.cp, sensible_contexts(base_.model))) {
-        const bool too_many = static_cast<long long>(tensor) * pipeline * context > devices;
-        if (too_many && asked_.cp.empty() && context > 1) continue;
-        add_meshes(list, {.tp = tensor, .pp = pipeline, .cp = context});
-      }
-    }
-  }
+  SearchChoice choice;
+  choose(SearchLevel::Layout, 0, choice, [&](const SearchChoice& chosen) {
+    if (!filters_ || is_allowed(SearchLevel::Layout, strategy(chosen.layout, {}, {}, {})))
+      list.push_back(chosen.layout);
+  });
   return list;
 }
 
-void SearchSpace::add_meshes(std::vector<SearchLayout>& list, SearchLayout layout) const {
-  const long long rest = static_cast<long long>(layout.tp) * layout.pp * layout.cp;
-  const int fitting = std::max(1, static_cast<int>(base_.num_devices / rest));
-  for (const int data : choose(asked_.dp, {fitting})) {
-    layout.dp = data;
-    const int batch = std::max(1, base_.strategy.global_batch / data);
-    const int most = std::max(kMaxMicroBatch, kMaxMicroBatchTokens / base_.model.seq_len);
-    for (const int micro : choose(asked_.micro_batch, divisors(batch))) {
-      if (asked_.micro_batch.empty() && micro > most) break;
-      layout.micro_batch = micro;
-      add_experts(list, layout);
-    }
-  }
+namespace {
+
+// Whether a search is asked to overlap passes of experts' tokens, or its base does.
+bool asks_for_overlap(const SearchBase& base, const std::vector<std::vector<std::int64_t>>& asked) {
+  static const std::size_t row = row_of("moe_overlap");
+  return base.strategy.moe_overlap || !asked[row].empty();
 }
 
-int SearchSpace::expert_tensor_ranks(const SearchLayout& layout) const {
-  return layout.etp > 0 ? layout.etp : base_.strategy.etp.value_or(layout.tp);
-}
-
-// Experts divided as the rest of the model is and, over tensor ranks, whole ones too, unless it is
-// asked for.
-void SearchSpace::add_experts(std::vector<SearchLayout>& list, SearchLayout layout) const {
-  add_expert_ranks(list, layout);
-  if (!base_.model.moe || layout.tp == 1 || base_.strategy.etp) return;
-  layout.etp = 1;
-  add_expert_ranks(list, layout);
-}
-
-// Over numbers that divide the experts and the ranks that can share them out.
-void SearchSpace::add_expert_ranks(std::vector<SearchLayout>& list, SearchLayout layout) const {
-  std::vector<int> sensible{1};
-  const int experts = base_.model.moe ? base_.model.moe->num_experts : 1;
-  const int ranks = layout.tp * layout.dp * layout.cp / std::max(1, expert_tensor_ranks(layout));
-  for (int x = 2; x <= std::min(ranks, experts); ++x) {
-    if (ranks % x == 0 && experts % x == 0) sensible.push_back(x);
-  }
-  for (const int expert : choose(asked_.ep, sensible)) {
-    layout.ep = expert;
-    add_sequence_parallelism(list, layout);
-  }
-}
-
-// Sequence parallelism saves memory and sends more: neither is always better, so both are tried
-// unless it is asked for.
-void SearchSpace::add_sequence_parallelism(std::vector<SearchLayout>& list,
-                                           SearchLayout layout) const {
-  const bool possible = layout.tp > 1;
-  const bool needed = base_.strategy.sequence_parallel || expert_tensor_ranks(layout) != layout.tp;
-  for (const bool parallel : {true, false}) {
-    if (parallel ? !possible : possible && needed) continue;
-    layout.sequence_parallel = parallel;
-    add_tensor_overlap(list, layout);
-  }
-}
-
-// Where it is offered it can still lose: GEMMs in pieces are slower.
-void SearchSpace::add_tensor_overlap(std::vector<SearchLayout>& list, SearchLayout layout) const {
-  if (layout.tp == 1) return add_dispatch(list, layout);
-  const bool usual = base_.strategy.tp_overlap;
-  std::vector<bool> sensible{usual};
-  const bool has_overlap =
-      base_.offers.tp_overlap && (base_.strategy.compile || !base_.offers.tp_overlap_compiled);
-  if (has_overlap && layout.tp <= base_.fabric_devices && (usual || layout.sequence_parallel))
-    sensible = {false, true};
-  for (const bool overlap : choose(asked_.tp_overlap, sensible)) {
-    layout.tp_overlap = overlap;
-    add_dispatch(list, layout);
-  }
-}
-
-void SearchSpace::add_dispatch(std::vector<SearchLayout>& list, SearchLayout layout) const {
-  const ExpertDispatch usual = base_.strategy.moe_dispatch;
-  std::vector<ExpertDispatch> sensible{usual};
-  const bool exchanges = layout.ep * expert_tensor_ranks(layout) > 1;
-  if (base_.model.moe && base_.offers.deduplicated_dispatch && exchanges &&
-      usual != ExpertDispatch::Deduplicated)
-    sensible.push_back(ExpertDispatch::Deduplicated);
-  for (const ExpertDispatch dispatch : choose(asked_.moe_dispatch, sensible)) {
-    layout.moe_dispatch = dispatch;
-    add_expert_overlap(list, layout);
-  }
-}
-
-// Beside another micro-batch, where there is one.
-void SearchSpace::add_expert_overlap(std::vector<SearchLayout>& list, SearchLayout layout) const {
-  constexpr std::array<std::string_view, 11> kKeys{
-      "tp",         "pp",           "cp",         "dp",
-      "ep",         "micro_batch",  "etp",        "sequence_parallel",
-      "tp_overlap", "moe_dispatch", "moe_overlap"};
-  std::vector<bool> sensible{base_.strategy.moe_overlap};
-  if (base_.model.moe && !is_hybrid(base_.model) && base_.offers.moe_overlap && layout.ep > 1 &&
-      strategy(layout, {}, {}, {}).num_microbatches() > 1)
-    sensible = {false, true};
-  for (const bool overlap : choose(asked_.moe_overlap, sensible)) {
-    layout.moe_overlap = overlap;
-    if (is_allowed(strategy(layout, {}, {}, {}), kKeys)) list.push_back(layout);
-  }
-}
+}  // namespace
 
 bool SearchSpace::go_together(const SearchLayout& layout, const SearchPipeline& pipeline) const {
-  return !layout.moe_overlap || !asked_.moe_overlap.empty() || base_.strategy.moe_overlap ||
-         layout.pp == 1 || pipeline.schedule == PipelineSchedule::Interleaved;
+  return !layout.moe_overlap || layout.pp == 1 ||
+         pipeline.schedule == PipelineSchedule::Interleaved || asks_for_overlap(base_, asked_);
 }
 
 bool SearchSpace::go_together(const SearchLayout& layout, const Recompute& recompute) const {
-  return !layout.moe_overlap || !asked_.moe_overlap.empty() || base_.strategy.moe_overlap ||
-         !recompute.whole();
+  return !layout.moe_overlap || !recompute.whole() || asks_for_overlap(base_, asked_);
 }
 
 namespace {
@@ -321,11 +223,11 @@ void SearchSpace::add_short_ends(std::vector<SearchPipeline>& list, const Search
     if (dealt.empty() || dealt.back() < least) return;
     const bool has_layers = *std::min_element(dealt.begin(), dealt.end() - 1) >= 1;
     const bool is_new = std::none_of(list.begin(), list.end(), [&](const SearchPipeline& known) {
-      return known.virtual_stages == chunks && known.part_layers == dealt;
+      return known.virtual_stages == chunks && known.chunk_layers == dealt;
     });
     if (!has_layers || !is_new) return;
     list.push_back(even);
-    list.back().part_layers = dealt;
+    list.back().chunk_layers = dealt;
   };
   const std::vector<int> rest_last = dealt_with_rest_last(layers, parts);
   if (rest_last.back() < rest_last.front() - 1) add(rest_last, 1);
@@ -336,100 +238,57 @@ void SearchSpace::add_short_ends(std::vector<SearchPipeline>& list, const Search
 // With layers dealt in each way.
 void SearchSpace::add_pipelines(std::vector<SearchPipeline>& list, PipelineSchedule schedule,
                                 int pp, int virtual_stages) const {
-  constexpr std::array<std::string_view, 3> kKeys{"virtual_stages", "pipeline_schedule",
-                                                  "embeddings_as_layers"};
   const bool one_part = static_cast<long long>(pp) * virtual_stages == 1;
   for (const bool ends : {false, true}) {
     if (ends && (one_part || !base_.strategy.stage_layers.empty())) continue;
     const SearchPipeline pipeline{schedule, virtual_stages, ends};
-    if (!is_allowed(strategy({.pp = pp}, pipeline, {}, {}), kKeys)) continue;
+    if (!is_allowed(SearchLevel::Pipeline, strategy({.pp = pp}, pipeline, {}, {}))) continue;
     list.push_back(pipeline);
     if (ends || one_part || !base_.strategy.stage_layers.empty()) continue;
     add_short_ends(list, pipeline, pp);
   }
 }
 
-// Without a list of schedules: 1F1B, interleaved where a stage has several parts, and DualPipe where
-// the framework has it.
+// Without a list of schedules: 1F1B, interleaved where a stage has several chunks, and DualPipe
+// where the framework has it.
 std::vector<SearchPipeline> SearchSpace::pipelines(int pp) const {
-  std::vector<int> sensible{1};
+  std::vector<std::int64_t> sensible{1};
   for (int v = 2; pp > 1 && v <= (base_.model.num_layers + 2) / pp; ++v) sensible.push_back(v);
-  const std::vector<PipelineSchedule>& schedules = asked_.pipeline_schedule;
+  const std::vector<std::int64_t>&schedules = asked("pipeline_schedule"),
+        &chunks = asked("virtual_stages");
   std::vector<SearchPipeline> list;
-  for (const int v : choose(asked_.virtual_stages, sensible)) {
+  for (const std::int64_t v : chunks.empty() ? sensible : chunks) {
     const PipelineSchedule schedule =
         v > 1 ? PipelineSchedule::Interleaved : PipelineSchedule::OneForwardOneBackward;
-    if (schedules.empty() ||
-        std::find(schedules.begin(), schedules.end(), schedule) != schedules.end())
-      add_pipelines(list, schedule, pp, v);
+    if (schedules.empty() || has(schedules, static_cast<std::int64_t>(schedule)))
+      add_pipelines(list, schedule, pp, static_cast<int>(v));
   }
-  std::vector<PipelineSchedule> others = schedules;
-  if (schedules.empty() && base_.offers.dualpipe) others.push_back(PipelineSchedule::DualPipe);
-  for (const PipelineSchedule schedule : others) {
+  std::vector<std::int64_t> others = schedules;
+  if (schedules.empty() && base_.offers.dualpipe)
+    others.push_back(static_cast<std::int64_t>(PipelineSchedule::DualPipe));
+  for (const std::int64_t other : others) {
+    const auto schedule = static_cast<PipelineSchedule>(other);
     if (schedule == PipelineSchedule::OneForwardOneBackward ||
         schedule == PipelineSchedule::Interleaved)
       continue;
-    for (const int v : choose(asked_.virtual_stages, {schedule == PipelineSchedule::ZbV ? 2 : 1}))
-      add_pipelines(list, schedule, pp, v);
+    const std::vector<std::int64_t> of_schedule{schedule == PipelineSchedule::ZbV ? 2 : 1};
+    for (const std::int64_t v : chunks.empty() ? of_schedule : chunks)
+      add_pipelines(list, schedule, pp, static_cast<int>(v));
   }
   return list;
 }
 
-namespace {
-
-bool is_offered(const FrameworkOffers& offers, Sharding sharding, bool pipeline) {
-  switch (sharding) {
-    case Sharding::Zero2: return offers.zero2 && (!pipeline || offers.zero2_in_pipelines);
-    case Sharding::Zero3: return offers.zero3 && (!pipeline || offers.zero3_in_pipelines);
-    case Sharding::Hsdp: return offers.hsdp && (!pipeline || offers.zero3_in_pipelines);
-    case Sharding::None:
-    case Sharding::Zero1: break;
-  }
-  return true;
-}
-
-}  // namespace
-
-// Where stages and data ranks are both alone in their domains, or all are in one, they are equal.
-std::vector<MeshOrder> SearchSpace::mesh_orders(const SearchLayout& layout) const {
-  if (layout.pp == 1 || layout.dp == 1) return {MeshOrder::PipelineLast};
-  std::vector<MeshOrder> sensible{base_.strategy.mesh_order};
-  const long long inner = static_cast<long long>(layout.tp) * layout.cp;
-  const bool may_matter =
-      2 * inner <= base_.domain_devices && base_.domain_devices < base_.num_devices;
-  if (base_.offers.mesh_order && may_matter && expert_tensor_ranks(layout) * layout.ep == inner)
-    sensible = {MeshOrder::PipelineLast, MeshOrder::DataLast};
-  return choose(asked_.mesh_order, sensible);
-}
-
-// Without a data dimension there is nothing to shard.
+// A framework whose ZeRO-2 is ZeRO-3 with gathered weights that stay has no ZeRO-2 of its own.
 std::vector<SearchSharding> SearchSpace::shardings(const SearchLayout& layout) const {
-  constexpr std::array<std::string_view, 3> kKeys{"sharding", "shard_size", "mesh_order"};
-  const int ranks = layout.dp * layout.cp;
   std::vector<SearchSharding> list;
-  for (const Sharding sharding :
-       choose(asked_.sharding, {kAllShardings.begin(), kAllShardings.end()})) {
-    if (asked_.sharding.empty() && sharding != Sharding::None &&
-        (ranks == 1 || !is_offered(base_.offers, sharding, layout.pp > 1)))
-      continue;
-    // A framework whose ZeRO-2 is ZeRO-3 with gathered weights that stay has no ZeRO-2 of its own.
-    if (sharding == Sharding::Zero2 && base_.under[index_of(sharding)].sharding == Sharding::Zero3)
-      continue;
-    if (sharding != Sharding::Hsdp) list.push_back({sharding, 0});
-    if (sharding != Sharding::Hsdp) continue;
-    for (const int size : divisors(ranks)) {
-      if (size != 1 && size != ranks) list.push_back({sharding, size});
-    }
-  }
-  const std::vector<SearchSharding> in_one_order = std::exchange(list, {});
-  for (const MeshOrder order : mesh_orders(layout)) {
-    for (SearchSharding one : in_one_order) {
-      one.mesh_order = order;
-      list.push_back(one);
-    }
-  }
-  std::erase_if(list, [&](const SearchSharding& one) {
-    return !is_allowed(strategy(layout, {}, one, {}), kKeys);
+  SearchChoice choice{.layout = layout};
+  choose(SearchLevel::Sharding, 0, choice, [&](const SearchChoice& chosen) {
+    const SearchSharding& own = chosen.sharding;
+    if (own.sharding == Sharding::Zero2 &&
+        base_.under[index_of(own.sharding)].sharding == Sharding::Zero3)
+      return;
+    if (!filters_ || is_allowed(SearchLevel::Sharding, strategy(layout, {}, own, {})))
+      list.push_back(own);
   });
   return list;
 }
@@ -438,21 +297,11 @@ std::vector<SearchSharding> SearchSpace::shardings(const SearchLayout& layout) c
 Strategy SearchSpace::strategy(const SearchLayout& layout, const SearchPipeline& pipeline,
                                const SearchSharding& sharding, const Recompute& recompute) const {
   Strategy s = base_.under[index_of(sharding.sharding)];
-  s.dp = layout.dp, s.tp = layout.tp, s.pp = layout.pp, s.cp = layout.cp, s.ep = layout.ep;
-  s.etp = layout.etp > 0 ? std::optional(layout.etp) : base_.strategy.etp;
-  s.sequence_parallel = layout.sequence_parallel;
-  s.tp_overlap = layout.tp_overlap;
-  s.moe_dispatch = layout.moe_dispatch;
-  s.moe_overlap = layout.moe_overlap;
-  s.micro_batch = layout.micro_batch;
+  const SearchChoiceView choice{layout, pipeline, sharding};
+  for (const SearchedField& field : searched_fields()) {
+    if (field.value.write) field.value.write(choice, s);
+  }
   s.global_batch = base_.strategy.global_batch;
-  s.virtual_stages = pipeline.virtual_stages;
-  s.pipeline_schedule = pipeline.schedule;
-  s.embeddings_as_layers = pipeline.embeddings_as_layers;
-  if (!pipeline.part_layers.empty()) s.stage_layers = pipeline.part_layers;
-  s.sharding = sharding.sharding;
-  s.shard_size = sharding.shard_size;
-  s.mesh_order = sharding.mesh_order;
   s.recompute = recompute;
   return s;
 }

@@ -27,97 +27,18 @@
 // asked later (strategy/validity.h).
 //
 // Left out: GPipe, which takes as long as 1F1B and holds more; zero-bubble schedules unless they
-// are asked for, and DualPipe unless the framework's record has it, because few do; layers dealt by hand; offload,
-// overlap of data ranks and precision, which are those of the base.
+// are asked for, and DualPipe unless the framework's record has it, because few do; layers dealt by
+// hand; offload, overlap of data ranks and precision, which are those of the base.
 #pragma once
 
-#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
-#include <limits>
-#include <map>
-#include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
-#include "sim/base/field.h"
-#include "sim/model/transformer.h"
-#include "sim/strategy/framework.h"
-#include "sim/strategy/strategy.h"
+#include "sim/search/searched_fields.h"
 
 namespace llmsim::sim {
-
-// The fields that a search chooses; recompute is one as a whole.
-inline constexpr std::array<std::string_view, 14> kSearchedFields{"tp",
-                                                                  "pp",
-                                                                  "dp",
-                                                                  "cp",
-                                                                  "ep",
-                                                                  "micro_batch",
-                                                                  "virtual_stages",
-                                                                  "pipeline_schedule",
-                                                                  "sharding",
-                                                                  "mesh_order",
-                                                                  "recompute",
-                                                                  "tp_overlap",
-                                                                  "moe_dispatch",
-                                                                  "moe_overlap"};
-
-// Fields that follow from the way of a search: they can be restricted, and are not asked for by
-// lists of their own.
-inline constexpr std::array<std::string_view, 3> kDerivedFields{
-    "sequence_parallel", "embeddings_as_layers", "shard_size"};
-
-// The values that a search may give to fields of a strategy, by key, of both lists; "recompute" as
-// people type it (text_of(Recompute)).
-using Restriction = std::map<std::string, std::vector<FieldValue>>;
-
-inline constexpr std::array<Sharding, 5> kAllShardings{
-    Sharding::None, Sharding::Zero1, Sharding::Zero2, Sharding::Zero3, Sharding::Hsdp};
-
-inline std::size_t index_of(Sharding sharding) { return static_cast<std::size_t>(sharding); }
-
-// What a search starts from: all that it does not choose is as in these.
-struct SearchBase {
-  const Transformer& model;
-  int num_devices;
-  Strategy strategy;
-  // By Sharding: with what the framework does there.
-  std::array<Strategy, kAllShardings.size()> under;
-  FrameworkOffers offers{};
-  Restriction excluded{};  // values that no strategy of the search has, also of etp
-  // Devices that one fabric joins: buffers that GEMMs share reach no further.
-  int fabric_devices = std::numeric_limits<int>::max();
-  int domain_devices = std::numeric_limits<int>::max();  // that share a node, or such a fabric
-};
-
-// Everything that decides the prices of layers.
-struct SearchLayout {
-  int tp = 1, pp = 1, cp = 1, dp = 1;
-  int micro_batch = 1;
-  int ep = 1;
-  int etp = 0;  // 0: not stated, as many as tp
-  bool sequence_parallel = false;
-  bool tp_overlap = false;
-  ExpertDispatch moe_dispatch = ExpertDispatch::AllToAll;
-  bool moe_overlap = false;
-};
-
-struct SearchPipeline {
-  PipelineSchedule schedule = PipelineSchedule::OneForwardOneBackward;
-  int virtual_stages = 1;
-  bool embeddings_as_layers = false;
-  // Of each part, where the head takes the place of some; empty: they are dealt evenly.
-  std::vector<int> part_layers{};
-};
-
-// What data ranks share, and where they are.
-struct SearchSharding {
-  Sharding sharding = Sharding::None;
-  int shard_size = 0;
-  MeshOrder mesh_order = MeshOrder::PipelineLast;
-};
 
 class SearchSpace {
  public:
@@ -138,35 +59,24 @@ class SearchSpace {
                     const SearchSharding& sharding, const Recompute& recompute) const;
 
  private:
-  // What the search is restricted to, by field; none: everything that makes sense.
-  struct Asked {
-    std::vector<int> tp, pp, cp, ep, dp, micro_batch, virtual_stages;
-    std::vector<PipelineSchedule> pipeline_schedule;
-    std::vector<Sharding> sharding;
-    std::vector<MeshOrder> mesh_order;
-    std::vector<bool> tp_overlap, moe_overlap;
-    std::vector<ExpertDispatch> moe_dispatch;
-  };
+  // Numbers as in the table of searched fields, by its rows.
+  using Lists = std::vector<std::vector<std::int64_t>>;
 
-  void add_meshes(std::vector<SearchLayout>& list, SearchLayout layout) const;
-  void add_experts(std::vector<SearchLayout>& list, SearchLayout layout) const;
-  void add_expert_ranks(std::vector<SearchLayout>& list, SearchLayout layout) const;
-  void add_sequence_parallelism(std::vector<SearchLayout>& list, SearchLayout layout) const;
-  void add_tensor_overlap(std::vector<SearchLayout>& list, SearchLayout layout) const;
-  void add_dispatch(std::vector<SearchLayout>& list, SearchLayout layout) const;
-  void add_expert_overlap(std::vector<SearchLayout>& list, SearchLayout layout) const;
-  int expert_tensor_ranks(const SearchLayout& layout) const;
-  std::vector<MeshOrder> mesh_orders(const SearchLayout& layout) const;
-  // Whether the fields named in `keys` have values that are neither excluded nor, of derived ones,
-  // others than those asked for.
-  bool is_allowed(const Strategy& strategy, std::span<const std::string_view> keys) const;
+  // Calls visit(choice) for all values of the fields of a level from a row on.
+  template <class Visit>
+  void choose(SearchLevel level, std::size_t row, SearchChoice& choice, const Visit& visit) const;
+  std::vector<std::int64_t> values(std::size_t row, const SearchChoice& so_far) const;
+  const std::vector<std::int64_t>& asked(std::string_view key) const;
+  // Whether no field of a level has a value that is excluded, or another than those it is filtered
+  // by.
+  bool is_allowed(SearchLevel level, const Strategy& strategy) const;
   void add_pipelines(std::vector<SearchPipeline>& list, PipelineSchedule schedule, int pp,
                      int virtual_stages) const;
   void add_short_ends(std::vector<SearchPipeline>& list, const SearchPipeline& even, int pp) const;
 
   const SearchBase& base_;
-  Restriction derived_;  // of the restriction, kDerivedFields
-  Asked asked_;
+  Lists asked_, excluded_;  // none: whatever makes sense
+  bool filters_ = false;    // some values
   std::vector<Recompute> recomputes_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "sim/schedule/communication.h"
 #include "sim/schedule/data_parallel_collectives.h"
@@ -39,35 +40,16 @@ LayerSums sums_of(const ModelChunk& part, const Recompute& recompute) {
 
 }  // namespace
 
-StageCounts::StageCounts(const Transformer& model, const Strategy& strategy,
+StageCounts::StageCounts(std::shared_ptr<const EqualStages> stages,
                          const std::vector<Recompute>& recomputes)
-    : layout_(stage_layout(strategy)) {
-  const std::vector<ModelChunk> all = model_parts(model, strategy);
-  const auto part_of = [&](int stage, int chunk) -> const ModelChunk& {
-    return all[static_cast<std::size_t>(layout_.part(stage, chunk))];
-  };
-  for (int stage = 0; stage < strategy.pp; ++stage) {
-    Kind kind{.first = stage, .last = stage, .parts = {}, .repeats = {}};
-    for (int chunk = 0; chunk < layout_.chunks(); ++chunk)
-      kind.parts.push_back(part_of(stage, chunk));
-    const auto same = std::find_if(kinds_.begin(), kinds_.end(),
-                                   [&](const Kind& known) { return known.parts == kind.parts; });
-    if (same == kinds_.end()) {
-      kind.repeats.assign(kind.parts.size(), false);
-      for (std::size_t at = 1; at < kind.parts.size(); ++at)
-        kind.repeats[at] = kind.parts[at] == kind.parts[at - 1];
-      kinds_.push_back(std::move(kind));
-    } else {
-      same->last = stage;
-    }
-  }
+    : stages_(std::move(stages)) {
   for (const Recompute& recompute : recomputes) {
-    for (const Kind& kind : kinds_) {
+    for (const EqualStages::Kind& kind : stages_->kinds()) {
       LayerSums own, before;
-      for (const ModelChunk& part : kind.parts)
-        own += parts_.emplace_back(sums_of(part, recompute));
+      for (int chunk = 0; chunk < layout().chunks(); ++chunk)
+        own += chunks_.emplace_back(sums_of(stages_->chunk(kind.first, chunk), recompute));
       for (int stage = 0; stage < kind.last; ++stage)
-        before += sums_of(part_of(stage, 0), recompute);
+        before += sums_of(stages_->chunk(stage, 0), recompute);
       own_.push_back(own), before_.push_back(before);
     }
   }
@@ -231,10 +213,9 @@ StepShape step_shape(const Run& run) {
   StepShape shape{.microbatches = static_cast<double>(run.strategy.num_microbatches()),
                   .straggler = straggler_share(run.cluster),
                   .per_step = framework.host.per_step.value()};
-  if (run.strategy.pp > 1 && !framework.blocking_transfers) {
-    shape.forward_transfer = transfer_time(run, false).value();
-    shape.backward_transfer = transfer_time(run, true).value();
-  }
+  const StageTransfers transfers = overlapped_transfers(run);
+  shape.forward_transfer = transfers.forward.value();
+  shape.backward_transfer = transfers.backward.value();
   const bool gathers =
       run.strategy.sharding >= Sharding::Zero3 && !gathers_units_once(framework, run.strategy);
   const bool every = gathers || framework.gradients.reduced_every_microbatch;
@@ -267,9 +248,10 @@ void add_copies(StageCollectives& sum, const Run& run, const DataParallelCollect
 }
 
 StageCollectives stage_collectives(const Run& run, const DataParallelCollectives& exchange,
-                                   const std::vector<ModelChunk>& parts, bool overlaps) {
+                                   const EqualStages& stages, int stage, bool overlaps) {
   StageCollectives sum;
-  for (const ModelChunk& part : parts) {
+  for (int chunk = 0; chunk < stages.layout().chunks(); ++chunk) {
+    const ModelChunk& part = stages.chunk(stage, chunk);
     add_copies(sum, run, exchange, part);
     if (part.blocks == 0) continue;
     const DataParallelTimes unit = exchange.unit_times(part);
@@ -287,28 +269,16 @@ StageCollectives stage_collectives(const Run& run, const DataParallelCollectives
   return sum;
 }
 
-// Of the stage that updates most.
-double longest_update(const Run& run, const std::vector<StageParameters>& kinds) {
-  if (!run.optimizer_step || run.strategy.adapters) return 0.0;
-  double most = 0.0;
-  StageParameters longest;
-  for (const StageParameters& kind : kinds) {
-    const double owned = kind.owned(run.strategy);
-    if (owned > most) most = owned, longest = kind;
-  }
-  return update_time(run, longest).value();
-}
-
 }  // namespace
 
 ShardingCosts sharding_costs(const Run& run, const RankParameters& rank,
                              const StageCounts& counts) {
   const DataParallelCollectives exchange(run, rank);
   ShardingCosts costs{.rules = collective_rules(run, exchange), .kinds = {}};
-  for (const StageCounts::Kind& kind : counts.kinds())
-    costs.kinds.push_back(
-        stage_collectives(run, exchange, kind.parts, costs.rules.reductions_overlap));
-  costs.update = longest_update(run, stage_parameters(rank, counts));
+  for (const EqualStages::Kind& kind : counts.kinds())
+    costs.kinds.push_back(stage_collectives(run, exchange, counts.stages(), kind.first,
+                                            costs.rules.reductions_overlap));
+  costs.update = longest_update(run, rank, counts.stages()).value();
   return costs;
 }
 
@@ -469,9 +439,10 @@ Seconds step_bound(StepShape shape, const StageCounts& counts, std::size_t recom
 std::vector<StageParameters> stage_parameters(const RankParameters& rank,
                                               const StageCounts& counts) {
   std::vector<StageParameters> kinds;
-  for (const StageCounts::Kind& kind : counts.kinds()) {
+  for (const EqualStages::Kind& kind : counts.kinds()) {
     StageParameters& sum = kinds.emplace_back();
-    for (const ModelChunk& part : kind.parts) {
+    for (int chunk = 0; chunk < counts.layout().chunks(); ++chunk) {
+      const ModelChunk& part = counts.stages().chunk(kind.first, chunk);
       const double apart = rank.apart(part);
       sum.shared += rank.held(part) - apart, sum.experts += apart;
     }

@@ -28,6 +28,7 @@
 // Sources: the bound of a pipeline and its proof are ours.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "sim/cost/layer_prices.h"
@@ -50,39 +51,33 @@ struct LayerSums {
   double times(const LayerSums& each) const;
 };
 
-// What of a model's parts and their stages bounds depend on, by ways to recompute.
+// The layers of a pipeline's stages, of which bounds are sums: by recompute policy, for each kind of
+// stage.
 class StageCounts {
  public:
-  // Stages whose parts are alike, from the first to the last of them.
-  struct Kind {
-    int first = 0, last = 0;
-    std::vector<ModelChunk> parts;  // chunk after chunk
-    std::vector<char> repeats;      // whether each has the same work as the one before
-  };
+  StageCounts(std::shared_ptr<const EqualStages> stages, const std::vector<Recompute>& recomputes);
 
-  StageCounts(const Transformer& model, const Strategy& strategy,
-              const std::vector<Recompute>& recomputes);
-
-  const std::vector<Kind>& kinds() const { return kinds_; }
-  const StageLayout& layout() const { return layout_; }
-  // Of all parts of a stage of kind `kind`.
+  const EqualStages& stages() const { return *stages_; }
+  const std::shared_ptr<const EqualStages>& shared_stages() const { return stages_; }
+  const StageLayout& layout() const { return stages_->layout(); }
+  const std::vector<EqualStages::Kind>& kinds() const { return stages_->kinds(); }
+  // Of all chunks of a stage.
   const LayerSums& own(std::size_t kind, std::size_t recompute) const {
-    return own_[recompute * kinds_.size() + kind];
+    return own_[recompute * kinds().size() + kind];
   }
-  // Of the first chunks of all stages before the last of them.
+  // Of the first chunks of all stages before the last of the kind.
   const LayerSums& before(std::size_t kind, std::size_t recompute) const {
-    return before_[recompute * kinds_.size() + kind];
+    return before_[recompute * kinds().size() + kind];
   }
-  // Of one part.
-  const LayerSums& part(std::size_t kind, int chunk, std::size_t recompute) const {
-    return parts_[(recompute * kinds_.size() + kind) * static_cast<std::size_t>(layout_.chunks()) +
-                  static_cast<std::size_t>(chunk)];
+  const LayerSums& chunk(std::size_t kind, int chunk, std::size_t recompute) const {
+    return chunks_[(recompute * kinds().size() + kind) *
+                       static_cast<std::size_t>(layout().chunks()) +
+                   static_cast<std::size_t>(chunk)];
   }
 
  private:
-  StageLayout layout_;
-  std::vector<Kind> kinds_;
-  std::vector<LayerSums> own_, before_, parts_;
+  std::shared_ptr<const EqualStages> stages_;
+  std::vector<LayerSums> own_, before_, chunks_;
 };
 
 // Of each kind of layer at least, for one micro-batch.

@@ -1,25 +1,9 @@
 #include "sim/strategy/stages.h"
 
 #include "sim/model/parameters.h"
+#include "sim/strategy/low_precision_recipe.h"
 
 namespace llmsim::sim {
-
-int StageLayout::chunks() const {
-  return schedule == PipelineSchedule::DualPipe ? 2 : virtual_stages;
-}
-
-int StageLayout::parts() const {
-  return schedule == PipelineSchedule::DualPipe ? stages : stages * virtual_stages;
-}
-
-bool StageLayout::goes_up(int chunk) const {
-  return chunk == 1 &&
-         (schedule == PipelineSchedule::ZbV || schedule == PipelineSchedule::DualPipe);
-}
-
-int StageLayout::part(int stage, int chunk) const {
-  return goes_up(chunk) ? parts() - 1 - stage : chunk * stages + stage;
-}
 
 bool StageLayout::ends_meet() const {
   return stages == 1 || schedule == PipelineSchedule::ZbV || schedule == PipelineSchedule::DualPipe;
@@ -114,6 +98,76 @@ std::vector<ModelChunk> model_parts(const Transformer& model, const Strategy& st
     layer += part.blocks;
   }
   return parts;
+}
+
+namespace {
+
+// Whether the layers of two chunks with the same work are in the same order.
+class LayerOrder {
+ public:
+  LayerOrder(const Transformer& model, const Strategy& strategy, const LowPrecisionRecipe& recipe)
+      : model_(model),
+        recipe_(recipe),
+        precision_(strategy.precision),
+        has_high_precision_(keeps_blocks_in_high_precision(recipe, precision_)) {}
+
+  bool is_same(const ModelChunk& one, const ModelChunk& other) const {
+    if (one.first_layer == other.first_layer || (one.has_one_kind() && !has_high_precision_))
+      return true;
+    for (int block = 0; block < one.blocks; ++block) {
+      const int layer = one.first_layer + block, same = other.first_layer + block;
+      if (!(kind_of_layer(model_, layer) == kind_of_layer(model_, same)) ||
+          is_high_precision(layer) != is_high_precision(same))
+        return false;
+    }
+    return true;
+  }
+
+ private:
+  bool is_high_precision(int layer) const {
+    return has_high_precision_ && is_high_precision_layer(recipe_, precision_, model_, layer);
+  }
+
+  const Transformer& model_;
+  const LowPrecisionRecipe& recipe_;
+  Precision precision_;
+  bool has_high_precision_;
+};
+
+}  // namespace
+
+EqualStages::EqualStages(const Transformer& model, const Strategy& strategy,
+                         const LowPrecisionRecipe& recipe)
+    : layout_(stage_layout(strategy)), chunks_(model_parts(model, strategy)) {
+  const LayerOrder order(model, strategy, recipe);
+  chunk_kinds_.reserve(chunks_.size());
+  for (std::size_t place = 0; place < chunks_.size(); ++place) {
+    const ModelChunk& own = chunks_[place];
+    const auto known =
+        std::find_if(first_chunks_.begin(), first_chunks_.end(), [&](std::size_t first) {
+          return chunks_[first] == own && order.is_same(chunks_[first], own);
+        });
+    chunk_kinds_.push_back(static_cast<std::size_t>(known - first_chunks_.begin()));
+    if (known == first_chunks_.end()) first_chunks_.push_back(place);
+  }
+  stage_kinds_.reserve(static_cast<std::size_t>(layout_.stages));
+  for (int stage = 0; stage < layout_.stages; ++stage) {
+    const auto known = std::find_if(kinds_.begin(), kinds_.end(), [&](const Kind& kind) {
+      return have_equal_chunks(kind.first, stage);
+    });
+    stage_kinds_.push_back(static_cast<std::size_t>(known - kinds_.begin()));
+    if (known == kinds_.end())
+      kinds_.push_back({stage, stage});
+    else
+      known->last = stage;
+  }
+}
+
+bool EqualStages::have_equal_chunks(int one, int other) const {
+  for (int chunk = 0; chunk < layout_.chunks(); ++chunk) {
+    if (chunk_kind(one, chunk) != chunk_kind(other, chunk)) return false;
+  }
+  return true;
 }
 
 double parameter_tensors(const Transformer& model, const ModelChunk& part) {

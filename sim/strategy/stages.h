@@ -29,16 +29,24 @@
 
 namespace llmsim::sim {
 
+struct LowPrecisionRecipe;
+
 struct StageLayout {
   PipelineSchedule schedule = PipelineSchedule::OneForwardOneBackward;
   int stages = 1;
   int virtual_stages = 1;
   int num_microbatches = 1;
 
-  int chunks() const;  // of every stage
-  int parts() const;   // of the model
+  int chunks() const {  // of every stage
+    return schedule == PipelineSchedule::DualPipe ? 2 : virtual_stages;
+  }
+  int parts() const {  // of the model
+    return schedule == PipelineSchedule::DualPipe ? stages : stages * virtual_stages;
+  }
   // The part that chunk `chunk` of a stage is.
-  int part(int stage, int chunk) const;
+  int part(int stage, int chunk) const {
+    return goes_up(chunk) ? parts() - 1 - stage : chunk * stages + stage;
+  }
   bool ends_meet() const;  // the embedding and the head are on one stage
   // Where what a chunk makes goes, the activations of a forward or the gradients of a backward
   // pass; none where the stage itself, at the turn of a V, or nobody, at an end of the model, needs
@@ -49,7 +57,10 @@ struct StageLayout {
   int chunk_microbatches() const;
 
  private:
-  bool goes_up(int chunk) const;  // towards the first stage
+  bool goes_up(int chunk) const {  // towards the first stage
+    return chunk == 1 &&
+           (schedule == PipelineSchedule::ZbV || schedule == PipelineSchedule::DualPipe);
+  }
 };
 
 StageLayout stage_layout(const Strategy& strategy);
@@ -97,6 +108,47 @@ struct ModelChunk {
 // With `stage_layers` a stage has as many as that says, over its parts as evenly as they go, or
 // each part as many; multi-token-prediction layers come on top of those of the last part.
 std::vector<ModelChunk> model_parts(const Transformer& model, const Strategy& strategy);
+
+// The chunks of a model and the stages of its pipeline, and which of them are equal: what depends on
+// a chunk's layers or on a stage's chunks alone is worked out once for each kind.
+//
+// Chunks are equal that have the same layers in the same order, wherever in the model these are;
+// where a low-precision recipe leaves some layers in 16 bits, the same ones of them.  Stages are
+// equal whose chunks are, one after the other.
+class EqualStages {
+ public:
+  struct Kind {
+    int first = 0, last = 0;  // of the stages of the kind
+  };
+
+  EqualStages(const Transformer& model, const Strategy& strategy, const LowPrecisionRecipe& recipe);
+
+  const StageLayout& layout() const { return layout_; }
+  const std::vector<ModelChunk>& chunks() const { return chunks_; }  // in model order
+  const ModelChunk& chunk(int stage, int chunk) const { return chunks_[place(stage, chunk)]; }
+
+  // By the first of them, in its order.
+  std::size_t num_chunk_kinds() const { return first_chunks_.size(); }
+  const ModelChunk& chunk_of_kind(std::size_t kind) const { return chunks_[first_chunks_[kind]]; }
+  std::size_t chunk_kind(std::size_t place) const { return chunk_kinds_[place]; }
+  std::size_t chunk_kind(int stage, int chunk) const { return chunk_kinds_[place(stage, chunk)]; }
+
+  const std::vector<Kind>& kinds() const { return kinds_; }
+  std::size_t kind(int stage) const { return stage_kinds_[static_cast<std::size_t>(stage)]; }
+  bool is_first_of_kind(int stage) const { return kinds_[kind(stage)].first == stage; }
+
+ private:
+  std::size_t place(int stage, int chunk) const {
+    return static_cast<std::size_t>(layout_.part(stage, chunk));
+  }
+  bool have_equal_chunks(int one, int other) const;
+
+  StageLayout layout_;
+  std::vector<ModelChunk> chunks_;
+  std::vector<std::size_t> chunk_kinds_, first_chunks_;
+  std::vector<Kind> kinds_;
+  std::vector<std::size_t> stage_kinds_;
+};
 
 // Parameter tensors of a part: those of its blocks (model/parameters.h), of the embedding, and
 // of the last norm and an untied head.

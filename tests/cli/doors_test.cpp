@@ -18,6 +18,7 @@
 #include "sim/base/error.h"
 #include "sim/predict.h"
 #include "tests/cli/answer.h"
+#include "tests/share.h"
 
 namespace llmsim {
 namespace {
@@ -113,7 +114,7 @@ Keys with_given(Keys run, const sim::Fact& fact) {
 TEST(Doors, AnAssumedValueAnswersAsTheSameValueGiven) {
   RandomRuns runs;
   int compared = 0;
-  for (int i = 0; i < 400; ++i) {
+  for (unsigned i = 0; i < share_of(400); ++i) {
     const Keys run = runs.next();
     try {
       const sim::Prediction prediction = predicted(parsed(text_of(run)));
@@ -131,7 +132,7 @@ TEST(Doors, AnAssumedValueAnswersAsTheSameValueGiven) {
       continue;  // a device that cannot multiply so, a mesh that does not fit
     }
   }
-  EXPECT_GT(compared, 1000);
+  EXPECT_GT(compared, static_cast<int>(share_of(1000)));
 }
 
 // Found by hand: the sharding and the fp16 of V100 were asked for after the framework's rules.
@@ -384,7 +385,7 @@ TEST(Doors, FreeTextMovesNothing) {
     if (entry.path().extension() != ".json" || (folder != "runs" && folder != "first_contact"))
       continue;
     const hwdb::RunFile file = hwdb::read_runs(entry.path().string());
-    const std::size_t stride = file.runs.size() / 25 + 1;
+    const std::size_t stride = kPartsOfATest * (file.runs.size() / 25 + 1);
     for (std::size_t i = 0; i < file.runs.size(); i += stride) {
       hwdb::RunRecord record = file.runs[i];
       try {

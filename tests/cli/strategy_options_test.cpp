@@ -28,7 +28,9 @@ TEST(StrategyOptions, AListIsSplitAtItsCommas) {
 TEST(StrategyOptions, WhatIsSearchedIsLeftToTheSearch) {
   RunOptions options;
   options.strategy = {{"tp", "4"}, {"optimizer", "lion"}};
-  EXPECT_EQ(strategy_in(options, [](const std::string&) { return false; }).size(), 2u);
+  EXPECT_EQ(
+      strategy_in(options, [](const std::string&, const std::string&) { return false; }).size(),
+      2u);
   const sim::PartialStrategy fixed = strategy_in(options, is_searched);
   EXPECT_EQ(fixed.size(), 1u);
   EXPECT_TRUE(fixed.contains("optimizer"));

@@ -13,6 +13,7 @@
 #include "sim/schedule/step.h"
 #include "sim/search/price_table.h"
 #include "sim/strategy/validity.h"
+#include "tests/share.h"
 #include "tests/sim/random_query.h"
 
 namespace llmsim::sim {
@@ -59,7 +60,7 @@ class RandomCompleteSearches : public testing::TestWithParam<unsigned> {};
 
 // What is shared by strategies it does not belong to, or closed forms that do not hold, show here.
 TEST_P(RandomCompleteSearches, GiveEachStrategyItsOwnTimeAndMemory) {
-  for (unsigned seed = 0; seed < kProblemsOfEach; ++seed) {
+  for (unsigned seed = 0; seed < share_of(kProblemsOfEach); ++seed) {
     SCOPED_TRACE(GetParam() * kProblemsOfEach + seed);
     const PlanQuery query = random_query(GetParam() * kProblemsOfEach + seed);
     const PlanProblem problem(query);
@@ -94,7 +95,7 @@ TEST(CompleteSearch, VisitsEachStrategyThatKeepsTheRulesOnce) {
 
 // The whole space of a 70B model on 64 devices: the search, which simulates a few hundred, finds
 // what is fastest of all that fit.
-TEST(CompleteSearch, NothingInALargeSpaceIsFasterThanThePlan) {
+TEST(LargeSpace, NothingIsFasterThanThePlan) {
   PlanQuery query;
   query.base = small_run(64);
   query.base.model = find_model("llama-3-70b")->model;

@@ -288,7 +288,7 @@ TEST(Footprint, DualPipeHoldsItsParametersTwice) {
 TEST(Footprint, ADualPipeHoldsTheSameFromBothEnds) {
   const TrainingRun run = four_stages(PipelineSchedule::DualPipe);
   const LayerPrices prices = layer_prices(run);
-  const StageContents contents(run.model, run.strategy);
+  const StageContents contents(run);
   const Memory memory = memory_footprint(run, prices);
   for (int stage = 0; stage < 4; ++stage) {
     const StageMemory& own = memory.stages[static_cast<std::size_t>(stage)];

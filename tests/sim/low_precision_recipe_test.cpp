@@ -152,16 +152,13 @@ TEST(LowPrecisionRecipe, TheStageThatHasThemExecutesThem) {
   EXPECT_NEAR(gemms / forward(3), 1.0, 1e-9);
 }
 
-Bytes weights_of(const TrainingRun& run) {
-  return stage_bytes(run, StageContents(run.model, run.strategy), 0).weights;
-}
+Bytes weights_of(const TrainingRun& run) { return stage_bytes(run, StageContents(run), 0).weights; }
 
 TEST(LowPrecisionRecipe, CachedWeightsStayBesideThe16BitOnesStoredOnesInTheirPlace) {
   TrainingRun run = small_run();
   run.cluster.device.block_scales = true;
   const Bytes wide = weights_of(run);
-  const double low_precision =
-      StageContents(run.model, run.strategy).rank().kinds[0].own * run.model.num_layers;
+  const double low_precision = StageContents(run).rank().kinds[0].own * run.model.num_layers;
   run.strategy.precision = Precision::Fp8;
   EXPECT_EQ(weights_of(run), wide);  // quantised for each micro-batch, and gone
   run.framework.low_precision.caches_weights = true;
@@ -179,13 +176,13 @@ TEST(LowPrecisionRecipe, HighPrecisionBlocksHaveNoLowPrecisionWeightsWhereTheyAr
   TrainingRun run = fp8_run(4);
   run.strategy.dp = 1, run.strategy.pp = 4;
   const auto weights = [&](int stage) {
-    return stage_bytes(run, StageContents(run.model, run.strategy), stage).weights;
+    return stage_bytes(run, StageContents(run), stage).weights;
   };
   const Bytes first = weights(0), second = weights(1);
   run.framework.low_precision.caches_weights = true,
   run.framework.low_precision.high_precision_first = 1,
   run.framework.low_precision.high_precision_last = 1;
-  const double block = StageContents(run.model, run.strategy).rank().kinds[0].own;
+  const double block = StageContents(run).rank().kinds[0].own;
   EXPECT_DOUBLE_EQ((weights(0) - first).value(), 2.0 * block);  // both layouts of one block
   EXPECT_DOUBLE_EQ((weights(1) - second).value(), 2.0 * 2.0 * block);
 }

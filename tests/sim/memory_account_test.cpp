@@ -51,7 +51,7 @@ TEST(LastingTerms, AreThoseOfAnIdleStage) {
   TrainingRun run = small_run();
   run.framework.storage.weight_bytes = run.framework.storage.gradient_bytes = 2.0;
   run.framework.storage.master_bytes = 4.0, run.framework.storage.state_bytes = 4.0;
-  const StageBytes bytes = stage_bytes(run, StageContents(run.model, run.strategy), 0);
+  const StageBytes bytes = stage_bytes(run, StageContents(run), 0);
   const auto count = static_cast<double>(parameters(run.model).total());
   run.framework.gradients.persist = true;
   const MemoryTerms terms = lasting_terms(bytes, run.framework);

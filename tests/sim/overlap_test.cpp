@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/share.h"
 #include "tests/sim/random_run.h"
 
 namespace llmsim::sim {
@@ -40,7 +41,7 @@ TEST(Overlap, WithoutPrefetchOrOverlapEverythingAddsUp) {
 // Equal units as one, most of which are left out, and one by one.
 TEST(Overlap, EqualUnitsTakeAsLongAsOneByOne) {
   constexpr OverlapLoss kLoss{.channel = 0.3, .replicas = 0.2};
-  for (unsigned seed = 0; seed < 3000; ++seed) {
+  for (unsigned seed = 0; seed < share_of(3000); ++seed) {
     SCOPED_TRACE(seed);
     RandomChoice choose(seed);
     std::vector<OverlapUnit> equal, single;

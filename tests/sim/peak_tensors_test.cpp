@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sim/memory/footprint.h"
+#include "tests/share.h"
 #include "tests/sim/random_run.h"
 #include "tests/sim/sample_run.h"
 
@@ -51,7 +52,7 @@ TEST(PeakTensors, FullRecomputationLeavesTheStream) {
 // The list is another view of what memory_footprint says: of every stage of random runs.
 TEST(PeakTensors, AddUpToThePeakOfEachStage) {
   int runs = 0;
-  for (unsigned seed = 0; seed < 400; ++seed) {
+  for (unsigned seed = 0; seed < share_of(400); ++seed) {
     const std::optional<TrainingRun> run = random_run(seed);
     if (!run) continue;
     ++runs;
@@ -68,7 +69,7 @@ TEST(PeakTensors, AddUpToThePeakOfEachStage) {
           << seed << ", stage " << stage.stage;
     }
   }
-  EXPECT_GT(runs, 100);
+  EXPECT_GT(runs, static_cast<int>(share_of(100)));
 }
 
 }  // namespace

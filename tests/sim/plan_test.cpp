@@ -10,6 +10,7 @@
 #include "sim/base/error.h"
 #include "sim/search/ranking.h"
 #include "sim/strategy/stages.h"
+#include "tests/share.h"
 #include "tests/sim/random_query.h"
 #include "tests/sim/sample_run.h"
 
@@ -456,7 +457,7 @@ class RandomPlans : public testing::TestWithParam<unsigned> {};
 // A bound that is too high, a price that is shared by layouts it does not belong to, or an order
 // that depends on the way of the search, shows here.
 TEST_P(RandomPlans, AreThoseOfAnExhaustiveSearch) {
-  for (unsigned seed = 0; seed < kProblemsOfEach; ++seed) {
+  for (unsigned seed = 0; seed < share_of(kProblemsOfEach); ++seed) {
     SCOPED_TRACE(GetParam() * kProblemsOfEach + seed);
     expect_exhaustive(random_query(GetParam() * kProblemsOfEach + seed));
     if (HasFatalFailure()) return;

@@ -166,47 +166,5 @@ TEST(RepeatingPipeline, GroupsLeaveNoRestSmallerThanTheStages) {
   EXPECT_EQ(microbatch_group({.stages = 2, .virtual_stages = 2, .num_microbatches = 7}), 4);
 }
 
-// Pipelines side by side, whose repetitions begin at different times, end as they do alone.
-TEST(RepeatingPipeline, LanesEndAsIfTheyWereAlone) {
-  std::mt19937 random(7);
-  for (const int stages : {1, 2, 3, 4, 8}) {
-    for (const int chunks : {1, 2, 5}) {
-      for (const int microbatches : {stages, 2 * stages + 1, 24, 61}) {
-        if (stages == 1 && chunks > 1) continue;
-        PipelineShape shape{.schedule = chunks == 1 ? PipelineSchedule::OneForwardOneBackward
-                                                    : PipelineSchedule::Interleaved,
-                            .stages = stages,
-                            .virtual_stages = chunks,
-                            .num_microbatches = std::max(microbatches, stages)};
-        std::vector<ChunkLanes> lanes(static_cast<std::size_t>(shape.layout().parts()));
-        LaneTimes forward, backward;
-        std::vector<PipelineTimes> alone;
-        for (std::size_t lane = 0; lane < kLanes; ++lane) {
-          const Chunks own = lane % 3 == 0   ? equal_chunks(shape)
-                             : lane % 3 == 1 ? heavy_ends(shape)
-                                             : uneven_chunks(shape, 0.5, random);
-          shape.forward_transfer = Seconds(0.1 * static_cast<double>(lane % 2));
-          shape.backward_transfer = Seconds(0.05 * static_cast<double>(lane));
-          forward.seconds[lane] = shape.forward_transfer.value();
-          backward.seconds[lane] = shape.backward_transfer.value();
-          for (std::size_t part = 0; part < lanes.size(); ++part) {
-            lanes[part].forward.seconds[lane] = own[part].forward.value();
-            lanes[part].backward.seconds[lane] = own[part].backward.value();
-          }
-          alone.push_back(repeating_pipeline_times(shape, own));
-        }
-        const std::vector<LaneTimes> ends =
-            repeating_pipeline_ends(shape, forward, backward, lanes);
-        for (std::size_t lane = 0; lane < kLanes; ++lane) {
-          for (std::size_t stage = 0; stage < ends.size(); ++stage) {
-            const double end = alone[lane].finish[stage].value();
-            EXPECT_NEAR(ends[stage].seconds[lane], end, 1e-11 * end) << text(shape);
-          }
-        }
-      }
-    }
-  }
-}
-
 }  // namespace
 }  // namespace llmsim::sim

@@ -4,6 +4,7 @@
 #include "sim/schedule/step.h"
 #include "sim/search/memory_bounds.h"
 #include "sim/search/step_bounds.h"
+#include "tests/share.h"
 #include "tests/sim/random_run.h"
 
 namespace llmsim::sim {
@@ -24,7 +25,9 @@ TrainingRun without_pipeline(TrainingRun run) {
 
 Bounds bounds_of(const TrainingRun& run, const LayerPrices& prices) {
   const RankParameters rank = rank_parameters(run.model, run.strategy);
-  const StageCounts counts(run.model, run.strategy, {run.strategy.recompute});
+  const StageCounts counts(
+      std::make_shared<const EqualStages>(run.model, run.strategy, run.framework.low_precision),
+      {run.strategy.recompute});
   const LayerBounds layers = layer_bounds(run, prices);
   const StepShape shape = step_shape(without_pipeline(run));
   const ShardingCosts costs = sharding_costs(run, rank, counts);
@@ -33,12 +36,11 @@ Bounds bounds_of(const TrainingRun& run, const LayerPrices& prices) {
   activation_bounds(pipeline, passes_in_flight(pipeline, counts), counts, 0, layers, activations);
   return {.compute = step_bound(shape, counts, 0, layers, nullptr),
           .step = step_bound(shape, counts, 0, layers, &costs),
-          .peak = peak_bound(state_bounds(without_pipeline(run), rank),
-                             stage_parameters(rank, counts), activations)};
+          .peak = peak_bound(state_bounds(run, rank, stage_parameters(rank, counts)), activations)};
 }
 
 TEST(SearchBounds, NoStepIsShorterAndNoPeakIsSmallerThanItsBound) {
-  for (unsigned seed = 0; seed < 3000; ++seed) {
+  for (unsigned seed = 0; seed < share_of(3000); ++seed) {
     const std::optional<TrainingRun> random = random_run(seed);
     if (!random) continue;
     SCOPED_TRACE(seed);

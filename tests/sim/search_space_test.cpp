@@ -110,6 +110,17 @@ TEST(SearchSpace, HasOnlyTheDerivedValuesThatAreAskedFor) {
   }
 }
 
+// As in the base, unless a list asks: then each of its values doubles the space.
+TEST(SearchSpace, CapturesGraphsBothWaysWhereAListAsks) {
+  const auto with_graphs = [](const std::vector<Strategy>& list) {
+    return std::count_if(list.begin(), list.end(), [](const Strategy& s) { return s.cuda_graph; });
+  };
+  const auto usual = tried(4, {}), both = tried(4, {{"cuda_graph", {false, true}}});
+  EXPECT_EQ(with_graphs(usual), 0);
+  EXPECT_EQ(both.size(), 2 * usual.size());
+  EXPECT_EQ(with_graphs(both), static_cast<std::ptrdiff_t>(usual.size()));
+}
+
 TEST(SearchSpace, NeedsAWayToRecompute) {
   EXPECT_NE(
       error_of([] {

@@ -3,14 +3,18 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
+#include <vector>
 
+#include "tests/share.h"
+#include "tests/sim/random_run.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {
 namespace {
 
 StageBytes bytes_of(const TrainingRun& run, int stage) {
-  const StageContents contents(run.model, run.strategy);
+  const StageContents contents(run);
   return stage_bytes(run, contents, stage);
 }
 
@@ -18,7 +22,7 @@ TEST(StageBytes, FourBitWeightsAreThoseOfTheBlocks) {
   TrainingRun run = small_run();
   run.strategy.adapters = Adapters{.rank = 8};
   run.strategy.precision = Precision::Nf4;
-  const StageContents contents(run.model, run.strategy);
+  const StageContents contents(run);
   const double blocks = 8.0 * contents.rank().kinds[0].own, others = contents.held(0) - blocks;
   // Half a byte and a 64th of an fp32 scale; 16 bits for the ends and the adapters.
   EXPECT_NEAR(bytes_of(run, 0).weights.value(),
@@ -55,7 +59,7 @@ TEST(StageBytes, TemporariesOfAnUpdateInGroupsAreThoseOfOneGroup) {
 TEST(StageBytes, EndsThatAreFreedDoNotStandBesideTheBlocks) {
   TrainingRun run = small_run(8);
   run.strategy.sharding = Sharding::Zero3;
-  const RankParameters rank = StageContents(run.model, run.strategy).rank();
+  const RankParameters rank = StageContents(run).rank();
   const double blocks = 2.0 * rank.largest_block(), end = std::max(rank.embedding, rank.head);
   EXPECT_DOUBLE_EQ(bytes_of(run, 0).gathered.value(), 2.0 * (blocks + end));
   run.framework.sharded.root_stays_gathered = false;
@@ -76,7 +80,7 @@ TEST(StageBytes, UnitsThatStayThroughTheStepAreThoseOfTheStage) {
   run.strategy.global_batch = 8 * 8 * run.strategy.micro_batch;
   run.framework.sharded.whole_in_pipelines = true;
   run.framework.gradients.reduced_in_fp32 = true;
-  const StageContents contents(run.model, run.strategy);
+  const StageContents contents(run);
   for (int stage = 0; stage < 2; ++stage) {
     const StageBytes bytes = bytes_of(run, stage);
     EXPECT_EQ(bytes.gathered.value(), 2.0 * contents.held(stage));
@@ -113,7 +117,7 @@ TEST(StageBytes, TokensOfAllExpertRanksAreGatheredIntoOneBuffer) {
 TEST(StageBytes, MuonLeavesTheTablesToAdam) {
   TrainingRun run = small_run();
   run.strategy.optimizer = OptimizerKind::Muon;
-  const StageContents contents(run.model, run.strategy);
+  const StageContents contents(run);
   const double table = std::max(contents.rank().embedding, contents.rank().head);
   EXPECT_EQ(bytes_of(run, 0).states, Bytes(4.0 * (contents.held(0) + table)));
 }
@@ -123,11 +127,39 @@ TEST(StageBytes, ARankThatUpdatesWholeMatricesHasAtLeastATable) {
   run.strategy.optimizer = OptimizerKind::Muon;
   run.strategy.sharding = Sharding::Zero1;
   run.framework.storage.master_bytes = 4.0;
-  const StageContents contents(run.model, run.strategy);
+  const StageContents contents(run);
   const double table = std::max(contents.rank().embedding, contents.rank().head);
   ASSERT_GT(table, contents.held(0) / 64.0);
   EXPECT_EQ(bytes_of(run, 0).master, Bytes(4.0 * table));
   EXPECT_EQ(bytes_of(run, 0).states, Bytes(8.0 * table));
+}
+
+// What lasts, the gradients, what is gathered and what the update takes.
+std::vector<Bytes> bounded(const StageBytes& bytes, const Framework& framework) {
+  return {lasting_terms(bytes, framework).total(), bytes.gradients, bytes.gathered,
+          bytes.unreduced_gradients, bytes.main_gradients + bytes.temporaries};
+}
+
+// Whatever a stage holds, it has no fewer bytes than all stages with as many parameters have, nor
+// than those with half of them.
+TEST(StageBytes, AreNoLessThanThoseOfAllStagesWithAsManyParameters) {
+  for (unsigned seed = 0; seed < share_of(3000); ++seed) {
+    const std::optional<TrainingRun> run = random_run(seed);
+    if (!run) continue;
+    SCOPED_TRACE(seed);
+    const StageContents contents(*run);
+    for (int stage = 0; stage < run->strategy.pp; ++stage) {
+      const double apart = contents.apart(stage);
+      const StageParameters held{contents.held(stage) - apart, apart};
+      const auto exact = bounded(stage_bytes(*run, contents, stage), run->framework);
+      for (const double share : {1.0, 0.5}) {
+        const auto least =
+            bounded(least_stage_bytes(*run, contents.rank(), share * held), run->framework);
+        for (std::size_t i = 0; i < exact.size(); ++i)
+          ASSERT_LE(least[i].value(), (1.0 + 1e-12) * exact[i].value()) << i;
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -17,9 +17,15 @@ Strategy interleaved() {
   return strategy;
 }
 
+TrainingRun run_of(const Transformer& model, const Strategy& strategy) {
+  TrainingRun run = small_run();
+  run.model = model, run.strategy = strategy;
+  return run;
+}
+
 TEST(StageContents, AStageHasEveryChunkOfItsOwn) {
-  const Strategy strategy = interleaved();
-  const StageContents contents(small_model(), strategy);
+  const TrainingRun run = run_of(small_model(), interleaved());
+  const StageContents contents(run);
   EXPECT_EQ(contents.part(0, 0), (ModelChunk{.blocks = 2, .embedding = true, .of_kind = {2}}));
   EXPECT_EQ(contents.part(0, 1), (ModelChunk{.blocks = 2, .of_kind = {2}}));
   EXPECT_EQ(contents.part(1, 1), (ModelChunk{.blocks = 2, .head = true, .of_kind = {2}}));
@@ -32,8 +38,8 @@ TEST(StageContents, AStageHasEveryChunkOfItsOwn) {
 TEST(StageContents, StagesOfAnUntiedModelHoldItOnce) {
   Transformer model = small_model();
   model.tied_embeddings = false;
-  const Strategy strategy = interleaved();
-  const StageContents contents(model, strategy);
+  const TrainingRun run = run_of(model, interleaved());
+  const StageContents contents(run);
   EXPECT_DOUBLE_EQ(contents.held(0) + contents.held(1),
                    static_cast<double>(parameters(model).total()));
 }
@@ -47,7 +53,8 @@ TEST(StageContents, ATiedTableIsHeldOnceOnAStage) {
   const auto held = [&](PipelineSchedule schedule, int virtual_stages) {
     Strategy strategy = interleaved();
     strategy.pipeline_schedule = schedule, strategy.virtual_stages = virtual_stages;
-    const StageContents contents(model, strategy);
+    const TrainingRun run = run_of(model, strategy);
+    const StageContents contents(run);
     return contents.held(0) + contents.held(1);
   };
   EXPECT_DOUBLE_EQ(held(PipelineSchedule::ZbV, 2), total);
@@ -58,7 +65,7 @@ TEST(StageContents, ATiedTableIsHeldOnceOnAStage) {
 TEST(StageContents, PassesInFlightFollowTheSchedule) {
   Strategy strategy = interleaved();
   const auto in_flight = [&](int stage) {
-    return StageContents(small_model(), strategy).chunks_in_flight(stage);
+    return StageContents(run_of(small_model(), strategy)).chunks_in_flight(stage);
   };
   // Warm-up of 2 (stages - stage - 1) + (chunks - 1) stages = 4 and 2 passes, and the one that
   // follows it.

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/model/catalogue.h"
+#include "sim/strategy/low_precision_recipe.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {
@@ -121,6 +122,57 @@ TEST(Stages, TensorsAreThoseOfTheBlocksAndTheEnds) {
   EXPECT_EQ(parameter_tensors(llama, model_parts(llama, s).front()), 32 * 6 + 1 + 2 + 1);
   s.pp = 2;
   EXPECT_EQ(parameter_tensors(llama, model_parts(llama, s).front()), 16 * 6 + 1);
+}
+
+std::vector<std::size_t> chunk_kinds(const EqualStages& stages) {
+  std::vector<std::size_t> kinds;
+  for (std::size_t place = 0; place < stages.chunks().size(); ++place)
+    kinds.push_back(stages.chunk_kind(place));
+  return kinds;
+}
+
+using Kinds = std::vector<std::size_t>;
+
+// Eight layers on four stages: those in the middle differ in nothing but where they are.
+TEST(EqualStages, AreThoseBetweenTheEnds) {
+  Strategy s;
+  s.pp = 4;
+  const EqualStages stages(small_model(), s, {});
+  EXPECT_EQ(chunk_kinds(stages), (Kinds{0, 1, 1, 2}));
+  ASSERT_EQ(stages.kinds().size(), 3u);
+  EXPECT_EQ(stages.kinds()[1].first, 1);
+  EXPECT_EQ(stages.kinds()[1].last, 2);
+  EXPECT_TRUE(stages.is_first_of_kind(1));
+  EXPECT_FALSE(stages.is_first_of_kind(2));
+  // Two chunks each: the first stage has the embedding and one without, the last one that and the
+  // head.
+  s.pp = s.virtual_stages = 2, s.pipeline_schedule = Interleaved;
+  const EqualStages interleaved(small_model(), s, {});
+  EXPECT_EQ(chunk_kinds(interleaved), (Kinds{0, 1, 1, 2}));
+  EXPECT_EQ(interleaved.kinds().size(), 2u);
+}
+
+// As many layers of each kind are not the same layers: what is recomputed depends on their order.
+TEST(EqualStages, HaveTheirLayersInTheSameOrder) {
+  Transformer model = small_model();
+  Strategy s;
+  s.pp = 4;
+  model.layer_pattern = "M*M*M*M*";
+  EXPECT_EQ(chunk_kinds(EqualStages(model, s, {})), (Kinds{0, 1, 1, 2}));
+  model.layer_pattern = "M*M**MM*";
+  EXPECT_EQ(chunk_kinds(EqualStages(model, s, {})), (Kinds{0, 1, 2, 3}));
+}
+
+// Of an fp8 run whose first three and last layers stay in 16 bits: 2 and 1 of the first two chunks,
+// 1 of the last.
+TEST(EqualStages, HaveTheSameLayersInHighPrecision) {
+  Strategy s;
+  s.pp = 4, s.precision = Precision::Fp8;
+  const LowPrecisionRecipe recipe{.high_precision_first = 3, .high_precision_last = 1};
+  s.virtual_stages = 2, s.pp = 2, s.pipeline_schedule = Interleaved;
+  EXPECT_EQ(chunk_kinds(EqualStages(small_model(), s, recipe)), (Kinds{0, 1, 2, 3}));
+  s.precision = Precision::Bf16;
+  EXPECT_EQ(chunk_kinds(EqualStages(small_model(), s, recipe)), (Kinds{0, 1, 1, 2}));
 }
 
 TEST(Stages, AStageHandsOnTheResidualStreamOfItsRank) {

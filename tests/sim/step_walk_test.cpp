@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "sim/memory/footprint.h"
+#include "tests/share.h"
 #include "tests/sim/random_run.h"
 #include "tests/sim/sample_run.h"
 
@@ -175,7 +176,7 @@ TEST(MemoryPeak, TheFirstStageIsFullestWhenItsFirstBackwardPassBegins) {
   EXPECT_EQ(peak.layer, 1);  // the last of its two
   EXPECT_EQ(peak.passes_in_flight, 4);
   EXPECT_EQ(peak.blocks_in_flight, 8);
-  EXPECT_EQ(peak.parameters, StageContents(run.model, run.strategy).held(0));
+  EXPECT_EQ(peak.parameters, StageContents(run).held(0));
 }
 
 TEST(MemoryPeak, LargeLogitsMakeItTheLossOfTheLastStage) {
@@ -218,12 +219,12 @@ std::string description(const TrainingRun& run, unsigned seed, int stage) {
 template <class Check>
 int for_each_stage(const Check& check) {
   int runs = 0;
-  for (unsigned seed = 0; seed < kSeeds; ++seed) {
+  for (unsigned seed = 0; seed < share_of(kSeeds); ++seed) {
     const std::optional<TrainingRun> run = random_run(seed);
     if (!run) continue;
     ++runs;
     const LayerPrices prices = layer_bytes(*run);
-    const StageContents contents(run->model, run->strategy);
+    const StageContents contents(*run);
     for (int stage = 0; stage < run->strategy.pp; ++stage) {
       SCOPED_TRACE(description(*run, seed, stage));
       check(*run, prices, contents, stage);
@@ -249,7 +250,7 @@ TEST(StepWalk, APeakIsTheHighestPointOfItsTable) {
         // a step gives back what it takes.
         EXPECT_NEAR(points.back().allocated / peak.idle, 1.0, kRounding);
       });
-  EXPECT_GT(runs, 500);
+  EXPECT_GT(runs, static_cast<int>(share_of(500)));
 }
 
 // To the bit, and of stages that share their passes with others.
