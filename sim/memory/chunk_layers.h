@@ -2,8 +2,8 @@
 // pass finds them (chunk_passes.h).
 //
 // A unit is the embedding, a block or the head; routed experts that fewer ranks share are a unit of
-// their own beside their block's. Of P parameters that n ranks share, padded to them, with e bytes
-// for an operand of a GEMM and g for a gradient:
+// their own next to their block's.  Of P parameters that n ranks share, padded to them, with e
+// bytes for an operand of a GEMM and g for a gradient:
 //
 //   whole       n ceil(P / n) e    weights as the GEMMs read them
 //   sent        ceil(P / n) e      this rank's shard of them, where it is stored in another format
@@ -126,7 +126,7 @@ class Chunk {
   std::vector<std::uint16_t> with_experts_;
 };
 
-// Blocks of a part of the model that offload activations, of a strategy that does.
+// Blocks of a model chunk that offload activations, of a strategy that does.
 double offloading_blocks(const Strategy& strategy, int blocks);
 
 // What one of them sends to the host for each micro-batch.

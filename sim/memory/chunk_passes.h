@@ -50,7 +50,7 @@ PassRules pass_rules(const Run& run, const StageBytes& bytes, int blocks);
 // Of the units of a chunk when one of its passes begins.
 struct UnitState {
   bool whole = false;  // weights are there
-  bool lent = false;   // a fused loss has begun the gradient of the head
+  bool lent = false;   // a fused loss has begun the gradient of the LM head
 };
 
 // Of a backward pass among those of its chunk in a step.

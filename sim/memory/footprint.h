@@ -12,8 +12,8 @@
 //     ZeRO-3 reserves 27.6 GiB at 25.5 allocated (BigScience GPT-2 experiments), as without them
 //   device = reserved + context
 //
-// Source of the 1.24 that is the default fragmentation: nine pairs of reserved and allocated bytes of
-// BigScience's GPT-2 logs and of optimized_hf_llama_class_for_training lie between 1.1 and 1.6,
+// Source of the 1.24 that is the default fragmentation: nine pairs of reserved and allocated bytes
+// of BigScience's GPT-2 logs and of optimized_hf_llama_class_for_training lie between 1.1 and 1.6,
 // median 1.23.  Its gaps are taken times reserve.gaps_factor, which is fitted to measured peaks
 // (calibrate/memory_fit.h).
 //
@@ -104,8 +104,8 @@ struct Memory {
 };
 
 // Peaks alone, without terms.  Of stages with equal layers one has as much in flight as each after
-// it, so that a search leaves those out (Fullest), where backward passes are whole and parts go
-// down the stages.
+// it, so that a search leaves those out (Fullest), where backward passes are whole and chunks
+// go down the stages.
 enum class MemoryStages { All, Fullest };
 Memory memory_footprint(const Run& run, const LayerPrices& prices,
                         MemoryStages stages = MemoryStages::All);
@@ -116,8 +116,8 @@ Memory memory_footprint(const Run& run, const LayerPrices& prices, const StageCo
 // The highest point of each phase of a step of one stage, in order.
 std::vector<MemoryPhase> memory_timeline(const Run& run, const LayerPrices& prices, int stage);
 
-// Context of a process: the driver's, and a communicator for each kind of group beside the one of
-// all devices.
+// Context of a process: the driver's, and a communicator for each kind of group in addition to the
+// one of all devices.
 Bytes context_memory(const Run& run);
 
 // Where in a step the memory of a run has its peak, and how much is in flight then.  What lives
@@ -126,8 +126,8 @@ struct MemoryPeak {
   int stage = 0;
   const char* phase = "";            // "idle", "forward", "loss", "backward", "update"
   std::optional<int> micro_batch{};  // none outside passes
-  std::optional<int> layer{};        // of the model; none at its ends
-  int passes_in_flight = 0;  // of one chunk each, whose activations are kept; 0: not known, or none
+  std::optional<int> layer{};        // of the model; none of embedding and LM head
+  int passes_in_flight = 0;  // of one chunk each, with saved activations; 0: not known, or none
   int blocks_in_flight = 0;  // that keep some
   double parameters = 0.0;   // of the stage on one rank, before they are sharded
 };

@@ -1,4 +1,4 @@
-// The terms whose sum is the memory of a rank, and the account that is kept of them while a step is
+// The terms whose sum is the memory of a rank, and the account of them while a step is
 // followed (step_walk.h).
 //
 // Every byte belongs to exactly one term.  An account holds what is there now and remembers the
@@ -10,8 +10,9 @@
 //           known
 //
 // in bytes (Amount = double: a search asks for nothing else), in bytes by term (MemoryTerms: tables
-// do) or in bytes by tensor (TensorAmounts in peak_tensors.h).  The same statements are executed for
-// all, so that a search and a table cannot differ but by the rounding of their sums.  Source: ours.
+// do) or in bytes by tensor (TensorAmounts in peak_tensors.h).  The same statements are executed
+// for all, so that a search and a table cannot differ but by the rounding of their sums.  Source:
+// ours.
 #pragma once
 
 #include <array>
@@ -50,7 +51,7 @@ inline constexpr int kNumMemoryKinds = static_cast<int>(MemoryKind::Framework) +
 // "weights", "gathered_weights", "optimizer_states", ...: stable keys of the tables.
 const char* name_of(MemoryKind kind);
 
-// One of them as it is told.
+// One of them with its name.
 struct MemoryTerm {
   const char* name = "";
   Bytes size{};

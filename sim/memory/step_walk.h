@@ -31,8 +31,8 @@
 // r = 1 or p v forward passes.  What is in flight after f forward and b backward passes depends on
 // f and b alone, and is the same, a round later, after f + r and b + r.  So a forward pass after
 // the first w + r has a like one a round earlier; of a backward pass after the first r there was
-// one a round earlier with no less in flight, since forward passes can only have run out.  Where the
-// chunks of a stage are alike, it is f - b alone that what is in flight depends on, however
+// one a round earlier with no less in flight, since forward passes can only have run out.  Where
+// the chunks of a stage are alike, it is f - b alone that what is in flight depends on, however
 // micro-batches are dealt in groups: the first w + 2 passes have every f - b that a forward pass
 // finds, and with w + 1 the most that a backward pass does.
 //
@@ -69,7 +69,8 @@ struct StagePeak {
   Bytes idle{};
   Bytes after_forward{};  // when the first backward pass begins
   Bytes peak{};
-  // Of the update, where they are flat buffers of all parameters: those of groups of them find room.
+  // Of the update, where they are flat buffers of all parameters: those of groups of them find
+  // room.
   Bytes temporaries{};
   bool in_update = false;
   Bytes host{}, host_peak{};  // of what the runtime offloads
@@ -89,8 +90,8 @@ class StageWalks {
   // that share its units.
   StagePeak peak(int stage, int shard = 0);
 
-  // A point for every pass, and idle, update, idle; `whole_step`: of all micro-batches, or of as few
-  // as reach the peak, the last of which stands for the last of the step.
+  // A point for every pass, and idle, update, idle; `whole_step`: of all micro-batches, or of as
+  // few as reach the peak, the last of which stands for the last of the step.
   std::vector<MemoryPoint> points(int stage, bool whole_step);
 
   // Of the points of as few micro-batches the first that no other is above: its phase, bytes and

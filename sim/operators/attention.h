@@ -23,7 +23,7 @@
 
 namespace llmsim::sim {
 
-// Gives this rank's part of the sum over tensor ranks.  `alone`: the layer has no MLP, so that
+// Gives this rank's summand of the sum over tensor ranks.  `alone`: the layer has no MLP, so that
 // nothing after the output projection is needed again.
 TensorId add_attention(LayerBuilder& layer, TensorId normed, bool alone);
 

@@ -21,8 +21,8 @@
 //   all-to-all   q, k, v change from all heads of m tokens to a/c heads of s tokens, and the output
 //                back; the same backward
 //
-// Of a sequence that is packed with documents of D tokens, whose masks are blocks on the diagonal, a
-// rank has D/s of the scores in each of these kernels, over so many times fewer keys: kernels of
+// Of a sequence that is packed with documents of D tokens, whose masks are blocks on the diagonal,
+// a rank has D/s of the scores in each of these kernels, over so many times fewer keys: kernels of
 // variable lengths skip the rest, and context ranks share every document.  The unfused core masks
 // the whole square.  Source: FlashAttention's varlen interface, TransformerEngine's "thd" layout.
 //
@@ -40,8 +40,8 @@
 
 namespace llmsim::sim {
 
-// Queries that a blockwise attention kernel handles at once: the scores of one block are there at a
-// time.
+// Queries that a blockwise attention kernel handles at once: the scores of one block are there
+// at a time.
 inline constexpr int kAttentionBlock = 128;
 
 // Queries, keys and values of all heads on this rank.
@@ -50,8 +50,8 @@ struct AttentionInputs {
   TensorId gate = kNoTensor;  // of the output
 };
 
-// Gives the output of all heads.  Requires a valid strategy; model.sliding_window is that of the
-// layer.
+// Gives the output of all heads.  Requires a valid strategy; model.sliding_window is that
+// of the layer.
 TensorId add_attention_core(LayerBuilder& layer, const AttentionInputs& heads);
 
 // Whether a layer with this window sends its keys as the strategy says, or gathers them because a

@@ -1,18 +1,19 @@
 // One transformer block on one rank, for one micro-batch: norms, residual sums, and in between the
 // halves that have files of their own.
 //
-//   first half    norm, attention (attention.h), or in its place a Mamba-2 mixer (mamba2.h), a gated
-//                 delta net (gated_delta_net.h) or a Mamba-1 mixer (mamba1.h), [reduce], residual
+//   first half    norm, attention (attention.h), or in its place a Mamba-2 mixer (mamba2.h), a
+//                 gated delta net (gated_delta_net.h) or a Mamba-1 mixer (mamba1.h), [reduce],
+//                 residual sum
 //   second half   norm, MLP (mlp.h) or experts (experts.h), [reduce], residual
 //
 // Layers of a hybrid are one of the halves alone.  A parallel block (PaLM) reads one norm in both
 // halves, gathers and reduces once; the framework may join qkv and the MLP's input to one GEMM.
-// Norms may follow each half.  What linear layers, norms and sums over tensor ranks do stands in
-// layer_builder.h.
+// Norms may follow each half.  What linear layers, norms and sums over tensor ranks do
+// stands in layer_builder.h.
 //
 // GPT in 16 bits with dropout and fused kernels saves 34 t h + 5 a s t bytes at n = 1.
-// Source: Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models",
-// 2022.
+// Source: Korthikanti et al., "Reducing Activation Recomputation in Large Transformer
+// Models", 2022.
 #pragma once
 
 #include "sim/model/layer_kinds.h"

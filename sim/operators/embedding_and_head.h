@@ -3,8 +3,8 @@
 // Embedding: a lookup of t rows and no GEMM.  Head: final norm, logits (t, V/n, h), cross entropy
 // over V/n.  Over tensor ranks the output of the lookup is summed; with sequence parallelism the
 // head's input is gathered, in the backward pass again (unless the loss has made its gradients by
-// then), and the gradient of the lookup too.  The head's GEMMs and the loss, plain or fused, are in
-// loss.h.
+// then), and the gradient of the lookup too.  The head's GEMMs and the loss, plain or fused,
+// are in loss.h.
 //
 // The head of an encoder has layers in place of the norm, and logits of the predicted tokens only:
 // of t tokens the p that are predicted are picked; their states pass a dense layer (h, h), its
@@ -26,8 +26,8 @@
 
 namespace llmsim::sim {
 
-// For one micro-batch on one rank.  `framework`: as it runs under the strategy
-// (effective_framework).
+// For one micro-batch on one rank.  `framework`: as it runs under the
+// strategy (effective_framework).
 LayerGraph lower_embedding(const Transformer& model, const Strategy& strategy,
                            const Framework& framework);
 // Multi-token prediction repeats the head.

@@ -18,7 +18,7 @@
 //             GEMM; the conjugate moves
 //
 // An all-to-all of a message of M bytes leaves M (x - 1) / x of them on the wire.  Every expert of
-// a rank has an equal part of its rows.  The busiest rank has `imbalance` times the mean
+// a rank has an equal share of its rows.  The busiest rank has `imbalance` times the mean
 // (expected_imbalance), at most all rows of the x ranks, and the others wait for it; a capacity
 // bounds or pads what an expert gets.
 // Router and gate see every token on all tensor ranks, whose combinations are partial sums: their
@@ -30,7 +30,7 @@
 // Source: Megatron-LM core/transformer/moe/moe_layer.py, fc1_latent_proj and fc2_latent_proj.
 //
 // Where a rank routes shards (routes_shards), router, dispatch and combination work on the t/n
-// tokens of its part of the sequence instead, R = t k / n rows are sent, and what arrives is
+// tokens of its shard of the sequence instead, R = t k / n rows are sent, and what arrives is
 // gathered over the etp ranks that divide an expert, each f = expert_ffn_size / etp wide; their
 // partial results are reduce-scattered before they return.  Only shared experts gather tokens.
 //
@@ -40,11 +40,11 @@
 // deduplicating one sends a token once to a rank and a node however many of its experts are there,
 // permutes as it sends, and is priced by cost/collective.h.
 //
-// Saved for the backward pass, e bytes an activation: rows, inputs of both GEMMs, the rows before the
-// combination, the probabilities in fp32, weights, and three 8-byte indices for each row (chosen
-// expert, order, token).  Where the weights multiply an expert's activation instead of its output
-// (weighted_in_experts), the rows before the combination are not needed, but the activation as it
-// was before, unless it is a gate fused with its weight.
+// Saved for the backward pass, e bytes an activation: rows, inputs of both GEMMs, the rows before
+// the combination, the probabilities in fp32, weights, and three 8-byte indices for each row
+// (chosen expert, order, token).  Where the weights multiply an expert's activation instead of its
+// output (weighted_in_experts), the rows before the combination are not needed, but the activation
+// as it was before, unless it is a gate fused with its weight.
 // Sources: Shazeer et al. 2017; dropless grouped GEMMs, Gale et al., "MegaBlocks", 2022; order of
 // moves, Megatron-LM core/transformer/moe/token_dispatcher.py.
 #pragma once
@@ -72,7 +72,7 @@ struct ExpertShape {
   std::int64_t shared_ffn = 0;       // of all shared experts together, per tensor rank
 };
 
-// Whether each tensor rank routes its own part of the sequence: so does Megatron-LM with sequence
+// Whether each tensor rank routes its own shard of the sequence: so does Megatron-LM with sequence
 // parallelism, and so it must be where experts are divided otherwise than the rest.
 bool routes_shards(const Strategy& strategy, const Framework& framework);
 
@@ -90,7 +90,8 @@ ExpertShape expert_shape(const Transformer& model, const Strategy& strategy,
                          const Framework& framework);
 
 // Adds router, dispatch, experts, shared experts and combination on the output of the layer's norm;
-// gives the sum for this rank's tokens, of tensor ranks that do not route shards their parts of it.
+// gives the sum for this rank's tokens, or, where tensor ranks do not route shards, this
+// rank's summand.
 TensorId add_experts(LayerBuilder& layer, TensorId normed);
 
 }  // namespace llmsim::sim

@@ -20,18 +20,18 @@
 //             states            2 K e + 2 V e, e K V / C
 //             output            2 K e + 2 V e + e K V / C
 //             sum               (11 K + 6 V) e + 2 e K V / C + (8 + 2 e) C
-//   backward  T K, T V and the states again, the gradients of values within chunks, of states, of q,
-//             k and T K, of T, and of the norms
+//   backward  T K, T V and the states again, the gradients of values within chunks, of states, of
+//             q, k and T K, of T, and of the norms
 //             sum               (27 K + 15 V) e + 4 e K V / C + 2 e C
 //
 // Gates and decays, of 4 bytes a head, are left out.  The convolution reads and writes its
 // channels, backward reads them and their gradients and writes gradients.  FLOPs are those of
-// model/flops.h, twice in the backward pass; what a kernel reaches of the memory bandwidth is
-// MemoryBoundKernel::Scan.
+// model/flops.h, twice in the backward pass; what a kernel reaches of the memory
+// bandwidth is MemoryBoundKernel::Scan.
 //
 // Sources: fla-org/flash-linear-attention fla/ops/gated_delta_rule/chunk.py, fla/ops/common
-// chunk_delta_h.py and chunk_o.py (what each kernel loads and stores); Megatron-LM
-// megatron/core/ssm/gated_delta_net.py.
+// chunk_delta_h.py and chunk_o.py (what each kernel loads and stores);
+// Megatron-LM megatron/core/ssm/gated_delta_net.py.
 #pragma once
 
 #include "sim/model/transformer.h"

@@ -1,13 +1,13 @@
-// Builds a layer node by node: what linear layers, norms, activations and sums over tensor ranks are
-// as operators and as tensors, for the files that put layers together (attention.h, mlp.h,
+// Builds a layer node by node: what linear layers, norms, activations and sums over tensor ranks
+// are as operators and as tensors, for the files that put layers together (attention.h, mlp.h,
 // experts.h, mamba.h, ..., embedding_and_head.h).
 //
 // Notation: n = tensor_parallel, t tokens of this rank's sequences, h = hidden_size, e bytes an
 // activation.  Column-parallel GEMMs divide their output by n, row-parallel ones their input.  With
 // sequence_parallel the gathers before column-parallel GEMMs are all-gathers and the sums after
-// row-parallel ones reduce-scatters over n, and norms and residuals work on t/n tokens; without, the
-// sums are all-reduces.  8- and 4-bit recipes may cast what is gathered before it travels (inputs,
-// output gradients): low_precision_bytes a value; sums travel in 16 bits.
+// row-parallel ones reduce-scatters over n, and norms and residuals work on t/n tokens; without,
+// the sums are all-reduces.  8- and 4-bit recipes may cast what is gathered before it travels
+// (inputs, output gradients): low_precision_bytes a value; sums travel in 16 bits.
 //
 // Saved for the backward pass:
 //
@@ -100,7 +100,7 @@ class LayerBuilder {
   // gradients of another format, and the sum over tokens for the bias, whichever is larger.
   //
   // Where gradients are those of units (ShardedWeights::gradients_of_units) a block has none: what
-  // the GEMM gives is part of StageBytes::gradient_buffers.  The head has what it gives, and the
+  // the GEMM gives belongs to StageBytes::gradient_buffers.  The head has what it gives, and the
   // other format of its reduction.
   Bytes weight_gradient_workspace(Module module, const LayerWeight& weight) const;
 
@@ -121,7 +121,7 @@ class LayerBuilder {
   // pass, and its gradient is summed.
   void column_gemm(Linear linear, const SharedInput& input, TensorId x,
                    std::initializer_list<TensorId> y, bool saves_input);
-  // On this rank's rows of the weight, to the residual stream: a part of the sum.
+  // On this rank's rows of the weight, to the residual stream: a summand.
   TensorId row_gemm(const char* name, Linear linear, TensorId x, bool saves_input);
   // Of a mixer: from the residual stream, and back to it from its values.
   void mixer_input(LayerOperators operators, TensorId normed, TensorId projected);
@@ -130,19 +130,19 @@ class LayerBuilder {
   // Collectives of a column-parallel layer that reads the residual stream.
   SharedInput shared_residual(Module module) const;
   // The sum over tensor ranks of a row-parallel GEMM's output, a residual stream; with sequence
-  // parallelism each rank keeps its part.
+  // parallelism each rank has its shard of it.
   TensorId reduce(Module module, TensorId partial);
   TensorId reduce(Module module, TensorId partial, LayerOperators operators);
 
   // The norm of `x`, whose rows are this rank's tokens; `latent`: of narrower values than the
-  // residual stream, a part of the projection to queries, keys and values.
+  // residual stream, within the projection to queries, keys and values.
   TensorId norm(const char* label, TensorId x) { return norm(label, x, model.hidden_size, false); }
   TensorId latent_norm(const char* label, TensorId x, std::int64_t width) {
     return norm(label, x, width, true);
   }
   // Of an MLP with or without a gate, behind the GEMM of module `up`.  What the backward pass needs
-  // is saved as it is, or of a gated one as a copy in 8 bits, which it casts back
-  // (SavedActivations::fp8_activation_inputs).
+  // is saved as it is, or of a gated one as a copy in 8 bits, which it
+  // casts back (SavedActivations::fp8_activation_inputs).
   void activation(Module up, Module module, TensorId gate, TensorId values, TensorId inner,
                   LayerOperators operators);
 
@@ -154,8 +154,8 @@ class LayerBuilder {
   // that is the format, where x is saved anyway (the output of attention), or where a recomputed
   // module writes x again.
   // Under autocast each matrix of the module has a copy of its own of what a norm gives.
-  // Source: Megatron-LM core/transformer/attention.py and transformer_layer.py,
-  // set_save_original_input.
+  // Source: Megatron-LM core/transformer/attention.py and
+  // transformer_layer.py, set_save_original_input.
   TensorId saved_input(Module module, TensorId x);
   bool is_copied_by_autocast(TensorId x) const;
   double matrices(Module module) const;

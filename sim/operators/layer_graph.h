@@ -1,4 +1,5 @@
-// A layer of a model: one list of nodes in execution order, each with its operators and its tensors.
+// A layer of a model: one list of nodes in execution order, each with its operators
+// and its tensors.
 //
 // A node is what a framework calls an operation of a module: the GEMM of a linear layer with its
 // casts, the core of attention, a norm, the collective that gathers an input.  It states
@@ -7,14 +8,14 @@
 //   tensors     what it reads and writes, what it saves for its backward pass, and the workspaces
 //               of its kernels
 //
-// so that time, FLOPs, bytes, communication (the operators) and memory (the tensors, layer_memory.h)
-// are views of the same list, and recomputation and offload choose nodes and tensors of it
-// (recomputation.h).  Nodes that reshape, or that a framework has fused away, have tensors and no
-// operators; operators that work in place have no tensors.
+// so that time, FLOPs, bytes, communication (the operators) and memory (the tensors,
+// layer_memory.h) are views of the same list, and recomputation and offload choose nodes and
+// tensors of it (recomputation.h).  Nodes that reshape, or that a framework has fused away, have
+// tensors and no operators; operators that work in place have no tensors.
 //
 // The nodes of the backward pass run in the opposite order, the backward operators of a node as the
-// node has them.  Sizes are those of one micro-batch on one rank; the layer's input and the gradient
-// of its output are there when a pass begins, and belong to the caller.
+// node has them.  Sizes are those of one micro-batch on one rank; the layer's input and the
+// gradient of its output are there when a pass begins, and belong to the caller.
 #pragma once
 
 #include <array>
@@ -130,9 +131,10 @@ class Node {
 };
 
 // Collectives of the input that column-parallel linear layers share: it is gathered before the
-// forward pass and, for the weight gradients, once more before the GEMMs of the data gradients; each
-// rank has a part of the sum that is its gradient, which travels while weight gradients are made.
-// Source: Megatron-LM core/tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication.
+// forward pass and, for the weight gradients, once more before the GEMMs of the data gradients;
+// each rank has a summand of its gradient, whose reduction overlaps with the weight gradients.
+// Source: Megatron-LM core/tensor_parallel/layers.py,
+// LinearWithGradAccumulationAndAsyncCommunication.
 struct SharedInput {
   std::optional<Operator> gather, gather_again, sum;
 };

@@ -3,10 +3,10 @@
 //   forward    a node allocates what it writes and a workspace on top; a tensor is freed after its
 //              last reader, unless a node saves it for the backward pass or it is what the layer
 //              gives to the next
-//   backward   the nodes in reverse: a node allocates the gradients of what it reads and a workspace
-//              on top, then frees the gradients of what it wrote and the saved tensors that no
-//              earlier node needs.  A tensor with two readers has the sum of two gradients: the
-//              second is there for a moment next to the first
+//   backward   the nodes in reverse: a node allocates the gradients of what it reads and a
+//              workspace on top, then frees the gradients of what it wrote and the saved tensors
+//              that no earlier node needs.  A tensor with two readers has the sum of two gradients:
+//              the second is there for a moment next to the first
 //   recompute  tensors that are dropped at the end of the forward pass are written again when the
 //              backward pass enters their half of the layer, by the nodes that are repeated
 //
@@ -70,7 +70,7 @@ struct LiveTensor {
 
 // PassBytes tensor by tensor: the sizes of each list add up to it.
 struct PassTensors {
-  // Of a layer's tensor its value, unless `use` says otherwise.
+  // The value of a layer's tensor, or what `use` names.
   struct What {
     TensorId tensor = kNoTensor;
     TensorUse use = TensorUse::Saved;

@@ -5,8 +5,8 @@
 //   wgrad     dw(k, n) += x^T(k, t) dy(t, n)         2 t n k, accumulated in the gradient's format
 //
 // 8- and 4-bit recipes quantise x, w and dy before each GEMM (quantise_traffic in traffic.h), as
-// LowPrecisionScaling says.  Adapters (LoRA) leave w frozen: no wgrad of w, but a pair of GEMMs of
-// width `rank` beside each adapted matrix.
+// LowPrecisionScaling has it.  Adapters (LoRA) leave w frozen: no wgrad of w, but a pair of GEMMs
+// of width `rank` for each adapted matrix.
 #pragma once
 
 #include <optional>
@@ -59,7 +59,7 @@ struct ExpertRows {
 LayerOperators lower_expert_linear(const LinearContext& context, const LayerWeight& weight,
                                    const ExpertRows& rows);
 
-// Bytes of one element of a linear layer's input as kept for the weight gradient, with its scales.
+// Bytes of one element of a linear layer's input as saved for the weight gradient, with its scales.
 double linear_input_bytes(const LinearContext& context);
 
 }  // namespace llmsim::sim

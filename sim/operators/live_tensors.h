@@ -10,7 +10,7 @@
 
 namespace llmsim::sim {
 
-// Tensors and their gradients that are there.  What bytes() says is what was taken and not given
+// Tensors and their gradients that are there.  bytes() is what was taken and not given
 // back since the pass began, and the most of it.  Logits, their copies and their gradients count as
 // logits, whatever they are taken for.  `list`, where there is one, has the same tensor by tensor.
 class LiveTensors {

@@ -34,7 +34,7 @@
 
 namespace llmsim::sim {
 
-// Of a token whose rank has a part of the vocabulary: the id, and whether it is in the part.
+// Of a token whose rank has a share of the vocabulary: the id, and whether it is in the share.
 inline constexpr double kTokenIdBytes = 8.0, kFlagBytes = 1.0;
 
 // The head's GEMMs and the loss of `tokens` tokens on one tensor rank; `shared`: the collectives of

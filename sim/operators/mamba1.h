@@ -15,8 +15,8 @@
 // B and C again for each channel, and adds their gradients to those of other channels by atomics in
 // fp32; all channels of a sequence share these, so that they lie in the last-level cache, and what
 // the kernel reaches is the bandwidth there: its rate, MemoryBoundKernel::SelectiveScan, is
-// relative to device memory all the same.  Bytes that are loaded and stored for each token and
-// channel:
+// relative to device memory all the same.  Bytes that are loaded and stored for each
+// token and channel:
 //
 //   forward   x, dt, z; y before and after the gate   5 e
 //             B, C                                    2 N e
@@ -48,9 +48,9 @@ namespace llmsim::sim {
 // order and the gradients of x and dt.
 ScanBytes scan_bytes(const Mamba1& mamba, int tokens, double element);
 
-// What the scan saves for its backward pass beside dt, in bytes for each token and channel: x and z
-// in its order, y before the gate, and the states of chunks.  Source: SelectiveScanFn,
-// save_for_backward.
+// What the scan saves for its backward pass in addition to dt, in bytes for each token and channel:
+// x and z in its order, y before the gate, and the states of chunks.  Source:
+// SelectiveScanFn, save_for_backward.
 double saved_by_selective_scan(const Mamba1& mamba, int tokens, double element);
 
 // The half of a layer between its norm and its residual; `alone`: the layer has no MLP.

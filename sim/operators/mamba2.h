@@ -13,8 +13,8 @@
 //   forward   chunk states     P e + N e g, 4 P N / Q          x, B -> states in fp32
 //             state passing    4 P N / Q, e P N / Q
 //             C B^T            2 N e g, 4 Q g                  in fp32
-//             chunk scan       4 Q g + P e + N e g + e P N / Q + P e (z), 2 P e (y, before and after
-//                              the gate)
+//             chunk scan       4 Q g + P e + N e g + e P N / Q + P e (z), 2 P e (y, before and
+//                              after the gate)
 //             sum              5 P e + 4 N e g + (8 + 2 e) P N / Q + 8 Q g
 //   backward  chunk states, passing (fp32) and C B^T again; the gradients of z, of states and of
 //             their passing, of x, B, C, C B^T, and of the decay, a kernel each
@@ -22,8 +22,8 @@
 //
 // dt and its sums over a chunk, of 4 bytes a head, are left out.  The convolution reads and writes
 // its channels; its backward pass runs after it has run again.  FLOPs are those of model/flops.h,
-// twice in the backward pass; what a kernel reaches of the memory bandwidth is
-// MemoryBoundKernel::Scan.
+// twice in the backward pass; what a kernel reaches of the memory
+// bandwidth is MemoryBoundKernel::Scan.
 //
 // Several sequences are copied into their own order before the convolution and back after the gate:
 // Megatron-LM's activations have the tokens first.

@@ -3,8 +3,8 @@
 // Notation: layer_builder.h; f = ffn_size.
 //
 //   forward   [gather], (t, f/n or 2f/n, h), activation, (t, h, f/n)
-//   backward  the same from its end to its beginning: for each GEMM a data gradient, then a weight
-//             gradient
+//   backward  the same from its end to its beginning: for each GEMM a data gradient, then a
+//             weight gradient
 #pragma once
 
 #include "sim/operators/layer_builder.h"
@@ -15,7 +15,7 @@ namespace llmsim::sim {
 // tangent, and one more than it.
 inline constexpr double kComposedGeluSaves = 3.0;
 
-// Gives this rank's part of the sum over tensor ranks.
+// Gives this rank's summand of the sum over tensor ranks.
 TensorId add_mlp(LayerBuilder& layer, TensorId normed);
 
 }  // namespace llmsim::sim

@@ -1,8 +1,8 @@
 // The vocabulary: one kind of work that a device does in a training step.
 //
 // A pass, forward or backward, is a list of operators in execution order, each with its module.
-// FLOPs, bytes moved, kernels and communication are fields of the same record; the tensors that they
-// read, write and save for the backward pass are those of their node (layer_graph.h).
+// FLOPs, bytes moved, kernels and communication are fields of the same record; the tensors that
+// they read, write and save for the backward pass are those of their node (layer_graph.h).
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ enum class Module : std::uint8_t {
   MlpUp,
   Activation,
   MlpDown,
-  MoeInput,  // the tokens of all tensor ranks, where each has a part of the sequence
+  MoeInput,  // the tokens of all tensor ranks, where each has a shard of the sequence
   Router,
   Dispatch,  // rows to their experts and back
   ExpertUp,
@@ -93,7 +93,7 @@ const char* name_of(Module module);  // "core attention", "MLP up"; to be printe
 const char* name_of(OperatorKind kind);
 const char* name_of(CollectiveKind kind);  // "all_reduce", "all_gather", ...
 
-// The GEMMs of the same pass beside which a tensor-parallel collective can run.
+// The GEMMs of the same pass with which a tensor-parallel collective can overlap.
 //   Feeds           those after it work on what has arrived
 //   Follows         those before it send what is ready
 //   DataGradient    those after it that make data gradients, or weight gradients, need nothing of
@@ -114,8 +114,8 @@ struct Operator {
   // Gemm: rows of both operands are multiplied with each other, x W^T, as in forward passes.
   bool transposed = false;
   // Works on the rows that a router sends, as many as come: a GEMM's tokens (m, or k of a weight
-  // gradient) are those of several experts, and a graph that is captured for one shape cannot hold
-  // it.
+  // gradient) are those of several experts, and a graph that is captured for one shape
+  // cannot hold it.
   bool ragged = false;
   Flops flops{};  // useful work (causal attention counts its half)
   // Work the kernel executes over `flops`: flash backward recomputes the scores.
@@ -131,8 +131,8 @@ struct Operator {
   TensorOverlap tensor_overlap = TensorOverlap::None;
   // Each message travels while one launch of the attention operator before it computes.
   bool overlaps_attention = false;
-  // Of one launch; nccl-tests' size: the whole buffer of an all-gather, reduce-scatter or
-  // all-reduce.
+  // Of one launch; nccl-tests' size: the whole buffer of an all-gather,
+  // reduce-scatter or all-reduce.
   Bytes message{};
 };
 
@@ -185,8 +185,8 @@ struct LayerOperators {
   LayerOperators& append(const LayerOperators& next);
 };
 
-// Forward and backward kernels of a memory-bound operator; none where the framework has fused them
-// away.
+// Forward and backward kernels of a memory-bound operator; none where the framework has
+// fused them away.
 LayerOperators elementwise(OperatorKind kind, const char* label, double elements,
                            const Traffic& traffic);
 

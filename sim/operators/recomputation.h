@@ -1,5 +1,5 @@
-// What a layer executes again before its backward pass, and so does not save: filters over its nodes
-// and their tensors.
+// What a layer executes again before its backward pass, and so does not save: filters over its
+// nodes and their tensors.
 //
 //   Full, EveryN  all, from the layer's input
 //   Selective     the modules that the strategy names
@@ -34,8 +34,8 @@ struct Recomputation {
 
 Recomputation no_recomputation(const LayerGraph& layer);
 // Of some modules: what their nodes write and save.  A module of `keeps_output` leaves what others
-// read (a checkpoint within the layer), one of the others does not (its output is written again for
-// them).
+// read (a checkpoint within the layer), one of the others does not (its output is written
+// again for them).
 Recomputation recompute_modules(const LayerGraph& layer, ModuleSet modules, ModuleSet keeps_output);
 // Of everything but the input; `stops_early`: but what follows LayerGraph::needed_nodes().
 Recomputation recompute_all(const LayerGraph& layer, bool stops_early);
@@ -58,8 +58,8 @@ OperatorList recomputed_operators(const LayerGraph& layer, const Recompute& reco
 double repeated_share(const LayerGraph& layer, const Recomputation& recomputation,
                       std::size_t node);
 
-// Modules whose tensors selective recomputation writes again, in a dense layer or in one with
-// experts.
+// Modules whose tensors selective recomputation writes again, in a dense layer or in
+// one with experts.
 ModuleSet repeated_modules(const RecomputedModules& modules, const Transformer& model, bool moe);
 
 // What the layer has saved when its forward pass has ended: the input, where it is saved, and not
@@ -68,8 +68,8 @@ std::vector<bool> saved_tensors(const LayerGraph& layer, const Recomputation& re
 Bytes saved_bytes(const LayerGraph& layer, const Recomputation& recomputation);
 Bytes saved_bytes(const LayerGraph& layer);  // without recomputation
 
-// What the modules of a layer that are offloaded have on the host: their inputs, as far as they are
-// saved.
+// What the modules of a layer that are offloaded have on the host: their inputs, as far as
+// they are saved.
 Bytes offloaded_inputs(const LayerGraph& layer, const Recomputation& recomputation,
                        const OffloadedModules& modules);
 

@@ -2,7 +2,7 @@
 // framework fuses them.
 //
 // None of these operators is a GEMM: their arithmetic intensity is a few FLOPs per byte, so that
-// the bytes bound their time.  Each function says what its elements are; `e` is the size of one
+// the bytes bound their time.  Each function names its elements; `e` is the size of one
 // activation value in bytes.  A dropout mask is 1 byte.  A read and a write count once each, so
 // that a tensor that one kernel writes and the next one reads counts twice: fusion saves these two.
 #pragma once

@@ -56,20 +56,20 @@ double state_values(OptimizerKind optimizer);
 // 8-bit Adam 1 byte each and an fp32 scale for every 256 of them.
 double state_bytes_per_parameter(OptimizerKind optimizer, const ParameterStorage& storage);
 
-// Bytes per parameter that an update allocates beside states and gradients:
+// Bytes per parameter that an update allocates on top of states and gradients:
 //
 //   max(T, K + n s)    T  temporary_bytes: the gradient as the optimizer reads it is made
 //                      K  kept_temporary_bytes: what stays of them, less gradients that are freed
-//                      n  temporary_values of an unfused optimizer, in s bytes, the format of states
+//                      n  temporary_values of an unfused optimizer, in the s bytes of its states
 //
 // Source: torch.optim.AdamW makes the square root of the second moments, and before PyTorch 2.1 the
-// denominator beside it; DeepSpeed runtime/zero/stage_1_and_2.py step: the gradients of a partition
-// are flattened and cast to fp32, those in 16 bits are freed, then the optimizer runs.
+// denominator next to it; DeepSpeed runtime/zero/stage_1_and_2.py step: the gradients of a
+// partition are flattened and cast to fp32, those in 16 bits are freed, then the optimizer runs.
 double update_temporary_bytes(OptimizerKind optimizer, const ParameterStorage& storage,
                               const UpdateBehaviour& update);
 
-// The step's parts.  `parameters` are those that this rank updates, `gradients` the values that the
-// norm reads.
+// The operators of the step.  `parameters` are those that this rank updates, `gradients` the values
+// that the norm reads.
 struct UpdateOperators {
   Operator norm;
   Operator clip;

@@ -15,9 +15,9 @@ namespace {
 using Finder = std::vector<Complaint> (*)(const std::string&);
 
 // Headers whose comments nobody has read with these rules in mind yet.  The list only gets shorter.
-const std::vector<std::string> unread{
-    "sim/memory/",         "sim/operators/", "sim/pipeline/repeating_pipeline.h",
-    "sim/schedule/step.h", "sim/search/",    "sim/strategy/stages.h"};
+const std::vector<std::string> unread{"sim/memory/", "sim/pipeline/repeating_pipeline.h",
+                                      "sim/schedule/step.h", "sim/search/",
+                                      "sim/strategy/stages.h"};
 
 const SourceTree& whole_tree() {
   static const SourceTree tree = read_source_tree(LLMSIM_SOURCE_DIR);
