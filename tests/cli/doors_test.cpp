@@ -402,7 +402,7 @@ TEST(Doors, FreeTextMovesNothing) {
       }
     }
   }
-  EXPECT_GT(compared, 600);
+  EXPECT_GT(compared, static_cast<int>(share_of(600)));
 }
 
 }  // namespace
