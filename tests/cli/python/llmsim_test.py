@@ -72,7 +72,7 @@ class Complaints(unittest.TestCase):
             llmsim.predict(model="gpt2", gpus=8, no_such_option=1)
 
     def test_what_does_not_fit_has_an_answer(self):
-        with self.assertRaisesRegex(llmsim.DoesNotFit, "per device") as no:
+        with self.assertRaisesRegex(llmsim.DoesNotFit, "out of memory: needs .* usable") as no:
             llmsim.predict(model="llama-70b", gpus=8, pp=8, global_batch=8)
         self.assertFalse(no.exception.answer["feasible"])
 
