@@ -207,7 +207,6 @@ TensorId LayerBuilder::row_gemm(const char* name, Linear linear_layer, TensorId 
 }
 
 void LayerBuilder::mixer_input(LayerOperators operators, TensorId normed, TensorId projected) {
-  operators.set_module(Module::MixerInput);
   column_gemm({Module::MixerInput, weight(WeightName::MixerInput), std::move(operators)},
               shared_residual(Module::MixerInput), normed, {projected},
               saves_input(WeightName::MixerInput));
