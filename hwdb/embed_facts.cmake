@@ -1,5 +1,5 @@
 # Writes OUTPUT: the C++ source of shipped_facts.h.  FACTS are the files that go into the database, STACKS the file of the
-# training frameworks.  The assembler reads the files, so compiling stays fast; the hash makes the source change whenever a file does.
+# training frameworks, ROWS the tables of launch files.  The assembler reads the files, so compiling stays fast; the hash makes the source change whenever a file does.
 function(embed symbol path)
   file(SHA256 ${path} hash)
   set(assembly "${assembly}${symbol}:\\n .incbin \\\"${path}\\\"\\n${symbol}_end:\\n" PARENT_SCOPE)
@@ -15,12 +15,21 @@ foreach(path IN LISTS FACTS)
   string(APPEND hashes "${name}:${hash};")
   string(APPEND entries "      {\"${name}\", text(llmsim_fact_${name}, llmsim_fact_${name}_end)},\n")
 endforeach()
-embed(llmsim_fact_frameworks ${STACKS})
 string(SHA256 digest "${hashes}")
+
+embed(llmsim_fact_frameworks ${STACKS})
+set(other_hashes "${hash}")
+set(rows "")
+foreach(path IN LISTS ROWS)
+  get_filename_component(name ${path} NAME_WE)
+  embed(llmsim_rows_${name} ${path})
+  string(APPEND other_hashes " ${hash}")
+  string(APPEND rows "      {\"${name}\", text(llmsim_rows_${name}, llmsim_rows_${name}_end)},\n")
+endforeach()
 
 file(
   WRITE ${OUTPUT}
-  "// ${hash}: hash of the frameworks
+  "// ${other_hashes}: hashes of the frameworks and of the rows
 #include \"hwdb/store/shipped_facts.h\"
 
 __asm__(\".section .rodata\\n${assembly} .byte 0\\n .previous\\n\");
@@ -38,6 +47,12 @@ std::span<const ShippedFacts> shipped_facts() {
   static const ShippedFacts facts[] = {
 ${entries}  };
   return facts;
+}
+
+std::span<const ShippedFacts> shipped_launch_rows() {
+  static const ShippedFacts rows[] = {
+${rows}  };
+  return rows;
 }
 
 std::string_view shipped_facts_hash() { return \"${digest}\"; }

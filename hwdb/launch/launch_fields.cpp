@@ -1,6 +1,7 @@
 #include "hwdb/launch/launch_fields.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 
 #include "hwdb/frameworks/settings.h"
@@ -13,6 +14,38 @@ namespace llmsim::hwdb {
 namespace {
 
 const std::string kModel = "model.";
+
+// Names of the header that are neither of the model, of the strategy nor of a setting.
+constexpr const char* kDerivedFields[] = {"model.catalogue",
+                                          "model.moe.shared_width",
+                                          "model.moe.layers",
+                                          "model.lora.rank",
+                                          "model.lora.targets",
+                                          "model.vocab_divisor",
+                                          "num_microbatches",
+                                          "replica_batch",
+                                          "device_batch",
+                                          "fsdp_inside",
+                                          "fsdp_across",
+                                          "data_inside",
+                                          "data_across",
+                                          "shards_states",
+                                          "dp_shard",
+                                          "replicate_size",
+                                          "devices_per_node",
+                                          "num_devices",
+                                          "num_nodes",
+                                          "framework",
+                                          "transport",
+                                          "collective_algorithm",
+                                          "vendor",
+                                          "regathers",
+                                          "layers_per_chunk",
+                                          "weighted_layers_per_chunk",
+                                          "remainder",
+                                          "stage_layout",
+                                          "first_stage_layers",
+                                          "last_stage_layers"};
 
 // --- a run ---
 
@@ -183,6 +216,14 @@ LaunchValues fields_of(const sim::Run& run) {
   add_adapters(run.strategy, fields);
   add_cluster_fields(run.cluster, fields);
   return fields;
+}
+
+bool is_launch_field(const std::string& key) {
+  if (std::find(std::begin(kDerivedFields), std::end(kDerivedFields), key) !=
+      std::end(kDerivedFields))
+    return true;
+  if (!key.starts_with(kModel)) return sim::find_strategy_field(key) || find_setting(key);
+  return sim::find_field(sim::transformer_fields(), key.substr(kModel.size()));
 }
 
 std::optional<std::string> first_difference(const sim::Run& run, const sim::Run& other) {

@@ -23,6 +23,8 @@
 //   weighted_layers_per_chunk   the same rounded up, with embedding and LM head where they count
 //   remainder           "first": the first chunks take the layers left over by an even split
 //   stage_layout        Megatron's pipeline layout, where the chunks have unequal numbers of layers
+//   first_stage_layers, last_stage_layers       layers of the stages at the ends (read only)
+//   model.vocab_divisor what the vocabulary is padded to a multiple of (read only)
 //
 // Private to hwdb.
 #pragma once
@@ -37,6 +39,9 @@ namespace llmsim::hwdb {
 
 // What a run has a value of.
 LaunchValues fields_of(const sim::Run& run);
+
+// Whether a run may have a value of this name, or a file may say one.
+bool is_launch_field(const std::string& key);
 
 // The first field in which two runs differ, as "training.tp = 8": model, strategy, behaviour of the
 // framework.  Fields with the same meaning are equal: shared experts as one or

@@ -5,6 +5,7 @@
 
 #include "hwdb/launch/launch_fields.h"
 #include "hwdb/launch/launch_record.h"
+#include "hwdb/launch/row_text.h"
 #include "hwdb/launch/targets.h"
 #include "hwdb/text/input_file.h"
 #include "hwdb/text/spelling.h"
@@ -32,17 +33,18 @@ bool is_one_of(const std::string& key, const std::vector<std::string>& patterns)
 
 // Keys that do not belong to a row: listed where they cannot matter, else refused.
 void check_others(const LaunchTarget& target, const LaunchValues& values, ReadLaunch& read) {
-  const std::vector<std::string> known = keys_of(target.rows());
+  const LaunchTable& table = shipped_table(target.name);
+  const std::vector<std::string> known = keys_of(table.rows);
   for (const auto& entry : values) {
     const std::string &key = entry.first, &value = entry.second;
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
-    const auto matters = std::find_if(target.unmodelled.begin(), target.unmodelled.end(),
+    const auto matters = std::find_if(table.refused.begin(), table.refused.end(),
                                       [&](const Term& term) { return term.key == key; });
-    if (matters != target.unmodelled.end()) {
+    if (matters != table.refused.end()) {
       if (same_value(matters->value, value)) continue;
       throw Error(key + " = " + value + ": matters and is not modelled");
     }
-    if (!is_one_of(key, target.harmless))
+    if (!is_one_of(key, table.harmless))
       throw Error(key + ": not known of " + target.name + did_you_mean(key, known));
     read.not_needed.push_back(key);
   }
@@ -58,7 +60,7 @@ void note_defaults(const LaunchTarget& target, const LaunchValues& fields, ReadL
 
 LaunchValues read_rows(const LaunchTarget& target, const LaunchText& text, ReadLaunch& read) {
   LaunchValues fields;
-  for (const Row& row : target.rows()) {
+  for (const Row& row : shipped_table(target.name).rows) {
     RowReading reading;
     try {
       reading = read_row(row, text.values, fields);
@@ -108,7 +110,7 @@ const LaunchTarget& target_of_text(const std::string& text, const std::string& p
 std::vector<LaunchEntry> entries_of(const LaunchTarget& target, const sim::Run& run) {
   const LaunchValues fields = fields_of(run);
   std::vector<LaunchEntry> entries;
-  for (const Row& row : target.rows()) {
+  for (const Row& row : shipped_table(target.name).rows) {
     try {
       for (LaunchEntry& entry : written_row(row, fields)) entries.push_back(std::move(entry));
     } catch (const Error& error) {
@@ -165,13 +167,6 @@ void check_written(const LaunchTarget& target, const LaunchFile& file, const sim
 }
 
 }  // namespace
-
-const std::vector<LaunchTarget>& all_launch_targets() {
-  static const std::vector<LaunchTarget> all{
-      megatron_target(), torchtitan_target(), deepspeed_target(), accelerate_target(),
-      nemo_target(),     maxtext_target(),    torchrun_target(),  slurm_target()};
-  return all;
-}
 
 std::vector<std::string> launch_targets() {
   std::vector<std::string> names;

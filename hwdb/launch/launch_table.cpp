@@ -1,6 +1,7 @@
 #include "hwdb/launch/launch_table.h"
 
 #include <algorithm>
+#include <sstream>
 #include <utility>
 
 #include "sim/base/error.h"
@@ -91,10 +92,37 @@ bool writes(const Case& one, const LaunchValues& run, LaunchValues& variables) {
          all_hold(one.when, run, variables);
 }
 
+// "a+b" as the file has it; a number stays one.
+std::string listed(const std::string& names, const NameList& list) {
+  if (names.empty() || sim::number_from(names)) return names;
+  std::vector<std::string> parts;
+  std::istringstream stream(names);
+  for (std::string part; std::getline(stream, part, '+');) {
+    const auto word = std::find_if(list.words.begin(), list.words.end(),
+                                   [&](const auto& pair) { return pair.second == part; });
+    parts.push_back(word == list.words.end() ? part : word->first);
+  }
+  return list.in_brackets ? "[" + sim::joined(parts, ", ") + "]" : sim::joined(parts, " ");
+}
+
+// The names of a list, whose brackets are gone, as "a+b".
+std::string joined_names(const std::string& text, const NameList& list) {
+  std::vector<std::string> parts;
+  std::istringstream stream(text);
+  const char separator = list.in_brackets ? ',' : ' ';
+  for (std::string part; std::getline(stream >> std::ws, part, separator);) {
+    part.erase(part.find_last_not_of(' ') + 1);
+    const auto word = std::find_if(list.words.begin(), list.words.end(),
+                                   [&](const auto& pair) { return pair.first == part; });
+    parts.push_back(word == list.words.end() ? part : word->second);
+  }
+  return sim::joined(parts, "+");
+}
+
 std::string spelled_value(const Row& row, const Term& term, const LaunchValues& variables) {
   if (!is_variable(term.value)) return term.value;
   const std::string& value = variables.at(term.value);
-  return row.spelled ? row.spelled(value) : value;
+  return row.list ? listed(value, *row.list) : value;
 }
 
 // What the keys that the case does not name mean.
@@ -115,40 +143,6 @@ bool same_value(const std::string& a, const std::string& b) {
   return first && second && *first == *second;
 }
 
-Row copied(const std::string& key, const std::string& field, const std::string& fallback) {
-  Row row{.cases = {{.file = {{key, "$"}}, .run = {{field, "$"}}}}};
-  if (!fallback.empty()) row.defaults = {{key, fallback}};
-  return row;
-}
-
-Row worded(const std::string& key, const std::string& field,
-           const std::vector<std::pair<std::string, std::string>>& words,
-           const std::string& fallback) {
-  Row row;
-  for (const auto& [word, value] : words)
-    row.cases.push_back({.file = {{key, word}}, .run = {{field, value}}});
-  if (!fallback.empty()) row.defaults = {{key, fallback}};
-  return row;
-}
-
-Row flagged(const std::string& key, const std::string& field) {
-  return {.cases = {{.file = {{key, "true"}}, .run = {{field, "true"}}},
-                    {.file = {}, .run = {{field, "false"}}}},
-          .defaults = {{key, "false"}}};
-}
-
-Row switched(const std::string& key, const std::string& field, const std::string& fallback) {
-  return {.cases = {{.file = {{key, "true"}}, .run = {{field, "true"}}},
-                    {.file = {{key, "false"}}, .run = {{field, "false"}}}},
-          .defaults = {{key, fallback}}};
-}
-
-Row stated_flag(const std::string& key, const std::string& field, const std::string& value) {
-  return {.cases = {{.file = {{key, "true"}}, .run = {{field, value}}},
-                    {.file = {}, .run = {{field, kAbsent}}}},
-          .defaults = {{key, "false"}}};
-}
-
 RowReading read_row(const Row& row, const LaunchValues& file, const LaunchValues& run) {
   const LaunchValues values = with_defaults(row, file);
   const std::vector<std::string> keys = file_keys(row);
@@ -163,7 +157,7 @@ RowReading read_row(const Row& row, const LaunchValues& file, const LaunchValues
     for (const Term& term : one.run) {
       if (term.value.starts_with('<')) continue;
       std::string value = is_variable(term.value) ? variables.at(term.value) : term.value;
-      if (is_variable(term.value) && row.meant) value = row.meant(value);
+      if (is_variable(term.value) && row.list) value = joined_names(value, *row.list);
       reading.fields[term.key] = std::move(value);
     }
     return reading;

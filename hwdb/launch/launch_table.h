@@ -1,11 +1,11 @@
 // The table of a target: which keys of its file say what of a run, one row for both directions.
+// Rows are written in targets/*.rows (row_text.h).
 //
 // A row owns some keys of the file and some fields of a run, and lists their possible combinations
 // as cases.  Reading takes the first case whose keys the file has, writing takes the first case
 // whose fields the run has:
 //
-//   {.file = {{"--recompute-granularity", "full"}, {"--recompute-num-layers", "$"}},
-//    .run = {{"recompute.kind", "full"}, {"recompute.every_n", "$"}}}
+//   kind = full, count = $  <->  recompute.kind = full, recompute.every_n = $
 //
 // "$", "$2" ... stand for a value that is the same on both sides.  A key that a case does not name
 // is absent, or has the value that the target takes for an absent key.
@@ -14,7 +14,9 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace llmsim::hwdb {
@@ -46,34 +48,21 @@ struct Case {
   Direction direction = Direction::Both;
 };
 
+// How several names, "a+b" in a run, are written in a file: "a b" or "[a, b]".
+struct NameList {
+  bool in_brackets = false;
+  std::vector<std::pair<std::string, std::string>> words{};  // of the file and of the run
+};
+
 struct Row {
   std::vector<Case> cases;
-  std::vector<Term> defaults{};  // of keys that are absent from the file
-  // How "$" is spelled in the file and in the run; null: alike.
-  std::string (*spelled)(const std::string& of_run) = nullptr;
-  std::string (*meant)(const std::string& of_file) = nullptr;
+  std::vector<Term> defaults{};    // of keys that are absent from the file
+  std::optional<NameList> list{};  // how "$" is written in the file; none: as in the run
   bool is_text = false;
   // Written on top of settings that are not known: keys that a case does not name are written with
   // what an absent key means, or as "null".
   bool overrides = false;
 };
-
-// A key that copies one field; `fallback`: of a file without the key.
-Row copied(const std::string& key, const std::string& field, const std::string& fallback = "");
-
-// A key whose words are those of a field.
-Row worded(const std::string& key, const std::string& field,
-           const std::vector<std::pair<std::string, std::string>>& words,
-           const std::string& fallback = "");
-
-// A flag that is true or absent.
-Row flagged(const std::string& key, const std::string& field);
-
-// A flag that is true or false; `fallback`: of a file without the key.
-Row switched(const std::string& key, const std::string& field, const std::string& fallback);
-
-// A setting that the file states only where it is on; the run states nothing otherwise.
-Row stated_flag(const std::string& key, const std::string& field, const std::string& value);
 
 // What a file says by one row, and whether it says it by silence.
 struct RowReading {

@@ -1,8 +1,10 @@
-// Targets of launch files: a training program, its file and its table.
+// Targets of launch files: a training program and its file.  The table of each is
+// targets/NAME.rows (row_text.h).
 //
 // Private to hwdb.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,11 +24,6 @@ struct LaunchTarget {
   // Of facts/frameworks.json; the first is that of a file that is read.  None: any.
   std::vector<std::string> frameworks;
   const char* file_name;
-  const std::vector<Row>& (*rows)();
-  // Keys that cannot matter to time or memory: as they are, or beginnings that end with '*'.
-  std::vector<std::string> harmless;
-  // Keys that matter and are not modelled, with the only value that does not.
-  std::vector<Term> unmodelled;
   LaunchText (*parsed)(const std::string& text, const std::string& path);  // null: write only
   std::string (*written)(const sim::Run& run, const std::vector<LaunchEntry>& entries);
   std::vector<std::string> beginnings;  // by which a file is recognised: keys
@@ -43,12 +40,7 @@ struct LaunchTarget {
 
 const std::vector<LaunchTarget>& all_launch_targets();
 
-LaunchTarget megatron_target();
-LaunchTarget torchtitan_target();
-LaunchTarget deepspeed_target();
-LaunchTarget accelerate_target();
-LaunchTarget nemo_target();
-LaunchTarget maxtext_target();
+// Of targets/slurm.cpp.
 LaunchTarget torchrun_target();
 LaunchTarget slurm_target();
 

@@ -4,16 +4,15 @@
 // and the program.  torchrun takes its options from PET_* variables, so that programs which call
 // torchrun themselves find the others too.
 //
-// Sources: pytorch/pytorch torch/distributed/argparse_util.py (PET_*), torch/distributed/run.py;
-// AI-Hypercomputer/maxtext max_utils.py (JAX_COORDINATOR_IP, NNODES, NODE_RANK); NCCL user guide,
-// environment variables; NVIDIA/Megatron-LM megatron/training/arguments.py
-// (CUDA_DEVICE_MAX_CONNECTIONS); pytorch/torchtitan run_train.sh; Slurm manual, sbatch and srun.
+// Sources: pytorch/pytorch torch/distributed/run.py; AI-Hypercomputer/maxtext max_utils.py
+// (JAX_COORDINATOR_IP, NNODES, NODE_RANK); Slurm manual, sbatch and srun; those of the rows.
 #include <algorithm>
 #include <cctype>
 #include <string>
 #include <utility>
 
 #include "hwdb/launch/launch_fields.h"
+#include "hwdb/launch/row_text.h"
 #include "hwdb/launch/targets.h"
 #include "sim/base/error.h"
 
@@ -27,62 +26,10 @@ bool is_jax(const std::string& framework) {
          framework == "jax";
 }
 
-Case set_where(Term variable, std::vector<Term> when) {
-  return {.file = {std::move(variable)},
-          .run = {},
-          .when = std::move(when),
-          .direction = Direction::Write};
-}
-
-// Collectives of tensor and context ranks start in the order in which they are called, before the
-// kernels that would keep them waiting.
-Row one_queue() {
-  Row row{.cases = {{.file = {}, .run = {}, .when = {{"tp", "1"}, {"cp", "1"}}}}};
-  for (const char* framework : {"megatron-lm", "megatron-bridge", "nemo", "megatron-deepspeed"}) {
-    for (const char* sharding : {"none", "zero1"})
-      row.cases.push_back(set_where({"CUDA_DEVICE_MAX_CONNECTIONS", "1"},
-                                    {{"framework", framework}, {"sharding", sharding}}));
-  }
-  row.cases.push_back({.file = {}, .run = {}});
-  return row;
-}
-
-std::vector<Row> node_environment() {
-  const Case otherwise{.file = {}, .run = {}};
-  return {{.cases = {{.file = {}, .run = {{"collective_algorithm", "auto"}}},
-                     {.file = {{"NCCL_ALGO", "Ring"}}, .run = {{"collective_algorithm", "ring"}}},
-                     {.file = {{"NCCL_ALGO", "Tree"}}, .run = {{"collective_algorithm", "tree"}}}}},
-          {.cases = {{.file = {}, .run = {{"transport", "rdma"}}},
-                     {.file = {{"NCCL_NET", "Socket"}}, .run = {{"transport", "sockets"}}}}},
-          {.cases = {{.file = {{"CUBLAS_WORKSPACE_CONFIG", ":4096:8"},
-                               {"NVTE_ALLOW_NONDETERMINISTIC_ALGO", "0"}},
-                      .run = {{"deterministic", "true"}}},
-                     otherwise}},
-          one_queue(),
-          {.cases = {set_where({"PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"},
-                               {{"framework", "torchtitan"}}),
-                     otherwise}},
-          {.cases = {set_where({"XLA_FLAGS", "--xla_gpu_enable_latency_hiding_scheduler=true"},
-                               {{"framework", "maxtext"}, {"gradient_overlap", "true"}}),
-                     otherwise}},
-          {.cases = {{.file = {}, .run = {{"vendor", "NVIDIA"}}},
-                     {.file = {}, .run = {{"vendor", "AMD"}}}}}};
-}
-
-const std::vector<Row>& node_rows() {
-  static const std::vector<Row> rows = [] {
-    std::vector<Row> all{{.cases = {{.file = {{"PET_NNODES", "$"}, {"PET_NPROC_PER_NODE", "$2"}},
-                                     .run = {{"num_nodes", "$"}, {"devices_per_node", "$2"}}}}}};
-    for (Row& row : node_environment()) all.push_back(std::move(row));
-    return all;
-  }();
-  return rows;
-}
-
 std::vector<LaunchEntry> node_entries(const sim::Run& run) {
   const LaunchValues fields = fields_of(run);
   std::vector<LaunchEntry> entries;
-  for (const Row& row : node_rows()) {
+  for (const Row& row : shipped_table("torchrun").rows) {
     for (LaunchEntry& entry : written_row(row, fields)) entries.push_back(std::move(entry));
   }
   return entries;
@@ -130,20 +77,6 @@ LaunchFile node_file(const sim::Run& run) {
   return {kNodeScript, node_text(run, node_entries(run))};
 }
 
-const std::vector<Row>& slurm_rows() {
-  static const std::vector<Row> rows = [] {
-    std::vector<Row> all{{.cases = {{.file = {{"nodes", "$"},
-                                              {"ntasks-per-node", "1"},
-                                              {"gpus-per-node", "$2"},
-                                              {"exclusive", ""}},
-                                     .run = {{"num_nodes", "$"}, {"devices_per_node", "$2"}}}}}};
-    // What a node's environment cannot express, this script cannot either.
-    for (Row& row : node_environment()) all.push_back(std::move(row));
-    return all;
-  }();
-  return rows;
-}
-
 std::string slurm_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
   std::string name = run.model.name;
   std::replace_if(
@@ -168,9 +101,6 @@ LaunchTarget torchrun_target() {
   return {.name = "torchrun",
           .frameworks = {},
           .file_name = kNodeScript,
-          .rows = node_rows,
-          .harmless = {},
-          .unmodelled = {},
           .parsed = nullptr,
           .written = torchrun_text,
           .beginnings = {},
@@ -181,9 +111,6 @@ LaunchTarget slurm_target() {
   return {.name = "slurm",
           .frameworks = {},
           .file_name = "slurm.sh",
-          .rows = slurm_rows,
-          .harmless = {},
-          .unmodelled = {},
           .parsed = nullptr,
           .written = slurm_text,
           .beginnings = {},

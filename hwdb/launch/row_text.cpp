@@ -1,0 +1,303 @@
+#include "hwdb/launch/row_text.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "hwdb/launch/launch_fields.h"
+#include "hwdb/launch/row_lines.h"
+#include "hwdb/store/shipped_facts.h"
+#include "sim/base/error.h"
+
+namespace llmsim::hwdb {
+namespace {
+
+// --- terms ---
+
+using Names = std::map<std::string, std::string>;
+
+// A name and what it may be: one value in each of several cases.
+struct Choice {
+  std::string key;
+  std::vector<std::string> values;
+};
+
+std::string value_of(const std::string& word) {
+  if (word == "*") return kAnything;
+  if (word == "?") return kPresent;
+  if (word == "!") return kAbsent;
+  const bool quoted = word.size() > 1 && word.front() == '"' && word.back() == '"';
+  return quoted ? word.substr(1, word.size() - 2) : word;
+}
+
+// What the names of terms stand for: all names (keys of a row), or any field of a run.
+struct Side {
+  const Names* keys;  // null: fields
+  std::string alone;  // the one that a value without a name is of; empty: none
+};
+
+std::string key_named(const Side& side, const std::string& name) {
+  if (!side.keys) {
+    if (!is_launch_field(name)) throw Error(name + ": no field of a run");
+    return name;
+  }
+  const auto found = side.keys->find(name);
+  if (found == side.keys->end()) throw Error(name + ": no key of this row");
+  return found->second;
+}
+
+// "NAME = VALUE|VALUE", or values alone.
+Choice choice_of(const std::string& words, const Side& side) {
+  const bool named = words.find(" = ") != std::string::npos;
+  const auto [name, values] = named ? parted(words, " = ") : std::pair{side.alone, words};
+  if (name.empty()) throw Error(words + ": NAME = VALUE is expected");
+  Choice choice{key_named(side, name), {}};
+  for (const std::string& word : split(values, '|')) choice.values.push_back(value_of(word));
+  return choice;
+}
+
+// A list of terms with those in the place of their names, "@NAME", that have one.
+std::string expanded(const std::string& text, const Names& lets) {
+  std::vector<std::string> terms;
+  for (const std::string& words : split(text, ',')) {
+    const auto found = lets.find(words.empty() ? words : words.substr(1));
+    if (words.starts_with('@') && found == lets.end())
+      throw Error(words + ": no \"let\" of that name stands above");
+    terms.push_back(words.starts_with('@') ? found->second : words);
+  }
+  return sim::joined(terms, ", ");
+}
+
+std::vector<Choice> choices_of(const std::string& text, const Side& side) {
+  std::vector<Choice> choices;
+  for (const std::string& words : split(text, ',')) choices.push_back(choice_of(words, side));
+  return choices;
+}
+
+// Every way to choose, the last choice changing first.
+std::vector<std::vector<Term>> combinations(const std::vector<Choice>& choices) {
+  std::vector<std::vector<Term>> all{{}};
+  for (const Choice& choice : choices) {
+    std::vector<std::vector<Term>> longer;
+    for (const std::vector<Term>& begin : all) {
+      for (const std::string& value : choice.values) {
+        longer.push_back(begin);
+        longer.back().push_back({choice.key, value});
+      }
+    }
+    all = std::move(longer);
+  }
+  return all;
+}
+
+// --- rows ---
+
+// Cases that several rows have: "flag", below "form flag (false)".
+struct Form {
+  std::string usual;  // "(false)"; empty: none
+  std::vector<Line> cases;
+};
+
+// What stands above.
+struct Words {
+  Names lets;
+  std::map<std::string, Form> forms;
+};
+
+// A row whose cases are still to come.
+struct Head {
+  Names keys;
+  std::string alone;  // the only key
+  std::string field;
+  Row row;
+};
+
+// "NAME: KEY (DEFAULT)".
+void add_key(const std::string& text, Head& head) {
+  const bool renamed = text.find(": ") != std::string::npos;
+  const auto [name, rest] = renamed ? parted(text, ": ") : std::pair{std::string(), text};
+  const auto [key, usual] = parted(rest, " (");
+  if (key.empty() || key.find(' ') != std::string::npos)
+    throw Error(text + ": NAME: KEY (DEFAULT) is expected");
+  head.alone = head.keys.empty() ? key : "";
+  if (!head.keys.emplace(key, key).second) throw Error(key + ": stands twice");
+  if (renamed && !head.keys.emplace(name, key).second) throw Error(name + ": stands twice");
+  if (usual.empty()) return;
+  if (!usual.ends_with(')')) throw Error(text + ": \")\" is missing");
+  head.row.defaults.push_back({key, value_of(usual.substr(0, usual.size() - 1))});
+}
+
+// "KEY <-> FIELD", of the given form where there is one.
+void add_head_line(const std::string& text, const Form* form, Head& head) {
+  const auto [words, field] = sides_of(text);
+  std::string key = form ? parted(words, " ").second : words;
+  if (form && key.find(" (") == std::string::npos) key += " " + form->usual;
+  if (!key.empty()) add_key(trimmed(key), head);
+  if (!field.empty()) head.field = key_named({nullptr, ""}, field);
+}
+
+// Throws where one side has a variable that the other, which gives it its value, has not.
+void check_variables(const std::vector<Term>& terms, const std::vector<Term>& source) {
+  for (const Term& term : terms) {
+    const bool given = std::any_of(source.begin(), source.end(),
+                                   [&](const Term& other) { return other.value == term.value; });
+    if (term.value.starts_with('$') && !given)
+      throw Error(term.key + " = " + term.value + ": stands on one side alone");
+  }
+}
+
+// "CASE when CONDITIONS"; as many cases as there are choices.
+void add_cases(const std::string& text, const Names& lets, Head& head) {
+  const auto [file, rest] = sides_of(text);
+  const auto [run, when] = parted(" " + rest, " when ");
+  const Side of_file{&head.keys, head.alone}, of_run{nullptr, head.field}, of_any{nullptr, ""};
+  const auto runs = combinations(choices_of(expanded(run, lets), of_run));
+  const auto conditions = combinations(choices_of(expanded(when, lets), of_any));
+  const Direction direction = arrow_in(text)->direction;
+  if (runs.size() != 1) throw Error(run + ": one value of each field is expected");
+  for (const auto& keys : combinations(choices_of(expanded(file, lets), of_file))) {
+    if (direction != Direction::Write) check_variables(runs.front(), keys);
+    if (direction != Direction::Read) check_variables(keys, runs.front());
+    for (const auto& holds : conditions)
+      head.row.cases.push_back({keys, runs.front(), holds, direction});
+  }
+}
+
+// What holds of all cases of a row.
+void set_option(const std::string& text, Row& row) {
+  const auto [option, words] = parted(text, ": ");
+  if (option == "text") {
+    row.is_text = true;
+  } else if (option == "overrides") {
+    row.overrides = true;
+  } else if (option == "list by blanks" || option == "list in brackets") {
+    row.list = NameList{.in_brackets = option == "list in brackets", .words = {}};
+    for (const std::string& word : split(words, ','))
+      row.list->words.push_back(parted(word, " = "));
+  } else {
+    throw Error(text +
+                ": a case with <->, -> or <-, or \"text\", \"overrides\", \"list by blanks\", "
+                "\"list in brackets\" is expected");
+  }
+}
+
+void check_keys(const Head& head) {
+  const std::vector<std::string> used = keys_of({head.row});
+  for (const auto& [name, key] : head.keys) {
+    if (std::find(used.begin(), used.end(), key) == used.end())
+      throw Error(name + ": in no case of its row");
+  }
+}
+
+// --- a file ---
+
+template <class Work>
+void at_line(const std::string& file, const Line& line, Work work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    throw Error(file + ": line " + std::to_string(line.number) + ": " + error.what());
+  }
+}
+
+Row row_of(const Block& block, const std::string& file, const Words& known) {
+  Head head;
+  const Line& first = block.head.front();
+  const auto found = known.forms.find(parted(first.text, " ").first);
+  const Form* const form = found == known.forms.end() ? nullptr : &found->second;
+  for (const Line& line : block.head)
+    at_line(file, line, [&] { add_head_line(line.text, &line == &first ? form : nullptr, head); });
+  for (const Line& line : form ? form->cases : block.body) {
+    at_line(file, line, [&] {
+      if (arrow_in(line.text))
+        add_cases(line.text, known.lets, head);
+      else
+        set_option(line.text, head.row);
+    });
+  }
+  at_line(file, first, [&] {
+    if (form && !block.body.empty()) throw Error("the form has the cases of this row");
+    if (head.row.cases.empty() && (head.alone.empty() || head.field.empty()))
+      throw Error("KEY <-> FIELD is expected, or cases below");
+    if (head.row.cases.empty())
+      add_cases("$" + std::string(arrow_in(block.head.back().text)->sign) + "$", known.lets, head);
+    check_keys(head);
+  });
+  return head.row;
+}
+
+// "harmless REASON" or "refused REASON" with its keys.
+void add_list(const Block& block, bool harmless, const std::string& file, LaunchTable& table) {
+  at_line(file, block.head.front(), [&] {
+    if (parted(block.head.front().text, " ").second.empty()) throw Error("a reason is missing");
+    if (block.body.empty() || block.head.size() > 1) throw Error("keys are expected below");
+  });
+  for (const Line& line : block.body) {
+    at_line(file, line, [&] {
+      for (const std::string& words : split(line.text, harmless ? ' ' : ',')) {
+        const auto [key, value] = parted(words, " = ");
+        if (harmless && !key.empty()) table.harmless.push_back(key);
+        if (!harmless && value.empty()) throw Error(key + ": KEY = VALUE is expected");
+        if (!harmless) table.refused.push_back({key, value_of(value)});
+      }
+    });
+  }
+}
+
+void add_table(const LaunchTable& other, LaunchTable& table) {
+  table.rows.insert(table.rows.end(), other.rows.begin(), other.rows.end());
+  table.harmless.insert(table.harmless.end(), other.harmless.begin(), other.harmless.end());
+  table.refused.insert(table.refused.end(), other.refused.begin(), other.refused.end());
+}
+
+void add_let(const std::string& text, Words& known) {
+  const auto [name, terms] = parted(text, ": ");
+  if (terms.empty()) throw Error("let " + text + ": NAME: TERMS is expected");
+  if (!known.lets.emplace(name, expanded(terms, known.lets)).second)
+    throw Error(name + ": stands twice");
+}
+
+void add_block(const Block& block, const std::string& file, Words& known, LaunchTable& table) {
+  const Line& first = block.head.front();
+  const auto [word, rest] = parted(first.text, " ");
+  if (word == "let")
+    at_line(file, first, [&] { add_let(parted(first.text, " ").second, known); });
+  else if (word == "form")
+    known.forms[parted(rest, " ").first] = {parted(rest, " ").second, block.body};
+  else if (word == "include")
+    add_table(shipped_table(rest), table);
+  else if (word == "harmless" || word == "refused")
+    add_list(block, word == "harmless", file, table);
+  else
+    table.rows.push_back(row_of(block, file, known));
+}
+
+}  // namespace
+
+LaunchTable table_of_text(std::string_view text, const std::string& file) {
+  LaunchTable table;
+  Words known;
+  for (const Block& block : blocks_of(text)) add_block(block, file, known, table);
+  return table;
+}
+
+const LaunchTable& shipped_table(const std::string& name) {
+  static std::mutex mutex;
+  static std::map<std::string, LaunchTable> tables;
+  const auto found = [&]() -> const LaunchTable* {
+    const std::lock_guard lock(mutex);
+    const auto place = tables.find(name);
+    return place == tables.end() ? nullptr : &place->second;
+  };
+  if (const LaunchTable* const table = found()) return *table;
+  for (const ShippedFacts& shipped : shipped_launch_rows()) {
+    if (shipped.name != name) continue;
+    LaunchTable table = table_of_text(shipped.text, name + ".rows");
+    const std::lock_guard lock(mutex);
+    return tables.emplace(name, std::move(table)).first->second;
+  }
+  throw Error(name + ".rows: not part of the program");
+}
+
+}  // namespace llmsim::hwdb

@@ -1,0 +1,30 @@
+// The written form of a target's table, targets/*.rows: README.md of this folder defines it.
+//
+// Private to hwdb.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hwdb/launch/launch_table.h"
+
+namespace llmsim::hwdb {
+
+struct LaunchTable {
+  std::vector<Row> rows;
+  // Keys that cannot matter to time or memory: as they are, or beginnings that end with '*'.
+  std::vector<std::string> harmless;
+  // Keys that matter and are not modelled, with the only value that does not.
+  std::vector<Term> refused;
+};
+
+// The table in the text of a file.  Throws Error "FILE: line N: ..." for what is not of the form, a
+// key that no case has, a field that no run has.
+LaunchTable table_of_text(std::string_view text, const std::string& file);
+
+// That of a file which is part of the program, "torchtitan" of targets/torchtitan.rows; it is read
+// when it is first asked for.
+const LaunchTable& shipped_table(const std::string& name);
+
+}  // namespace llmsim::hwdb

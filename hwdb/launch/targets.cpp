@@ -1,0 +1,174 @@
+#include "hwdb/launch/targets.h"
+
+#include <algorithm>
+
+#include "hwdb/launch/command_line.h"
+#include "hwdb/launch/config_text.h"
+#include "sim/model/transformer.h"
+
+namespace llmsim::hwdb {
+namespace {
+
+// The first line of a file: "PROGRAM: MODEL on N devices."
+std::string title(const std::string& program, const sim::Run& run) {
+  return program + ": " + run.model.name + " on " + std::to_string(run.strategy.num_devices()) +
+         " devices.";
+}
+
+// --- megatron: arguments of pretrain_gpt.py ---
+
+std::string megatron_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
+  const int devices = run.strategy.num_devices();
+  const int node = std::min(run.cluster.devices_per_node, devices);
+  std::string text = "#!/bin/bash\n# " + title("Megatron-LM", run) +
+                     "\n# Data, tokenizer, learning rate, iterations and checkpoints are "
+                     "yours: give them to this script.\nargs=(\n";
+  for (const LaunchEntry& entry : entries) {
+    text += "  " + entry.key;
+    if (entry.value != "true") text += " " + shell_quoted(entry.value);
+    text += "\n";
+  }
+  return text + ")\ntorchrun --nnodes " + std::to_string((devices + node - 1) / node) +
+         " --nproc_per_node " + std::to_string(node) +
+         (is_hybrid(run.model) ? " pretrain_mamba.py" : " pretrain_gpt.py") +
+         " \"${args[@]}\" \"$@\"\n";
+}
+
+LaunchTarget megatron_target() {
+  return {.name = "megatron",
+          .frameworks = {"megatron-lm"},
+          .file_name = "megatron.sh",
+          .parsed = parsed_command_line,
+          .written = megatron_text,
+          .beginnings = {"--tensor-model-parallel-size", "--num-layers"},
+          .command = [](const std::string&) -> std::string { return "bash megatron.sh \"$@\""; }};
+}
+
+// --- torchtitan: its job configuration ---
+
+std::string titan_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
+  std::vector<LaunchEntry> all = entries;
+  for (LaunchEntry& entry : all) {
+    if (entry.key == "model.converters")
+      entry.value = entry.value.empty() ? "[]" : "[\"" + entry.value + "\"]";
+  }
+  return toml_text(all, {title("torchtitan", run),
+                         "Data, tokenizer, learning rate, steps and checkpoints are yours."});
+}
+
+LaunchTarget torchtitan_target() {
+  return {.name = "torchtitan",
+          .frameworks = {"torchtitan"},
+          .file_name = "torchtitan.toml",
+          .parsed = parsed_toml,
+          .written = titan_text,
+          .beginnings = {"model.flavor", "parallelism.data_parallel_shard_degree"},
+          .command = [](const std::string&) -> std::string {
+            return "torchrun -m torchtitan.train --job.config_file torchtitan.toml \"$@\"";
+          }};
+}
+
+// --- programs of Hugging Face ---
+
+std::string deepspeed_text(const sim::Run&, const std::vector<LaunchEntry>& entries) {
+  return json_text(entries);
+}
+
+LaunchTarget deepspeed_target() {
+  return {.name = "deepspeed",
+          .frameworks = {"deepspeed", "hf-trainer-deepspeed"},
+          .file_name = "deepspeed.json",
+          .parsed = parsed_json,
+          .written = deepspeed_text,
+          .beginnings = {"zero_optimization.stage", "train_micro_batch_size_per_gpu",
+                         "train_batch_size"},
+          .names_model = false,
+          .command = [](const std::string& framework) -> std::string {
+            return framework == "deepspeed"
+                       ? "torchrun \"$@\" --deepspeed --deepspeed_config deepspeed.json"
+                       : "torchrun \"$@\" --deepspeed deepspeed.json";
+          }};
+}
+
+std::string accelerate_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
+  return yaml_text(entries,
+                   {title("Accelerate", run),
+                    "The model, its adapters, sequences of a micro-batch, data and learning rate "
+                    "are the program's."});
+}
+
+LaunchTarget accelerate_target() {
+  return {.name = "accelerate",
+          .frameworks = {"hf-trainer-fsdp", "fsdp1", "fsdp2"},
+          .file_name = "accelerate.yaml",
+          .parsed = parsed_yaml,
+          .written = accelerate_text,
+          .beginnings = {"distributed_type", "fsdp_config.fsdp_version"},
+          .names_model = false,
+          .left_to_program = {"micro_batch", "global_batch", "optimizer"},
+          .command = [](const std::string&) -> std::string {
+            return "accelerate launch --config_file accelerate.yaml --num_machines $PET_NNODES "
+                   "--machine_rank $NODE_RANK --main_process_ip $HEAD_NODE "
+                   "--main_process_port $PORT \"$@\"";
+          }};
+}
+
+// --- nemo: overrides of a Megatron-Bridge recipe ---
+
+std::string nemo_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
+  return yaml_text(entries, {"Megatron-Bridge: overrides of the recipe of " + run.model.name +
+                                 " for " + std::to_string(run.strategy.num_devices()) + " devices.",
+                             "The model, data, learning rate and checkpoints are the "
+                             "recipe's: PROGRAM --config-file nemo.yaml"});
+}
+
+LaunchTarget nemo_target() {
+  return {.name = "nemo",
+          .frameworks = {"megatron-bridge", "nemo"},
+          .file_name = "nemo.yaml",
+          .parsed = parsed_overrides,
+          .written = nemo_text,
+          .beginnings = {"model.tensor_model_parallel_size", "train.micro_batch_size",
+                         "train.global_batch_size", "model.seq_length"},
+          .names_model = false,
+          .names_adapters = true,
+          .command = [](const std::string&) -> std::string {
+            return "torchrun \"$@\" --config-file nemo.yaml";
+          }};
+}
+
+// --- maxtext: a configuration on top of its base.yml ---
+
+std::string maxtext_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
+  const bool tpu = run.cluster.device.vendor == "Google";
+  std::vector<LaunchEntry> all = entries;
+  all.insert(all.begin(), {{"base_config", "base.yml"}, {"hardware", tpu ? "tpu" : "gpu"}});
+  return yaml_text(std::move(all),
+                   {title("MaxText", run),
+                    "Data, tokenizer, learning rate, steps and checkpoints are yours: give them "
+                    "as KEY=VALUE after this file."});
+}
+
+LaunchTarget maxtext_target() {
+  return {.name = "maxtext",
+          .frameworks = {"maxtext"},
+          .file_name = "maxtext.yml",
+          .parsed = parsed_overrides,
+          .written = maxtext_text,
+          .beginnings = {"remat_policy", "per_device_batch_size", "ici_fsdp_parallelism",
+                         "base_emb_dim"},
+          .command = [](const std::string&) -> std::string {
+            return "python3 -m MaxText.train maxtext.yml \"$@\"";
+          }};
+}
+
+}  // namespace
+
+const std::vector<LaunchTarget>& all_launch_targets() {
+  static const std::vector<LaunchTarget> all{
+      megatron_target(), torchtitan_target(), deepspeed_target(), accelerate_target(),
+      nemo_target(),     maxtext_target(),    torchrun_target(),  slurm_target()};
+  return all;
+}
+
+}  // namespace llmsim::hwdb
