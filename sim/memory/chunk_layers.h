@@ -45,6 +45,7 @@ struct UnitRules {
   bool reduced_every_microbatch = false;  // their gradients
   int ahead = 0;                          // units whose gather begins before the one at hand
 
+  bool operator==(const UnitRules&) const = default;
   // Whether what is whole is counted unit by unit.
   bool counted() const { return freed && (shards_weights || shards_gradients); }
   // Whether whole gradients are reduced after a backward pass, the `last` one of a chunk or an

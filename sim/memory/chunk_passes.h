@@ -39,6 +39,7 @@ struct PassRules {
   Bytes whole_gradients{};      // at hand, where units are not counted one by one
   Bytes unreduced_gradients{};  // whole ones that micro-batches add to, likewise
 
+  bool operator==(const PassRules&) const = default;
   bool gradients_come_and_go() const {
     return gradients + whole_gradients + unreduced_gradients > Bytes(0.0);
   }

@@ -134,9 +134,14 @@ Memory memory_footprint(const Run& run, const LayerPrices& prices, MemoryStages 
 
 Memory memory_footprint(const Run& run, const LayerPrices& prices, const StageContents& contents,
                         MemoryStages stages) {
+  StageWalks walks(run, prices, contents);
+  return memory_footprint(run, prices, contents, walks, stages);
+}
+
+Memory memory_footprint(const Run& run, const LayerPrices& prices, const StageContents& contents,
+                        StageWalks& walks, MemoryStages stages) {
   const bool leaves_out = stages == MemoryStages::Fullest &&
                           run.strategy.pipeline_schedule <= PipelineSchedule::Interleaved;
-  StageWalks walks(run, prices, contents);
   Memory memory;
   for (int stage = 0; stage < run.strategy.pp; ++stage) {
     if (leaves_out && !contents.stages().is_first_of_kind(stage)) continue;

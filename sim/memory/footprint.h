@@ -109,9 +109,11 @@ struct Memory {
 enum class MemoryStages { All, Fullest };
 Memory memory_footprint(const Run& run, const LayerPrices& prices,
                         MemoryStages stages = MemoryStages::All);
-// `contents`: of the run's stages.
+// `contents`: of the run's stages; `walks`: through them, which others share (StageWalks::use).
 Memory memory_footprint(const Run& run, const LayerPrices& prices, const StageContents& contents,
                         MemoryStages stages);
+Memory memory_footprint(const Run& run, const LayerPrices& prices, const StageContents& contents,
+                        StageWalks& walks, MemoryStages stages);
 
 // The highest point of each phase of a step of one stage, in order.
 std::vector<MemoryPhase> memory_timeline(const Run& run, const LayerPrices& prices, int stage);

@@ -96,7 +96,8 @@ TensorAmounts amount_of(const std::vector<LiveTensor>& tensors, LayerSite site) 
 std::vector<PeakTensor> peak_tensors(const Run& run, int stage) {
   const LayerPrices prices = layers_with_tensors(run);
   const StageContents contents(run);
-  std::vector<PeakTensor> tensors = amounts_at_peak(run, prices, contents, stage).tensors();
+  std::vector<PeakTensor> tensors =
+      StageWalks(run, prices, contents).amounts_at_peak(stage).tensors();
   std::erase_if(tensors, [](const PeakTensor& tensor) {
     return std::abs(tensor.size.value()) < kNothing.value();
   });

@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <limits>
 #include <string_view>
 #include <utility>
 
-#include "sim/memory/chunk_layers.h"
-#include "sim/memory/chunk_passes.h"
-#include "sim/memory/peak_tensors.h"
 #include "sim/memory/stage_bytes.h"
 #include "sim/pipeline/stage_order.h"
 
@@ -16,9 +14,7 @@ namespace llmsim::sim {
 
 struct WalkedChunk {
   ModelChunk part;
-  std::size_t layers = 0;  // of WalkedStage::layers
-  Bytes offloaded{};       // of a micro-batch, to the host and back
-  Bytes weight_inputs{};   // what gradients of the weights need when those of the data are made
+  ChunkMemory* memory = nullptr;
 };
 
 // A pipeline stage as the walk finds it: its chunks with their layers, the rules of their passes,
@@ -29,11 +25,11 @@ struct WalkedStage {
   PipelineShape shape;
   StageBytes bytes;
   PassRules rules;
-  std::vector<Chunk> layers{};  // different ones
   std::vector<WalkedChunk> chunks{};
 
   bool autograd() const { return run.framework.autograd; }
   const WalkedChunk& chunk(int place) const { return chunks[static_cast<std::size_t>(place)]; }
+  bool chunks_are_alike() const;
   std::vector<ModelChunk> parts() const;
   int blocks() const;
   // Offloaded activations of the block that is on its way to the host or back, beside the one at
@@ -53,18 +49,13 @@ constexpr const char* kOnItsWay = "on the way to the host";
 
 constexpr int kSteadyMicroBatches = 3, kRoundsOfInterleaving = 3, kSteadyOfDualPipe = 6;
 
-bool splits_some_backward(PipelineSchedule schedule) {
-  return splits_backward(schedule) || schedule == PipelineSchedule::DualPipe;
-}
-
-Bytes weight_inputs(const Run& run, const LayerPrices& prices, const ModelChunk& part) {
-  if (!splits_some_backward(run.strategy.pipeline_schedule)) return Bytes(0.0);
-  const Bytes inputs =
-      part.blocks > 0 ? part.blocks * mean_block(run, prices, part).weight_inputs : Bytes(0.0);
-  return part.head ? inputs + prices.head.weight_inputs : inputs;
-}
-
 }  // namespace
+
+bool WalkedStage::chunks_are_alike() const {
+  return std::all_of(chunks.begin(), chunks.end(), [&](const WalkedChunk& chunk) {
+    return chunk.memory == chunks.front().memory;
+  });
+}
 
 std::vector<ModelChunk> WalkedStage::parts() const {
   std::vector<ModelChunk> parts;
@@ -81,8 +72,9 @@ int WalkedStage::blocks() const {
 Bytes WalkedStage::block_on_its_way() const {
   Bytes most;
   if (!run.strategy.offload.activations || !autograd()) return most;
-  for (const Chunk& chunk : layers) {
-    for (const Layer& layer : chunk.kinds()) most = std::max(most, layer.stored_less);
+  for (const WalkedChunk& chunk : chunks) {
+    for (const Layer& layer : chunk.memory->layers().kinds())
+      most = std::max(most, layer.stored_less);
   }
   return most;
 }
@@ -105,42 +97,26 @@ std::optional<int> WalkedStage::passes_to_peak() const {
   const int p = shape.stages, v = shape.virtual_stages, warmup = warmup_passes(shape, number);
   if (shape.schedule == PipelineSchedule::OneForwardOneBackward) return warmup + 2;
   if (shape.schedule != PipelineSchedule::Interleaved) return std::nullopt;
-  if (layers.size() == 1) return warmup + 2;
+  if (chunks_are_alike()) return warmup + 2;
   return shape.num_microbatches % p == 0 ? std::optional(warmup + 2 * p * v) : std::nullopt;
 }
 
 namespace {
 
-WalkedStage walked_stage(const Run& run, const LayerPrices& prices, const StageContents& contents,
-                         int number) {
+// Without its chunks.
+WalkedStage walked_stage(const Run& run, const StageContents& contents, int number) {
   const StageBytes bytes = stage_bytes(run, contents, number);
-  WalkedStage stage{.run = run,
-                    .number = number,
-                    .shape = pipeline_shape(run.strategy),
-                    .bytes = bytes,
-                    .rules = pass_rules(run, bytes, contents.blocks(number))};
-  const EqualStages& stages = contents.stages();
-  std::vector<std::size_t> kinds;  // of WalkedStage::layers
-  for (int chunk = 0; chunk < contents.chunks(); ++chunk) {
-    const ModelChunk& part = contents.part(number, chunk);
-    const auto known = std::find(kinds.begin(), kinds.end(), stages.chunk_kind(number, chunk));
-    const auto layers = static_cast<std::size_t>(known - kinds.begin());
-    if (known == kinds.end()) {
-      kinds.push_back(stages.chunk_kind(number, chunk));
-      stage.layers.push_back(chunk_layers(run, prices, contents.rank(), part));
-    }
-    stage.chunks.push_back({.part = part,
-                            .layers = layers,
-                            .offloaded = offloaded_bytes(run, stage.layers[layers]),
-                            .weight_inputs = weight_inputs(run, prices, part)});
-  }
-  return stage;
+  return {.run = run,
+          .number = number,
+          .shape = pipeline_shape(run.strategy),
+          .bytes = bytes,
+          .rules = pass_rules(run, bytes, contents.blocks(number)),
+          .chunks = std::vector<WalkedChunk>(static_cast<std::size_t>(contents.chunks()))};
 }
 
 // What is there between two passes.
 template <class Amount>
 struct Walk {
-  std::vector<ChunkPasses<Amount>>& passes;  // of WalkedStage::layers
   Account<Amount> account{};
   std::vector<UnitState> units{};  // of each chunk
   Bytes under_reduction{};         // whole gradients
@@ -191,7 +167,7 @@ Followed<Amount> forward(Walk<Amount>& walk, const WalkedStage& stage, int numbe
   UnitState& units = walk.units[static_cast<std::size_t>(number)];
   if (!chunk.part.embedding) receive(walk, MemoryKind::Activations, stage.rules.residual);
   end_reduction(walk);
-  const Followed<Amount> done = run(walk, walk.passes[chunk.layers].forward(units));
+  const Followed<Amount> done = run(walk, chunk.memory->passes<Amount>().forward(units));
   units.whole = !stage.rules.units.frees_after_forward();
   units.lent = chunk.part.head && stage.rules.loss_makes_gradient;
   if (!stage.autograd() && !chunk.part.head) send(walk, stage, walk.sent_forward);
@@ -205,7 +181,7 @@ Followed<Amount> backward(Walk<Amount>& walk, const WalkedStage& stage, int numb
   UnitState& units = walk.units[static_cast<std::size_t>(number)];
   if (!chunk.part.head) receive(walk, MemoryKind::ActivationGradients, stage.rules.residual);
   end_reduction(walk);
-  const Followed<Amount> done = run(walk, walk.passes[chunk.layers].backward(units, turn));
+  const Followed<Amount> done = run(walk, chunk.memory->passes<Amount>().backward(units, turn));
   walk.under_reduction = done.pass->under_reduction;
   units.whole = !stage.rules.units.frees_after_backward(turn.last);
   units.lent = units.lent && !stage.rules.units.reduces(turn.last);
@@ -224,7 +200,7 @@ Followed<Amount> weight_gradients(Walk<Amount>& walk, Bytes inputs) {
 template <class Amount>
 Followed<Amount> follow(Walk<Amount>& walk, const WalkedStage& stage, const PipelinePass& pass,
                         BackwardTurn turn) {
-  const Bytes inputs = stage.chunk(pass.chunk).weight_inputs;
+  const Bytes inputs = stage.chunk(pass.chunk).memory->weight_inputs();
   if (pass.kind == PassKind::Forward) return forward(walk, stage, pass.chunk);
   if (pass.kind == PassKind::WeightGradient) return weight_gradients(walk, inputs);
   const Followed<Amount> done = backward(walk, stage, pass.chunk, turn);
@@ -236,16 +212,13 @@ Followed<Amount> follow(Walk<Amount>& walk, const WalkedStage& stage, const Pipe
 // A step.
 
 template <class Amount>
-Walk<Amount> walk_of(const WalkedStage& stage, std::vector<ChunkPasses<Amount>>& passes) {
-  Walk<Amount> walk{passes};
+Walk<Amount> walk_of(const WalkedStage& stage) {
+  Walk<Amount> walk;
+  for (const WalkedChunk& chunk : stage.chunks) chunk.memory->use(stage.rules);
   const MemoryTerms lasting = lasting_terms(stage.bytes, stage.run.framework);
   for (int i = 0; i < kNumMemoryKinds; ++i) {
     const auto kind = static_cast<MemoryKind>(i);
     if (lasting[kind] > Bytes(0.0)) walk.account.take(kind, lasting[kind]);
-  }
-  if (passes.empty()) {
-    passes.reserve(stage.layers.size());
-    for (const Chunk& chunk : stage.layers) passes.emplace_back(chunk, stage.rules);
   }
   walk.units.resize(stage.chunks.size());
   return walk;
@@ -272,42 +245,33 @@ void follow_all(Walk<Amount>& walk, const WalkedStage& stage, const PipelineShap
 }
 
 // The same, or the first `count` of them, where nothing is there between passes but what they leave
-// (WalkedStage::leaves_alone): a sum of what they leave and rise by.  Of those left out it is known
-// that they change neither the peak nor, in the end, what is there (passes_to_peak).
+// (WalkedStage::leaves_alone): of a run of equal passes, each of which leaves the same, the first or
+// the last one rises highest.  Of those left out it is known that they change neither the peak nor,
+// in the end, what is there (passes_to_peak).
 template <class Amount, class Visit>
-void follow_sums(Walk<Amount>& walk, const WalkedStage& stage, const PipelineShape& shape,
+void follow_runs(Walk<Amount>& walk, const WalkedStage& stage, const PipelineShape& shape,
                  std::optional<int> count, const Visit& visit) {
-  struct Known {
-    const ChunkPass<Amount>* pass = nullptr;
-    Amount rise{};
-  };
-  // Of each of the layers a forward pass, and backward passes by their turns.
-  std::vector<std::array<Known, 5>> known(walk.passes.size());
-  std::vector<int> seen(stage.chunks.size(), 0);
-  const auto pass_of = [&](const PipelinePass& pass) -> const Known& {
-    const std::size_t layers = stage.chunk(pass.chunk).layers;
-    int& backwards = seen[static_cast<std::size_t>(pass.chunk)];
-    const BackwardTurn turn{.first = backwards == 0,
-                            .last = backwards + 1 == shape.num_microbatches};
-    const std::size_t slot =
-        pass.backward() ? 1u + (turn.first ? 2u : 0u) + (turn.last ? 1u : 0u) : 0u;
-    Known& own = known[layers][slot];
-    if (!own.pass) {
-      ChunkPasses<Amount>& passes = walk.passes[layers];
-      own.pass = pass.backward() ? &passes.backward({}, turn) : &passes.forward({});
-      own.rise = own.pass->rise().amount;
-    }
-    if (pass.backward()) ++backwards;
-    return own;
+  const auto follow_one = [&](const PipelinePass& pass) {
+    ChunkPasses<Amount>& passes = stage.chunk(pass.chunk).memory->template passes<Amount>();
+    const BackwardTurn turn{.first = pass.microbatch == 0,
+                            .last = pass.microbatch + 1 == shape.num_microbatches};
+    visit(pass, run(walk, pass.backward() ? passes.backward({}, turn) : passes.forward({})));
   };
   const Amount before = walk.account.now();
-  const int all = 2 * shape.num_microbatches * shape.virtual_stages;
-  visit_first_passes(shape, stage.number, count.value_or(all), [&](const PipelinePass& pass) {
-    const Known& own = pass_of(pass);
-    const Followed<Amount> followed{walk.account.now(), own.pass};
-    walk.account.run(own.rise, own.pass->net);
-    visit(pass, followed);
-  });
+  visit_pass_runs(shape, stage.number, count.value_or(std::numeric_limits<int>::max()),
+                  [&](const PassRun& equal) {
+                    const auto follow_both = [&] {
+                      follow_one(equal.first);
+                      if (equal.second) follow_one(*equal.second);
+                    };
+                    const Amount start = walk.account.now();
+                    follow_both();
+                    if (equal.times == 1) return;
+                    Amount change = walk.account.now();
+                    change -= start;
+                    walk.account.repeat(change, equal.times - 2);
+                    follow_both();
+                  });
   if (count) walk.account.return_to(before);
 }
 
@@ -433,32 +397,43 @@ int number_in_step(const PipelinePass& pass, const WalkedStage& stage, int num_m
 
 }  // namespace
 
-struct StageWalks::Kind {
-  WalkedStage stage;
-  std::vector<ChunkPasses<double>> sums{};
-  std::vector<ChunkPasses<MemoryTerms>> terms{};
-};
-
 StageWalks::StageWalks(const Run& run, const LayerPrices& prices, const StageContents& contents)
-    : run_(run), prices_(prices), contents_(contents), kinds_(contents.stages().kinds().size()) {}
+    : run_(run),
+      contents_(contents),
+      own_chunks_(std::in_place, run, contents.rank()),
+      chunks_(*own_chunks_),
+      kinds_(contents.stages().kinds().size()) {
+  use(prices);
+}
+
+StageWalks::StageWalks(const Run& run, const StageContents& contents, SharedChunks& chunks)
+    : run_(run), contents_(contents), chunks_(chunks), kinds_(contents.stages().kinds().size()) {}
 
 StageWalks::~StageWalks() = default;
 
+void StageWalks::use(const LayerPrices& prices) {
+  prices_ = &prices;
+  of_chunk_kind_.assign(contents_.stages().num_chunk_kinds(), nullptr);
+}
+
 // As of that stage.
-StageWalks::Kind& StageWalks::kind_of(int stage) {
-  std::unique_ptr<Kind>& kind = kinds_[contents_.stages().kind(stage)];
-  if (!kind) kind.reset(new Kind{walked_stage(run_, prices_, contents_, stage)});
-  WalkedStage& own = kind->stage;
-  own.number = stage;
-  for (int chunk = 0; chunk < contents_.chunks(); ++chunk)
-    own.chunks[static_cast<std::size_t>(chunk)].part = contents_.part(stage, chunk);
-  return *kind;
+WalkedStage& StageWalks::kind_of(int stage) {
+  std::unique_ptr<WalkedStage>& known = kinds_[contents_.stages().kind(stage)];
+  if (!known) known = std::make_unique<WalkedStage>(walked_stage(run_, contents_, stage));
+  known->number = stage;
+  for (int i = 0; i < contents_.chunks(); ++i) {
+    WalkedChunk& chunk = known->chunks[static_cast<std::size_t>(i)];
+    chunk.part = contents_.part(stage, i);
+    ChunkMemory*& memory = of_chunk_kind_[contents_.stages().chunk_kind(stage, i)];
+    if (!memory) memory = &chunks_.of(*prices_, chunk.part);
+    chunk.memory = memory;
+  }
+  return *known;
 }
 
 StagePeak StageWalks::peak(int stage, int shard) {
-  Kind& kind = kind_of(stage);
-  const WalkedStage& own = kind.stage;
-  auto walk = walk_of(own, kind.sums);
+  const WalkedStage& own = kind_of(stage);
+  auto walk = walk_of<double>(own);
   const bool in_groups = run_.framework.update.parameters_at_once > 0.0;
   StagePeak result{.idle = Bytes(walk.account.now()),
                    .temporaries = in_groups ? Bytes(0.0) : own.bytes.temporaries,
@@ -469,12 +444,12 @@ StagePeak StageWalks::peak(int stage, int shard) {
     if (pass.backward() && !std::exchange(turned, true))
       result.after_forward = Bytes(followed.before);
     if (pass.kind == PassKind::WeightGradient) return;
-    on_host += (pass.backward() ? -1.0 : 1.0) * own.chunk(pass.chunk).offloaded;
+    on_host += (pass.backward() ? -1.0 : 1.0) * own.chunk(pass.chunk).memory->offloaded();
     result.host_peak = std::max(result.host_peak, on_host);
   };
   follow_passes(walk, own, own.followed_microbatches(), [&](const PipelineShape& shape) {
-    own.leaves_alone() ? follow_sums(walk, own, shape, own.passes_to_peak(), note)
-                       : follow_all(walk, own, shape, note);
+    if (!own.leaves_alone()) return follow_all(walk, own, shape, note);
+    follow_runs(walk, own, shape, own.passes_to_peak(), note);
   });
   result.host_peak = std::max(result.host_peak, result.host + own.bytes.host_update);
   const double of_passes = walk.account.highest().total;
@@ -485,9 +460,8 @@ StagePeak StageWalks::peak(int stage, int shard) {
 }
 
 std::vector<MemoryPoint> StageWalks::points(int stage, bool whole_step) {
-  Kind& kind = kind_of(stage);
-  const WalkedStage& own = kind.stage;
-  auto walk = walk_of(own, kind.terms);
+  const WalkedStage& own = kind_of(stage);
+  auto walk = walk_of<MemoryTerms>(own);
   std::vector<MemoryPoint> points, added;
   add_point(points, "idle", walk.account.now());
   const int all = own.shape.num_microbatches,
@@ -516,9 +490,8 @@ std::vector<MemoryPoint> StageWalks::points(int stage, bool whole_step) {
 }
 
 MemoryPoint StageWalks::highest(int stage) {
-  Kind& kind = kind_of(stage);
-  const WalkedStage& own = kind.stage;
-  auto walk = walk_of(own, kind.terms);
+  const WalkedStage& own = kind_of(stage);
+  auto walk = walk_of<MemoryTerms>(own);
   std::vector<MemoryPoint> points, added;
   add_point(points, "idle", walk.account.now());
   MemoryPoint highest = points.front();
@@ -541,15 +514,13 @@ MemoryPoint StageWalks::highest(int stage) {
   return highest;
 }
 
-TensorAmounts amounts_at_peak(const Run& run, const LayerPrices& prices,
-                              const StageContents& contents, int number) {
-  const WalkedStage stage = walked_stage(run, prices, contents, number);
-  std::vector<ChunkPasses<TensorAmounts>> passes;
-  auto walk = walk_of(stage, passes);
+TensorAmounts StageWalks::amounts_at_peak(int stage) {
+  const WalkedStage& own = kind_of(stage);
+  auto walk = walk_of<TensorAmounts>(own);
   const auto look_on = [](const PipelinePass&, const Followed<TensorAmounts>&) {};
-  follow_passes(walk, stage, stage.followed_microbatches(),
-                [&](const PipelineShape& shape) { follow_all(walk, stage, shape, look_on); });
-  update(walk.account, stage, 0);
+  follow_passes(walk, own, own.followed_microbatches(),
+                [&](const PipelineShape& shape) { follow_all(walk, own, shape, look_on); });
+  update(walk.account, own, 0);
   return walk.account.highest().amount;
 }
 

@@ -48,6 +48,7 @@
 #include "sim/cost/layer_prices.h"
 #include "sim/memory/memory_account.h"
 #include "sim/memory/shards.h"
+#include "sim/memory/shared_chunks.h"
 #include "sim/run.h"
 
 namespace llmsim::sim {
@@ -76,13 +77,17 @@ struct StagePeak {
   Bytes host{}, host_peak{};  // of what the runtime offloads
 };
 
-class TensorAmounts;
+struct WalkedStage;
 
 // Walks through stages of a run.  Those with the same layers share what is worked out once: their
 // bytes and the passes of their chunks.  What it is made of must outlive it.
 class StageWalks {
  public:
   StageWalks(const Run& run, const LayerPrices& prices, const StageContents& contents);
+  // Of a pipeline whose chunks others share, and whose bytes all recompute policies do: use() goes
+  // before each.
+  StageWalks(const Run& run, const StageContents& contents, SharedChunks& chunks);
+  void use(const LayerPrices& prices);
   ~StageWalks();
   StageWalks(const StageWalks&) = delete;
 
@@ -98,20 +103,21 @@ class StageWalks {
   // terms alone.
   MemoryPoint highest(int stage);
 
+  // What is there at the peak, tensor by tensor (peak_tensors.h), of prices with their tensors
+  // (layers_with_tensors).
+  TensorAmounts amounts_at_peak(int stage);
+
  private:
-  struct Kind;  // of stages (EqualStages)
-  Kind& kind_of(int stage);
+  WalkedStage& kind_of(int stage);
 
   const Run& run_;
-  const LayerPrices& prices_;
   const StageContents& contents_;
-  std::vector<std::unique_ptr<Kind>> kinds_;
+  std::optional<SharedChunks> own_chunks_;
+  SharedChunks& chunks_;
+  const LayerPrices* prices_ = nullptr;
+  std::vector<ChunkMemory*> of_chunk_kind_;          // null: not asked for yet
+  std::vector<std::unique_ptr<WalkedStage>> kinds_;  // EqualStages::kinds
 };
-
-// What is there at the peak of a stage, tensor by tensor (peak_tensors.h); `prices`: those of
-// layers_with_tensors().
-TensorAmounts amounts_at_peak(const Run& run, const LayerPrices& prices,
-                              const StageContents& contents, int stage);
 
 // Of one stage alone.
 StagePeak stage_peak(const Run& run, const LayerPrices& prices, const StageContents& contents,

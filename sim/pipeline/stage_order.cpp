@@ -225,7 +225,16 @@ std::vector<PipelinePass> first_passes(const PipelineShape& shape, int stage, in
   std::vector<PipelinePass> order;
   const int all = 2 * shape.num_microbatches * shape.virtual_stages;
   order.reserve(static_cast<std::size_t>(std::min(all, count)));
-  visit_first_passes(shape, stage, count, [&](const PipelinePass& pass) { order.push_back(pass); });
+  const auto add = [&](PipelinePass pass, int further) {
+    pass.microbatch += further;
+    order.push_back(pass);
+  };
+  visit_pass_runs(shape, stage, count, [&](const PassRun& run) {
+    for (int i = 0; i < run.times; ++i) {
+      add(run.first, i);
+      if (run.second) add(*run.second, i);
+    }
+  });
   return order;
 }
 

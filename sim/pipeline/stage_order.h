@@ -42,6 +42,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <vector>
 
 #include "sim/base/quantity.h"
@@ -96,6 +97,7 @@ struct PassCursor {
   int turn = 0;    // chunks that the group has passed
 
   int microbatch() const { return first + within; }
+  int left() const { return size - within; }
 
   void advance(int group, int chunks, int num_microbatches) {
     if (++within < size) return;
@@ -118,24 +120,43 @@ std::vector<PipelinePass> stage_order(const PipelineShape& shape, int stage);
 // The first so many of them, or all, in schedules with whole backward passes.
 std::vector<PipelinePass> first_passes(const PipelineShape& shape, int stage, int count);
 
-// Calls visit(pass) for each of these: warm-up forwards, then one forward and one backward in turn,
-// then the remaining backwards.
+// Equal passes one after the other, of one micro-batch after the other: `times` passes of a chunk,
+// or as many pairs of a backward pass and the forward pass that follows it.
+struct PassRun {
+  PipelinePass first{};
+  std::optional<PipelinePass> second{};
+  int times = 1;
+};
+
+// Calls visit(run) for the same passes: warm-up forwards, then one backward and one forward in turn,
+// then the remaining backwards.  The backward passes of a chunk's first and last micro-batch, which
+// find other gradients, are runs of their own.
 template <class Visit>
-void visit_first_passes(const PipelineShape& shape, int stage, int count, const Visit& visit) {
+void visit_pass_runs(const PipelineShape& shape, int stage, int count, const Visit& visit) {
   const int m = shape.num_microbatches, v = shape.virtual_stages, total = m * v;
   const int warmup = warmup_passes(shape, stage), group = v == 1 ? 1 : microbatch_group(shape);
-  PassCursor forward{.size = std::min(group, m)}, backward = forward;
+  PassCursor forward{.size = v == 1 ? m : std::min(group, m)}, backward = forward;
   for (int forwards = 0, backwards = 0; backwards < total && forwards + backwards < count;) {
-    if (forwards == total || forwards - backwards > warmup) {
-      visit(PipelinePass{.chunk = v - 1 - backward.turn,
-                         .microbatch = backward.microbatch(),
-                         .kind = PassKind::Backward});
-      backward.advance(group, v, m);
-      ++backwards;
+    const int left = count - forwards - backwards;
+    const bool goes_back = forwards == total || forwards - backwards > warmup,
+               in_turn = goes_back && forwards < total && left > 1;
+    PassRun run{.first = {.chunk = forward.turn, .microbatch = forward.microbatch()}};
+    if (!goes_back) {
+      run.times = std::min({forward.left(), warmup + 1 - forwards + backwards, left});
     } else {
-      visit(PipelinePass{.chunk = forward.turn, .microbatch = forward.microbatch()});
-      forward.advance(group, v, m);
-      ++forwards;
+      const int microbatch = backward.microbatch();
+      const bool is_alone = microbatch == 0 || microbatch == m - 1;
+      run.times = is_alone ? 1 : std::min({backward.left(), m - 1 - microbatch, left});
+      if (in_turn) {
+        run.second = run.first;
+        run.times = std::min({run.times, forward.left(), left / 2});
+      }
+      run.first = {v - 1 - backward.turn, microbatch, PassKind::Backward};
+    }
+    visit(run);
+    for (int i = 0; i < run.times; ++i) {
+      if (goes_back) backward.advance(group, v, m), ++backwards;
+      if (!goes_back || in_turn) forward.advance(group, v, m), ++forwards;
     }
   }
 }

@@ -127,13 +127,6 @@ PipelineShape shape_of(const Run& run) {
 SharedPasses::SharedPasses(const Run& run, const RankParameters& rank)
     : run_(run), rank_(rank), exchange_(run, rank) {}
 
-std::deque<SharedPasses::Known>& SharedPasses::under(const Conditions& conditions) {
-  for (Table& table : tables_) {
-    if (table.conditions == conditions) return table.known;
-  }
-  return tables_.emplace_back(Table{conditions, {}}).known;
-}
-
 namespace {
 
 ChunkStep chunk_step(const PartPasses& passes, int microbatches) {
@@ -157,22 +150,16 @@ ChunkStep chunk_step(const PartPasses& passes, int microbatches) {
 
 }  // namespace
 
-// Which blocks multiply in 16 bits depends on where a chunk is.
 const ChunkStep& SharedPasses::of(const LayerPrices& prices, const ModelChunk& chunk) {
   const Strategy& strategy = run_.strategy;
   const int microbatches = stage_layout(strategy).chunk_microbatches();
-  std::deque<Known>& known =
-      under({.prices = &prices,
-             .microbatches = microbatches,
-             .offloading_chunks = strategy.offload.activations ? strategy.virtual_stages : 0});
-  for (const Known& one : known) {
-    if (one.chunk == chunk && (!prices.wide || one.chunk.first_layer == chunk.first_layer))
-      return one.step;
-  }
-  return known
-      .emplace_back(Known{
-          chunk, chunk_step(part_passes(run_, prices, exchange_, rank_, chunk), microbatches)})
-      .step;
+  return chunks_.of(
+      run_,
+      {.prices = &prices,
+       .microbatches = microbatches,
+       .offloading_chunks = strategy.offload.activations ? strategy.virtual_stages : 0},
+      chunk,
+      [&] { return chunk_step(part_passes(run_, prices, exchange_, rank_, chunk), microbatches); });
 }
 
 StepSimulation::StepSimulation(const Run& run, const LayerPrices& prices, Passes)

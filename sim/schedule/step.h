@@ -26,10 +26,10 @@
 // cut into terms is ours.
 #pragma once
 
-#include <deque>
 #include <optional>
 #include <vector>
 
+#include "sim/cost/chunk_table.h"
 #include "sim/cost/layer_prices.h"
 #include "sim/memory/shards.h"
 #include "sim/pipeline/pipeline.h"
@@ -85,28 +85,10 @@ class SharedPasses {
   const ChunkStep& of(const LayerPrices& prices, const ModelChunk& chunk);
 
  private:
-  // What chunks take depends on.
-  struct Conditions {
-    const LayerPrices* prices = nullptr;
-    int microbatches = 0;       // through a chunk
-    int offloading_chunks = 0;  // of a stage, which share out the blocks that offload
-    bool operator==(const Conditions&) const = default;
-  };
-  struct Known {
-    ModelChunk chunk;
-    ChunkStep step;
-  };
-  struct Table {
-    Conditions conditions;
-    std::deque<Known> known;
-  };
-
-  std::deque<Known>& under(const Conditions& conditions);
-
   const Run& run_;
   const RankParameters& rank_;
   DataParallelCollectives exchange_;
-  std::deque<Table> tables_;
+  ChunkTable<ChunkStep> chunks_;
 };
 
 // What comes around the passes of a step.

@@ -37,13 +37,16 @@ void CompleteSearch::search(const SearchLayout& layout, const Visit& visit) {
     if (broken_in_all_pipelines(problem_, run.strategy)) continue;
     const RankParameters rank = rank_parameters(run.model, run.strategy);
     SharedPasses passes(run, rank);
+    SharedChunks chunks(run, rank);
     for (const DealtPipeline* pipeline : pipelines) {
+      prices_.run_of(space.strategy(layout, pipeline->choice, sharding, {}));
       const StageContents contents(run, pipeline->counts->shared_stages(), rank);
+      StageWalks walks(run, contents, chunks);
       for (std::size_t way = 0; way < space.recomputes().size(); ++way) {
         if (!space.go_together(layout, space.recomputes()[way])) continue;
         CompleteStrategy one{
             .layout = layout, .pipeline = pipeline->choice, .sharding = sharding, .recompute = way};
-        evaluate(one, contents, passes);
+        evaluate(one, contents, walks, passes);
         visit(one);
       }
     }
@@ -51,14 +54,16 @@ void CompleteSearch::search(const SearchLayout& layout, const Visit& visit) {
 }
 
 void CompleteSearch::evaluate(CompleteStrategy& one, const StageContents& contents,
-                              SharedPasses& passes) {
+                              StageWalks& walks, SharedPasses& passes) {
   const Strategy strategy = problem_.space.strategy(one.layout, one.pipeline, one.sharding,
                                                     problem_.space.recomputes()[one.recompute]);
   const std::size_t base = problem_.bases[index_of(one.sharding.sharding)].prices;
   const LayoutPrices& prices = prices_.of(one.layout, pipeline_shape(strategy), base, one.recompute,
                                           [&] { return strategy; });
   const Run& run = prices_.run_of(strategy);
-  const Memory memory = memory_footprint(run, *prices.layers, contents, MemoryStages::Fullest);
+  walks.use(*prices.layers);
+  const Memory memory =
+      memory_footprint(run, *prices.layers, contents, walks, MemoryStages::Fullest);
   one.peak = memory.peak, one.needed = memory.needed();
   one.fits = memory.fits() && memory.host.fits();
   if (!one.fits && times_ == CompleteTimes::OfFitting) return;

@@ -3,12 +3,14 @@
 //
 // A strategy is evaluated as plans are: memory_footprint() weighs it, StepSimulation times it.
 // Those of one layout, sharding and recompute policy differ in their pipelines alone and share the
-// passes of their chunks.
+// passes of their chunks, and those of one pipeline and sharding the bytes of its stages.
 #pragma once
 
 #include <functional>
 #include <vector>
 
+#include "sim/memory/step_walk.h"
+#include "sim/schedule/step.h"
 #include "sim/search/plan_problem.h"
 #include "sim/search/price_table.h"
 
@@ -42,7 +44,8 @@ class CompleteSearch {
  private:
   void search(const SearchLayout& layout, const Visit& visit);
   std::vector<const DealtPipeline*> pipelines_of(const SearchLayout& layout) const;
-  void evaluate(CompleteStrategy& one, const StageContents& contents, SharedPasses& passes);
+  void evaluate(CompleteStrategy& one, const StageContents& contents, StageWalks& walks,
+                SharedPasses& passes);
 
   const PlanProblem& problem_;
   CompleteTimes times_;

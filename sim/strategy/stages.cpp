@@ -100,52 +100,33 @@ std::vector<ModelChunk> model_parts(const Transformer& model, const Strategy& st
   return parts;
 }
 
-namespace {
-
-// Whether the layers of two chunks with the same work are in the same order.
-class LayerOrder {
- public:
-  LayerOrder(const Transformer& model, const Strategy& strategy, const LowPrecisionRecipe& recipe)
-      : model_(model),
-        recipe_(recipe),
-        precision_(strategy.precision),
-        has_high_precision_(keeps_blocks_in_high_precision(recipe, precision_)) {}
-
-  bool is_same(const ModelChunk& one, const ModelChunk& other) const {
-    if (one.first_layer == other.first_layer || (one.has_one_kind() && !has_high_precision_))
-      return true;
-    for (int block = 0; block < one.blocks; ++block) {
-      const int layer = one.first_layer + block, same = other.first_layer + block;
-      if (!(kind_of_layer(model_, layer) == kind_of_layer(model_, same)) ||
-          is_high_precision(layer) != is_high_precision(same))
-        return false;
-    }
+bool have_equal_layers(const ModelChunk& one, const ModelChunk& other, const Transformer& model,
+                       Precision precision, const LowPrecisionRecipe& recipe) {
+  if (!(one == other)) return false;
+  const bool has_high_precision = keeps_blocks_in_high_precision(recipe, precision);
+  if (one.first_layer == other.first_layer || (one.has_one_kind() && !has_high_precision))
     return true;
+  const auto is_high_precision = [&](int layer) {
+    return has_high_precision && is_high_precision_layer(recipe, precision, model, layer);
+  };
+  for (int block = 0; block < one.blocks; ++block) {
+    const int layer = one.first_layer + block, same = other.first_layer + block;
+    if (!(kind_of_layer(model, layer) == kind_of_layer(model, same)) ||
+        is_high_precision(layer) != is_high_precision(same))
+      return false;
   }
-
- private:
-  bool is_high_precision(int layer) const {
-    return has_high_precision_ && is_high_precision_layer(recipe_, precision_, model_, layer);
-  }
-
-  const Transformer& model_;
-  const LowPrecisionRecipe& recipe_;
-  Precision precision_;
-  bool has_high_precision_;
-};
-
-}  // namespace
+  return true;
+}
 
 EqualStages::EqualStages(const Transformer& model, const Strategy& strategy,
                          const LowPrecisionRecipe& recipe)
     : layout_(stage_layout(strategy)), chunks_(model_parts(model, strategy)) {
-  const LayerOrder order(model, strategy, recipe);
   chunk_kinds_.reserve(chunks_.size());
   for (std::size_t place = 0; place < chunks_.size(); ++place) {
     const ModelChunk& own = chunks_[place];
     const auto known =
         std::find_if(first_chunks_.begin(), first_chunks_.end(), [&](std::size_t first) {
-          return chunks_[first] == own && order.is_same(chunks_[first], own);
+          return have_equal_layers(chunks_[first], own, model, strategy.precision, recipe);
         });
     chunk_kinds_.push_back(static_cast<std::size_t>(known - first_chunks_.begin()));
     if (known == first_chunks_.end()) first_chunks_.push_back(place);

@@ -109,12 +109,14 @@ struct ModelChunk {
 // each part as many; multi-token-prediction layers come on top of those of the last part.
 std::vector<ModelChunk> model_parts(const Transformer& model, const Strategy& strategy);
 
+// Whether two chunks have the same layers in the same order, wherever in the model these are; where
+// a low-precision recipe leaves some layers in 16 bits, the same ones of them.
+bool have_equal_layers(const ModelChunk& one, const ModelChunk& other, const Transformer& model,
+                       Precision precision, const LowPrecisionRecipe& recipe);
+
 // The chunks of a model and the stages of its pipeline, and which of them are equal: what depends on
-// a chunk's layers or on a stage's chunks alone is worked out once for each kind.
-//
-// Chunks are equal that have the same layers in the same order, wherever in the model these are;
-// where a low-precision recipe leaves some layers in 16 bits, the same ones of them.  Stages are
-// equal whose chunks are, one after the other.
+// a chunk's layers or on a stage's chunks alone is worked out once for each kind.  Stages are equal
+// whose chunks have equal layers, one after the other.
 class EqualStages {
  public:
   struct Kind {
