@@ -17,6 +17,12 @@ bool is_whole(const Block& block) {
          first.starts_with("include ");
 }
 
+// A line without the comment that "#" begins: the first word, or one of its own.
+std::string without_comment(const std::string& line) {
+  const std::string words = trimmed(line.substr(0, (" " + line).find(" # ")));
+  return words.starts_with('#') ? "" : words;
+}
+
 // Whether a line goes on in the next.
 bool goes_on(const std::string& line) { return line.ends_with(',') || line.ends_with('\\'); }
 
@@ -29,8 +35,8 @@ std::vector<Block> blocks_of(std::string_view text) {
   int number = 0;
   for (std::string line; std::getline(stream, line);) {
     ++number;
-    const std::string words = trimmed(line);
-    if (words.empty() || words.front() == '#') continue;
+    const std::string words = without_comment(line);
+    if (words.empty()) continue;
     if (open && goes_on(open->back().text)) {
       std::string& begin = open->back().text;
       if (begin.back() == '\\') begin.pop_back();

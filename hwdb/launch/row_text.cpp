@@ -266,7 +266,7 @@ void add_block(const Block& block, const std::string& file, Words& known, Launch
   else if (word == "form")
     known.forms[parted(rest, " ").first] = {parted(rest, " ").second, block.body};
   else if (word == "include")
-    add_table(shipped_table(rest), table);
+    at_line(file, first, [&] { add_table(shipped_table(parted(first.text, " ").second), table); });
   else if (word == "harmless" || word == "refused")
     add_list(block, word == "harmless", file, table);
   else

@@ -102,7 +102,7 @@ TEST(BlockRecompute, ModulesDropWhatTheyKeepInside) {
 // input, which stays.
 // What PyTorch's partitioner keeps once it makes again what fuses, as a share of what it keeps
 // without a budget, both without the input: budgets of 0.7 or more leave it at that
-// (hwdb/launch/targets/torchtitan.cpp).
+// (hwdb/launch/targets/torchtitan.rows).
 TEST(BlockRecompute, OutputsOfGemmsAndAttentionAreLessThanSevenTenths) {
   for (const bool gated : {false, true}) {
     TrainingRun run = small_run();

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "hwdb/store/shipped_facts.h"
+#include "hwdb/text/input_file.h"
 #include "tests/error_of.h"
 
 namespace llmsim::hwdb {
@@ -123,9 +124,20 @@ TEST(RowText, AWrongRowIsNamedByItsLine) {
             "some.rows: line 2: @one: no \"let\" of that name stands above");
   EXPECT_EQ(error_in("flg --a <-> tp"),
             "some.rows: line 1: flg --a: NAME: KEY (DEFAULT) is expected");
+  EXPECT_EQ(error_in("include nothing"),
+            "some.rows: line 1: nothing.rows: not part of the program");
   EXPECT_EQ(error_in("harmless\n    --log"), "some.rows: line 1: a reason is missing");
   EXPECT_EQ(error_in("refused windows\n    --window"),
             "some.rows: line 2: --window: KEY = VALUE is expected");
+}
+
+TEST(RowText, TheExampleOfItsPageIsOfTheForm) {
+  const std::string page = content_of_file(LLMSIM_SOURCE_DIR "/hwdb/launch/README.md");
+  const std::size_t begin = page.find("```\n") + 4;
+  const LaunchTable rows = table(page.substr(begin, page.find("```", begin) - begin));
+  ASSERT_EQ(rows.rows.size(), 4U);
+  EXPECT_EQ(rows.rows[3].cases.size(), 4U);
+  EXPECT_EQ(rows.rows[3].defaults.size(), 2U);
 }
 
 // Each file is of the form, its fields are those of runs, and no key is in two lists.
