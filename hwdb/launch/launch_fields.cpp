@@ -15,37 +15,21 @@ namespace {
 
 const std::string kModel = "model.";
 
-// Names of the header that are neither of the model, of the strategy nor of a setting.
-constexpr const char* kDerivedFields[] = {"model.catalogue",
-                                          "model.moe.shared_width",
-                                          "model.moe.layers",
-                                          "model.lora.rank",
-                                          "model.lora.targets",
-                                          "model.vocab_divisor",
-                                          "num_microbatches",
-                                          "replica_batch",
-                                          "device_batch",
-                                          "fsdp_inside",
-                                          "fsdp_across",
-                                          "data_inside",
-                                          "data_across",
-                                          "shards_states",
-                                          "dp_shard",
-                                          "replicate_size",
-                                          "devices_per_node",
-                                          "num_devices",
-                                          "num_nodes",
-                                          "framework",
-                                          "transport",
-                                          "collective_algorithm",
-                                          "vendor",
-                                          "regathers",
-                                          "layers_per_chunk",
-                                          "weighted_layers_per_chunk",
-                                          "remainder",
-                                          "stage_layout",
-                                          "first_stage_layers",
-                                          "last_stage_layers"};
+// Names of the header that are neither of the model, of the strategy nor of a setting: those in
+// which runs of one meaning are equal, and those in which they may differ.
+constexpr const char* kDerivedFields[] = {
+    "model.moe.shared_width", "model.lora.rank",  "model.lora.targets", "model.vocab_divisor",
+    "num_microbatches",       "replica_batch",    "device_batch",       "dp_shard",
+    "replicate_size",         "devices_per_node", "num_devices",        "collective_algorithm",
+    "first_stage_layers",     "last_stage_layers"};
+constexpr const char* kOtherSpellings[] = {"model.catalogue",  "model.moe.layers",
+                                           "fsdp_inside",      "fsdp_across",
+                                           "data_inside",      "data_across",
+                                           "shards_states",    "num_nodes",
+                                           "framework",        "transport",
+                                           "vendor",           "regathers",
+                                           "layers_per_chunk", "weighted_layers_per_chunk",
+                                           "remainder",        "stage_layout"};
 
 // --- a run ---
 
@@ -158,26 +142,9 @@ void add_cluster_fields(const sim::Cluster& cluster, LaunchValues& fields) {
 // The fields of model and strategy in one spelling each.
 LaunchValues canonical_fields(const sim::Run& run) {
   LaunchValues fields = fields_of(run);
-  for (const char* key : {"vendor",
-                          "transport",
-                          "num_nodes",
-                          "fsdp_inside",
-                          "fsdp_across",
-                          "data_inside",
-                          "data_across",
-                          "shards_states",
-                          "model.catalogue",
-                          "model.moe.num_shared_experts",
-                          "stage_layout",
-                          "model.moe.shared_expert_ffn_size",
-                          "model.moe.layers",
-                          "embeddings_as_layers",
-                          "stage_layers",
-                          "layers_per_chunk",
-                          "weighted_layers_per_chunk",
-                          "remainder",
-                          "regathers",
-                          "framework"})
+  for (const char* key : kOtherSpellings) fields.erase(key);
+  for (const char* key : {"model.moe.num_shared_experts", "model.moe.shared_expert_ffn_size",
+                          "embeddings_as_layers", "stage_layers"})
     fields.erase(key);
   for (const auto& [key, value] : run.settings) fields.erase(key);
   if (run.strategy.optimizer == sim::OptimizerKind::Adam) fields["optimizer"] = "adamw";
@@ -219,9 +186,10 @@ LaunchValues fields_of(const sim::Run& run) {
 }
 
 bool is_launch_field(const std::string& key) {
-  if (std::find(std::begin(kDerivedFields), std::end(kDerivedFields), key) !=
-      std::end(kDerivedFields))
-    return true;
+  const auto is_one_of = [&](const auto& names) {
+    return std::find(std::begin(names), std::end(names), key) != std::end(names);
+  };
+  if (is_one_of(kDerivedFields) || is_one_of(kOtherSpellings)) return true;
   if (!key.starts_with(kModel)) return sim::find_strategy_field(key) || find_setting(key);
   return sim::find_field(sim::transformer_fields(), key.substr(kModel.size()));
 }
