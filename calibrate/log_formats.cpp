@@ -1,226 +1,101 @@
 #include "calibrate/log_formats.h"
 
 #include <algorithm>
+#include <string>
+#include <utility>
+
+#include "calibrate/shipped_log_formats.h"
+#include "hwdb/text/text_blocks.h"
+#include "sim/base/error.h"
 
 namespace llmsim::calibrate {
 namespace {
 
-constexpr double kMiB = 1024.0 * 1024.0;
-constexpr double kGiB = 1024.0 * kMiB;
-constexpr double kHour = 3600.0;
-constexpr double kMs = 1e-3;
-constexpr double kTera = 1e12;
-constexpr double kGiga = 1e9;
-
 // --- the formats ---
 
-// Megatron-LM, megatron/training/training.py, training_log; Megatron-DeepSpeed adds rates and has a
-// spelling with underscores.  report_memory prints MiB as "MB".
-constexpr LogField kMegatron[] = {
-    {Logged::Step, "iteration"},
-    {Logged::StepTime, "elapsed time per iteration (ms)", kMs},
-    {Logged::GlobalBatch, "global batch size"},
-    {Logged::SamplesPerSecond, "samples per second"},
-    {Logged::DeviceTokensPerSecond, "tokens per gpu per second (tgs)"},
-    {Logged::DeviceFlopsPerSecond, "throughput per GPU (TFLOP/s/GPU)", kTera},
-    {Logged::DeviceFlopsPerSecond, "TFLOPs", kTera},
+constexpr double kMiB = 1024.0 * 1024.0;
+
+constexpr std::pair<const char*, Logged> kNumbers[] = {
+    {"step", Logged::Step},
+    {"step_time", Logged::StepTime},
+    {"part_time", Logged::PartTime},
+    {"micro_step_time", Logged::MicroStepTime},
+    {"steps_per_second", Logged::StepsPerSecond},
+    {"samples_per_second", Logged::SamplesPerSecond},
+    {"tokens_per_second", Logged::TokensPerSecond},
+    {"device_tokens_per_second", Logged::DeviceTokensPerSecond},
+    {"elapsed_time", Logged::ElapsedTime},
+    {"global_batch", Logged::GlobalBatch},
+    {"device_flops_per_second", Logged::DeviceFlopsPerSecond},
+    {"mfu", Logged::Mfu},
+    {"peak_allocated", Logged::PeakAllocated},
+    {"peak_reserved", Logged::PeakReserved},
 };
 
-// nanotron, src/nanotron/trainer.py, train_step_logs, and logging/logger.py, human_format: three
-// digits.  Megatron-DeepSpeed of the Argonne facility prints the same keys with equals signs.
-constexpr LogField kNanotron[] = {
-    {Logged::Step, "iteration"},
-    {Logged::StepTime, "elapsed_time_per_iteration_ms", kMs},
-    {Logged::TokensPerSecond, "tokens_per_sec"},
-    {Logged::DeviceTokensPerSecond, "tokens_per_sec_per_gpu"},
-    {Logged::GlobalBatch, "global_batch_size"},
-    {Logged::DeviceFlopsPerSecond, "model_tflops_per_gpu", kTera},
-    {Logged::PeakAllocated, "cuda_max_memory_allocated"},
-    {Logged::PeakReserved, "cuda_max_memory_reserved"},
+constexpr std::pair<const char*, double> kUnits[] = {
+    {"", 1.0},     {"ms", 1e-3},   {"hours", 3600.0}, {"MiB", kMiB}, {"GiB", 1024.0 * kMiB},
+    {"giga", 1e9}, {"tera", 1e12},
 };
 
-// MaxText, MaxText/metric_logger.py, write_metrics_locally and log_metrics.
-constexpr LogField kMaxText[] = {
-    {Logged::Step, "completed step"},
-    {Logged::StepTime, "seconds"},
-    {Logged::DeviceFlopsPerSecond, "TFLOP/s/device", kTera},
-    {Logged::DeviceTokensPerSecond, "Tokens/s/device"},
+constexpr std::pair<const char*, LogLayout> kLayouts[] = {
+    {"line", LogLayout::Line},     {"memory", LogLayout::Line},     {"block", LogLayout::Block},
+    {"object", LogLayout::Object}, {"columns", LogLayout::Columns},
 };
 
-// NeMo, nemo/lightning/pytorch/callbacks/progress_printer.py.
-constexpr LogField kNemo[] = {
-    {Logged::Step, "global_step"},
-    {Logged::StepTime, "train_step_timing in s"},
-    {Logged::GlobalBatch, "global_batch_size"},
+template <class Value, std::size_t N>
+Value named(const std::pair<const char*, Value> (&table)[N], const std::string& name) {
+  for (const auto& [known, value] : table)
+    if (name == known) return value;
+  throw Error(name + ": not known of log_formats.h");
+}
+
+struct Formats {
+  std::vector<LogFormat> steps, memory;
 };
 
-// DeepSpeed, deepspeed/runtime/pipe/engine.py, train_batch.
-constexpr LogField kDeepSpeedPipeline[] = {
-    {Logged::Step, "steps"},
-    {Logged::StepTime, "iter time (s)"},
-    {Logged::SamplesPerSecond, "samples/sec"},
-};
+// "step_time ms: KEY, KEY", or what holds of the whole format.
+void add_line(const std::string& text, const Formats& above, LogFormat& format) {
+  if (text == "mean of the run") {
+    format.whole_run = true;
+  } else if (text.starts_with("keys of ")) {
+    const auto other = std::ranges::find(above.steps, text.substr(8), &LogFormat::name);
+    if (other == above.steps.end()) throw Error(text + ": no such format stands above");
+    format.fields = other->fields;
+  } else {
+    const auto [words, keys] = hwdb::parted(text, ": ");
+    const auto [number, unit] = hwdb::parted(words, " ");
+    for (const std::string& key : hwdb::split(keys, ','))
+      format.fields.push_back({named(kNumbers, number), key, named(kUnits, unit)});
+  }
+}
 
-// DeepSpeed, deepspeed/utils/timer.py, ThroughputTimer.stop; it prints GiB as "GB".
-constexpr LogField kDeepSpeedThroughput[] = {
-    {Logged::Step, "/global_step"},
-    {Logged::SamplesPerSecond, "CurrSamplesPerSec"},
-    {Logged::PeakAllocated, "MaxMemAllocated", kGiB},
-};
+// "LAYOUT NAME: SIGN" and the lines below it.
+void add_format(const hwdb::Block& block, const std::string& file, Formats& all) {
+  LogFormat format;
+  const std::string layout = hwdb::parted(block.head.text, " ").first;
+  hwdb::at_line(file, block.head, [&] {
+    const auto [name, sign] = hwdb::parted(hwdb::parted(block.head.text, " ").second, ": ");
+    format.name = name, format.sign = hwdb::unquoted(sign);
+    format.layout = named(kLayouts, layout);
+  });
+  for (const hwdb::Line& line : block.body)
+    hwdb::at_line(file, line, [&] { add_line(line.text, all, format); });
+  (layout == "memory" ? all.memory : all.steps).push_back(std::move(format));
+}
 
-// DeepSpeed, deepspeed/runtime/engine.py, EngineTimers and step: `wall_clock_breakdown`.  The
-// second line is of the whole step, the first of each micro-batch.
-constexpr LogField kDeepSpeedTimers[] = {
-    {Logged::PartTime, "fwd", kMs},
-    {Logged::PartTime, "bwd", kMs},
-    {Logged::PartTime, "step", kMs},
-};
-constexpr LogField kDeepSpeedMicroTimers[] = {
-    {Logged::MicroStepTime, "fwd_microstep", kMs},
-    {Logged::MicroStepTime, "bwd_microstep", kMs},
-    {Logged::MicroStepTime, "step_microstep", kMs},
-};
-
-// torchtitan, torchtitan/components/metrics.py, MetricsProcessor.log: tokens of one device, peak of
-// reserved memory.  Earlier releases print "wps".
-constexpr LogField kTorchtitan[] = {
-    {Logged::Step, "step"},
-    {Logged::PeakReserved, "memory", kGiB},
-    {Logged::DeviceTokensPerSecond, "tps"},
-    {Logged::DeviceFlopsPerSecond, "tflops", kTera},
-    {Logged::Mfu, "mfu"},
-};
-constexpr LogField kTorchtitanWps[] = {
-    {Logged::Step, "step"},
-    {Logged::PeakReserved, "memory", kGiB},
-    {Logged::DeviceTokensPerSecond, "wps"},
-    {Logged::Mfu, "mfu"},
-};
-
-// Composer, composer/loggers/console_logger.py; rates are those of callbacks/speed_monitor.py,
-// means over its window, with hours for time/train, bytes those of memory_monitor.py, in GB.
-constexpr LogField kComposer[] = {
-    {Logged::Step, "batch"},
-    {Logged::StepsPerSecond, "throughput/batches_per_sec"},
-    {Logged::SamplesPerSecond, "throughput/samples_per_sec"},
-    {Logged::TokensPerSecond, "throughput/tokens_per_sec"},
-    {Logged::DeviceTokensPerSecond, "throughput/device/tokens_per_sec"},
-    {Logged::DeviceFlopsPerSecond, "throughput/device/flops_per_sec"},
-    {Logged::Mfu, "throughput/device/mfu"},
-    {Logged::ElapsedTime, "time/train", kHour},
-    {Logged::PeakAllocated, "memory/peak_allocated_mem", kGiga},
-    {Logged::PeakReserved, "memory/peak_reserved_mem", kGiga},
-};
-
-// transformers, src/transformers/trainer_utils.py, speed_metrics: printed when training ends, as a
-// dictionary and as lines of "train metrics".
-constexpr LogField kTrainer[] = {
-    {Logged::SamplesPerSecond, "train_samples_per_second"},
-    {Logged::StepsPerSecond, "train_steps_per_second"},
-};
-
-// JSON lines, dictionaries and tables, as people write them.  Keys of run files come first.
-constexpr LogField kKeys[] = {
-    {Logged::Step, "step"},
-    {Logged::Step, "iteration"},
-    {Logged::Step, "global_step"},
-    {Logged::Step, "iter"},
-    {Logged::Step, "_step"},
-    {Logged::Step, "time/batch"},
-    {Logged::StepTime, "step_time_s"},
-    {Logged::StepTime, "step_time"},
-    {Logged::StepTime, "step_time_seconds"},
-    {Logged::StepTime, "seconds_per_step"},
-    {Logged::StepTime, "time_per_step_s"},
-    {Logged::StepTime, "iteration_time_s"},
-    {Logged::StepTime, "iteration_time"},
-    {Logged::StepTime, "iter_time_s"},
-    {Logged::StepTime, "iter_time"},
-    {Logged::StepTime, "iteration-time"},
-    {Logged::StepTime, "train_step_timing in s"},
-    {Logged::StepTime, "time_metrics/end_to_end(s)"},
-    {Logged::StepTime, "perf/step_time_seconds"},
-    {Logged::StepTime, "step_time_ms", kMs},
-    {Logged::StepTime, "iteration_time_ms", kMs},
-    {Logged::StepTime, "iter_time_ms", kMs},
-    {Logged::StepTime, "elapsed_time_per_iteration_ms", kMs},
-    {Logged::StepsPerSecond, "steps_per_s"},
-    {Logged::StepsPerSecond, "steps_per_second"},
-    {Logged::StepsPerSecond, "throughput/batches_per_sec"},
-    {Logged::SamplesPerSecond, "samples_per_s"},
-    {Logged::SamplesPerSecond, "samples_per_second"},
-    {Logged::SamplesPerSecond, "samples_per_sec"},
-    {Logged::SamplesPerSecond, "throughput/samples_per_sec"},
-    {Logged::TokensPerSecond, "tokens_per_s"},
-    {Logged::TokensPerSecond, "tokens_per_second"},
-    {Logged::TokensPerSecond, "tokens_per_sec"},
-    {Logged::TokensPerSecond, "throughput/tokens_per_sec"},
-    {Logged::DeviceTokensPerSecond, "tokens_per_s_per_device"},
-    {Logged::DeviceTokensPerSecond, "tokens_per_s_per_gpu"},
-    {Logged::DeviceTokensPerSecond, "tokens_per_second_per_device"},
-    {Logged::DeviceTokensPerSecond, "tokens_per_second_per_gpu"},
-    {Logged::DeviceTokensPerSecond, "tokens_per_sec_per_gpu"},
-    {Logged::DeviceTokensPerSecond, "throughput/device/tokens_per_sec"},
-    {Logged::DeviceTokensPerSecond, "throughput(tps)"},
-    {Logged::DeviceTokensPerSecond, "tps"},
-    {Logged::DeviceTokensPerSecond, "tgs"},
-    {Logged::DeviceTokensPerSecond, "perf/per_device_tokens_per_sec"},
-    {Logged::GlobalBatch, "global_batch"},
-    {Logged::GlobalBatch, "global_batch_size"},
-    {Logged::DeviceFlopsPerSecond, "reported_tflops_per_device", kTera},
-    {Logged::DeviceFlopsPerSecond, "tflops", kTera},
-    {Logged::Mfu, "mfu"},
-    {Logged::PeakAllocated, "peak_allocated_bytes"},
-    {Logged::PeakAllocated, "peak_allocated_gib", kGiB},
-    {Logged::PeakAllocated, "peak_memory_bytes"},
-    {Logged::PeakAllocated, "max_memory_allocated"},
-    {Logged::PeakAllocated, "memory/peak_allocated_mem", kGiga},
-    {Logged::PeakAllocated, "memory/max_active(GiB)", kGiB},
-    {Logged::PeakReserved, "peak_reserved_bytes"},
-    {Logged::PeakReserved, "peak_reserved_gib", kGiB},
-    {Logged::PeakReserved, "max_memory_reserved"},
-    {Logged::PeakReserved, "memory/peak_reserved_mem", kGiga},
-    {Logged::PeakReserved, "memory/max_reserved(GiB)", kGiB},
-};
-
-// Lines with peaks of memory and no step: Megatron-LM's report_memory (MiB), DeepSpeed's
-// see_memory_usage (GiB), nanotron's log_memory.
-constexpr LogField kMegatronMemory[] = {
-    {Logged::PeakAllocated, "max allocated", kMiB},
-    {Logged::PeakReserved, "max reserved", kMiB},
-};
-constexpr LogField kDeepSpeedMemory[] = {
-    {Logged::PeakAllocated, "Max_MA", kGiB},
-    {Logged::PeakReserved, "Max_CA", kGiB},
-};
-constexpr LogField kNanotronMemory[] = {
-    {Logged::PeakAllocated, "Peak allocated", kMiB},
-    {Logged::PeakReserved, "Peak reserved", kMiB},
-};
-
-constexpr LogFormat kFormats[] = {
-    {"Megatron-LM", "elapsed time per iteration (ms)", LogLayout::Line, kMegatron},
-    {"nanotron", "elapsed_time_per_iteration_ms", LogLayout::Line, kNanotron},
-    {"MaxText", "completed step:", LogLayout::Line, kMaxText},
-    {"NeMo", "train_step_timing in s", LogLayout::Line, kNemo},
-    {"torchtitan", "tps: ", LogLayout::Line, kTorchtitan},
-    {"torchtitan (wps)", "wps: ", LogLayout::Line, kTorchtitanWps},
-    {"DeepSpeed pipeline", "iter time (s):", LogLayout::Line, kDeepSpeedPipeline},
-    {"DeepSpeed", "CurrSamplesPerSec=", LogLayout::Line, kDeepSpeedThroughput},
-    {"DeepSpeed timers", "time (ms) | fwd:", LogLayout::Line, kDeepSpeedTimers},
-    {"DeepSpeed micro-timers", "time (ms) | fwd_microstep:", LogLayout::Line,
-     kDeepSpeedMicroTimers},
-    {"Composer", "[batch=", LogLayout::Block, kComposer},
-    {"JSON lines", "\"step_time_s\": 2.44", LogLayout::Object, kKeys},
-    {"Hugging Face Trainer", "train_runtime", LogLayout::Block, kTrainer, true},
-    {"CSV", "step,step_time_s", LogLayout::Columns, kKeys},
-};
-
-constexpr LogFormat kMemoryFormats[] = {
-    {"Megatron-LM", "memory (MB)", LogLayout::Line, kMegatronMemory},
-    {"DeepSpeed", "Max_MA", LogLayout::Line, kDeepSpeedMemory},
-    {"nanotron", "Peak allocated", LogLayout::Line, kNanotronMemory},
-};
+// The files that are part of the program, read once.
+const Formats& formats() {
+  static const Formats all = [] {
+    Formats read;
+    for (const hwdb::ShippedText& file : shipped_log_formats()) {
+      const std::string name = std::string(file.name) + ".rows";
+      for (const hwdb::Block& block : hwdb::blocks_of(file.text, name))
+        add_format(block, name, read);
+    }
+    return read;
+  }();
+  return all;
+}
 
 // --- keys ---
 
@@ -319,8 +194,8 @@ bool Readings::has_time() const {
   return false;
 }
 
-std::span<const LogFormat> log_formats() { return kFormats; }
-std::span<const LogFormat> memory_formats() { return kMemoryFormats; }
+std::span<const LogFormat> log_formats() { return formats().steps; }
+std::span<const LogFormat> memory_formats() { return formats().memory; }
 
 Readings readings_of(const LogFormat& format, std::string_view line) {
   Readings readings;

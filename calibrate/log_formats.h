@@ -1,4 +1,4 @@
-// How training programs print their steps: one row for each format, and the reading of one line.
+// How training programs print their steps: formats (log_formats.rows), and the reading of a line.
 //
 // A format is a table of keys, each with what its number says and the unit it counts in: "max
 // allocated" is a peak of memory in MiB.  A number is what stands behind its key and any of blank,
@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -51,7 +52,7 @@ class Readings {
 
 struct LogField {
   Logged what;
-  std::string_view key;
+  std::string key;
   double unit = 1.0;
 };
 
@@ -63,10 +64,10 @@ struct LogField {
 enum class LogLayout { Line, Block, Object, Columns };
 
 struct LogFormat {
-  std::string_view name;  // of the program
-  std::string_view sign;  // stands in every line with a step; what a user may look for
+  std::string name;  // of the program
+  std::string sign;  // stands in every line with a step; what a user may look for
   LogLayout layout = LogLayout::Line;
-  std::span<const LogField> fields;
+  std::vector<LogField> fields{};
   bool whole_run = false;  // one line at the end, with the mean over all steps
 };
 

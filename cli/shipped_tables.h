@@ -1,18 +1,14 @@
 // The table files of cli/tables and the measured runs that they name, as they were when the program
-// was built.  The program needs no files at run time.
+// was built.
 #pragma once
 
-#include <span>
-#include <string_view>
+#include "hwdb/text/shipped_text.h"
 
 namespace llmsim::cli {
 
-struct ShippedText {
-  std::string_view name;  // "gpt2-h100" for tables/gpt2-h100.toml
-  std::string_view text;
-};
+using hwdb::ShippedText;
 
-std::span<const ShippedText> shipped_tables();  // in alphabetical order
+std::span<const ShippedText> shipped_tables();  // "gpt2-h100", ... in alphabetical order
 std::span<const ShippedText> shipped_runs();    // files of tests/validation/runs
 
 }  // namespace llmsim::cli

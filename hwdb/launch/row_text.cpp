@@ -6,12 +6,37 @@
 #include <utility>
 
 #include "hwdb/launch/launch_fields.h"
-#include "hwdb/launch/row_lines.h"
 #include "hwdb/store/shipped_facts.h"
+#include "hwdb/text/text_blocks.h"
 #include "sim/base/error.h"
 
 namespace llmsim::hwdb {
 namespace {
+
+// --- lines ---
+
+struct Arrow {
+  const char* sign;
+  Direction direction;
+};
+
+constexpr Arrow kArrows[] = {
+    {" <-> ", Direction::Both}, {" -> ", Direction::Read}, {" <- ", Direction::Write}};
+
+// The arrow of a line; null where there is none.
+const Arrow* arrow_in(const std::string& text) {
+  const std::string line = " " + text + " ";
+  const auto* const found =
+      std::find_if(std::begin(kArrows), std::end(kArrows),
+                   [&](const Arrow& arrow) { return line.find(arrow.sign) != std::string::npos; });
+  return found == std::end(kArrows) ? nullptr : found;
+}
+
+// What stands before and behind the arrow.
+std::pair<std::string, std::string> sides_of(const std::string& text) {
+  const Arrow* const arrow = arrow_in(text);
+  return arrow ? parted(" " + text + " ", arrow->sign) : std::pair{text, std::string()};
+}
 
 // --- terms ---
 
@@ -27,8 +52,7 @@ std::string value_of(const std::string& word) {
   if (word == "*") return kAnything;
   if (word == "?") return kPresent;
   if (word == "!") return kAbsent;
-  const bool quoted = word.size() > 1 && word.front() == '"' && word.back() == '"';
-  return quoted ? word.substr(1, word.size() - 2) : word;
+  return unquoted(word);
 }
 
 // What the names of terms stand for: all names (keys of a row), or any field of a run.
@@ -133,7 +157,7 @@ void add_head_line(const std::string& text, const Form* form, Head& head) {
   const auto [words, field] = sides_of(text);
   std::string key = form ? parted(words, " ").second : words;
   if (form && key.find(" (") == std::string::npos) key += " " + form->usual;
-  if (!key.empty()) add_key(trimmed(key), head);
+  if (!key.empty()) add_key(key, head);
   if (!field.empty()) head.field = key_named({nullptr, ""}, field);
 }
 
@@ -192,23 +216,16 @@ void check_keys(const Head& head) {
 
 // --- a file ---
 
-template <class Work>
-void at_line(const std::string& file, const Line& line, Work work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    throw Error(file + ": line " + std::to_string(line.number) + ": " + error.what());
-  }
-}
-
-Row row_of(const Block& block, const std::string& file, const Words& known) {
+// The row of keys, a line each, and of cases or other lines below them.
+Row row_of(const std::vector<Line>& keys, const std::vector<Line>& body, const std::string& file,
+           const Words& known) {
   Head head;
-  const Line& first = block.head.front();
-  const auto found = known.forms.find(parted(first.text, " ").first);
+  const auto found = known.forms.find(parted(keys.front().text, " ").first);
   const Form* const form = found == known.forms.end() ? nullptr : &found->second;
-  for (const Line& line : block.head)
-    at_line(file, line, [&] { add_head_line(line.text, &line == &first ? form : nullptr, head); });
-  for (const Line& line : form ? form->cases : block.body) {
+  for (const Line& line : keys)
+    at_line(file, line,
+            [&] { add_head_line(line.text, &line == &keys.front() ? form : nullptr, head); });
+  for (const Line& line : form ? form->cases : body) {
     at_line(file, line, [&] {
       if (arrow_in(line.text))
         add_cases(line.text, known.lets, head);
@@ -216,12 +233,12 @@ Row row_of(const Block& block, const std::string& file, const Words& known) {
         set_option(line.text, head.row);
     });
   }
-  at_line(file, first, [&] {
-    if (form && !block.body.empty()) throw Error("the form has the cases of this row");
+  at_line(file, keys.front(), [&] {
+    if (form && !body.empty()) throw Error("the form has the cases of this row");
     if (head.row.cases.empty() && (head.alone.empty() || head.field.empty()))
       throw Error("KEY <-> FIELD is expected, or cases below");
     if (head.row.cases.empty())
-      add_cases("$" + std::string(arrow_in(block.head.back().text)->sign) + "$", known.lets, head);
+      add_cases("$" + std::string(arrow_in(keys.back().text)->sign) + "$", known.lets, head);
     check_keys(head);
   });
   return head.row;
@@ -229,9 +246,9 @@ Row row_of(const Block& block, const std::string& file, const Words& known) {
 
 // "harmless REASON" or "refused REASON" with its keys.
 void add_list(const Block& block, bool harmless, const std::string& file, LaunchTable& table) {
-  at_line(file, block.head.front(), [&] {
-    if (parted(block.head.front().text, " ").second.empty()) throw Error("a reason is missing");
-    if (block.body.empty() || block.head.size() > 1) throw Error("keys are expected below");
+  at_line(file, block.head, [&] {
+    if (parted(block.head.text, " ").second.empty()) throw Error("a reason is missing");
+    if (block.body.empty()) throw Error("keys are expected below");
   });
   for (const Line& line : block.body) {
     at_line(file, line, [&] {
@@ -258,19 +275,21 @@ void add_let(const std::string& text, Words& known) {
     throw Error(name + ": stands twice");
 }
 
-void add_block(const Block& block, const std::string& file, Words& known, LaunchTable& table) {
-  const Line& first = block.head.front();
-  const auto [word, rest] = parted(first.text, " ");
+// Whether a block is one of the words that are no keys.
+bool add_statement(const Block& block, const std::string& file, Words& known, LaunchTable& table) {
+  const auto parts = parted(block.head.text, " ");
+  const std::string &word = parts.first, &rest = parts.second;
   if (word == "let")
-    at_line(file, first, [&] { add_let(parted(first.text, " ").second, known); });
+    at_line(file, block.head, [&] { add_let(rest, known); });
   else if (word == "form")
     known.forms[parted(rest, " ").first] = {parted(rest, " ").second, block.body};
   else if (word == "include")
-    at_line(file, first, [&] { add_table(shipped_table(parted(first.text, " ").second), table); });
+    at_line(file, block.head, [&] { add_table(shipped_table(rest), table); });
   else if (word == "harmless" || word == "refused")
     add_list(block, word == "harmless", file, table);
   else
-    table.rows.push_back(row_of(block, file, known));
+    return false;
+  return true;
 }
 
 }  // namespace
@@ -278,7 +297,15 @@ void add_block(const Block& block, const std::string& file, Words& known, Launch
 LaunchTable table_of_text(std::string_view text, const std::string& file) {
   LaunchTable table;
   Words known;
-  for (const Block& block : blocks_of(text)) add_block(block, file, known, table);
+  std::vector<Line> keys;  // of a row that goes on
+  for (const Block& block : blocks_of(text, file)) {
+    if (keys.empty() && add_statement(block, file, known, table)) continue;
+    keys.push_back(block.head);
+    if (block.body.empty() && !arrow_in(block.head.text)) continue;
+    table.rows.push_back(row_of(keys, block.body, file, known));
+    keys.clear();
+  }
+  if (!keys.empty()) table.rows.push_back(row_of(keys, {}, file, known));
   return table;
 }
 
@@ -291,7 +318,7 @@ const LaunchTable& shipped_table(const std::string& name) {
     return place == tables.end() ? nullptr : &place->second;
   };
   if (const LaunchTable* const table = found()) return *table;
-  for (const ShippedFacts& shipped : shipped_launch_rows()) {
+  for (const ShippedText& shipped : shipped_launch_rows()) {
     if (shipped.name != name) continue;
     LaunchTable table = table_of_text(shipped.text, name + ".rows");
     const std::lock_guard lock(mutex);

@@ -180,7 +180,7 @@ std::string meta(const Connection& connection, std::string_view key) {
 }
 
 std::string shipped_date() {
-  for (const ShippedFacts& facts : shipped_facts()) {
+  for (const ShippedText& facts : shipped_facts()) {
     if (facts.name == "about") return json::parse(facts.text).at("compiled").get<std::string>();
   }
   return "";
@@ -285,7 +285,7 @@ bool is_current(const Connection& connection) {
 void ship(const Connection& connection) {
   migrate(connection);
   delete_shipped(connection);
-  for (const ShippedFacts& facts : shipped_facts()) {
+  for (const ShippedText& facts : shipped_facts()) {
     const json document = json::parse(facts.text);
     for (const auto& [key, value] : document.items()) insert_facts(connection, key, value);
   }
@@ -293,5 +293,7 @@ void ship(const Connection& connection) {
       .bind(shipped_facts_hash())
       .run();
 }
+
+std::string_view shipped_frameworks_json() { return shipped_frameworks().front().text; }
 
 }  // namespace llmsim::hwdb

@@ -142,7 +142,7 @@ TEST(RowText, TheExampleOfItsPageIsOfTheForm) {
 
 // Each file is of the form, its fields are those of runs, and no key is in two lists.
 TEST(RowText, ShippedFilesAreRead) {
-  for (const ShippedFacts& file : shipped_launch_rows()) {
+  for (const ShippedText& file : shipped_launch_rows()) {
     const LaunchTable& rows = shipped_table(std::string(file.name));
     EXPECT_FALSE(rows.rows.empty()) << file.name;
     for (const Term& refused : rows.refused)
