@@ -83,15 +83,12 @@ void add_format(const hwdb::Block& block, const std::string& file, Formats& all)
   (layout == "memory" ? all.memory : all.steps).push_back(std::move(format));
 }
 
-// The files that are part of the program, read once.
 const Formats& formats() {
   static const Formats all = [] {
+    const std::string file = "log_formats.rows";
     Formats read;
-    for (const hwdb::ShippedText& file : shipped_log_formats()) {
-      const std::string name = std::string(file.name) + ".rows";
-      for (const hwdb::Block& block : hwdb::blocks_of(file.text, name))
-        add_format(block, name, read);
-    }
+    for (const hwdb::Block& block : hwdb::blocks_of(shipped_log_formats(), file))
+      add_format(block, file, read);
     return read;
   }();
   return all;

@@ -1,10 +1,10 @@
 // log_formats.rows, as it was when the program was built.
 #pragma once
 
-#include "hwdb/text/shipped_text.h"
+#include <string_view>
 
 namespace llmsim::calibrate {
 
-std::span<const hwdb::ShippedText> shipped_log_formats();
+std::string_view shipped_log_formats();
 
 }  // namespace llmsim::calibrate

@@ -13,7 +13,6 @@ std::span<const ShippedText> shipped_facts();
 std::string_view shipped_facts_hash();
 
 // facts/frameworks.json, which is read where it lies and not through the database.
-std::span<const ShippedText> shipped_frameworks();
 std::string_view shipped_frameworks_json();
 
 // launch/targets/*.rows, by the names of their targets (launch/row_text.h).

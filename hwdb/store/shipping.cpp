@@ -294,6 +294,4 @@ void ship(const Connection& connection) {
       .run();
 }
 
-std::string_view shipped_frameworks_json() { return shipped_frameworks().front().text; }
-
 }  // namespace llmsim::hwdb

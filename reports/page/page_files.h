@@ -1,5 +1,5 @@
 // The files that a page is made of, as they stand in this folder: part of the
-// program, written by embed_page.cmake.
+// program (hwdb/text/embed_texts.cmake).
 #pragma once
 
 #include <string_view>
