@@ -255,8 +255,7 @@ void add_list(const Block& block, bool harmless, const std::string& file, Launch
       for (const std::string& words : split(line.text, harmless ? ' ' : ',')) {
         const auto [key, value] = parted(words, " = ");
         if (harmless && !key.empty()) table.harmless.push_back(key);
-        if (!harmless && value.empty()) throw Error(key + ": KEY = VALUE is expected");
-        if (!harmless) table.refused.push_back({key, value_of(value)});
+        if (!harmless) table.refused.push_back({key, value.empty() ? kAbsent : value_of(value)});
       }
     });
   }

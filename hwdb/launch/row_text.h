@@ -15,7 +15,7 @@ struct LaunchTable {
   std::vector<Row> rows;
   // Keys that cannot matter to time or memory: as they are, or beginnings that end with '*'.
   std::vector<std::string> harmless;
-  // Keys that matter and are not modelled, with the only value that does not.
+  // Keys that matter and are not modelled, with the only value that does not, or kAbsent.
   std::vector<Term> refused;
 };
 

@@ -101,11 +101,12 @@ TEST(RowText, NamesInOneValueAreWrittenAsTheFileHasThem) {
 TEST(RowText, ListsOfKeysHaveAReason) {
   const LaunchTable lists = table(
       "harmless logging\n    --log-* --wandb\n"
-      "refused windows\n    --window = \"\", --softmax = vanilla\n");
+      "refused windows\n    --window, --skip = \"\", --softmax = vanilla\n");
   EXPECT_EQ(lists.harmless, (std::vector<std::string>{"--log-*", "--wandb"}));
-  ASSERT_EQ(lists.refused.size(), 2U);
-  EXPECT_EQ(lists.refused[0].value, "");
-  EXPECT_EQ(lists.refused[1].value, "vanilla");
+  ASSERT_EQ(lists.refused.size(), 3U);
+  EXPECT_EQ(lists.refused[0].value, kAbsent);
+  EXPECT_EQ(lists.refused[1].value, "");
+  EXPECT_EQ(lists.refused[2].value, "vanilla");
 }
 
 TEST(RowText, AWrongRowIsNamedByItsLine) {
@@ -127,8 +128,8 @@ TEST(RowText, AWrongRowIsNamedByItsLine) {
   EXPECT_EQ(error_in("include nothing"),
             "some.rows: line 1: nothing.rows: not part of the program");
   EXPECT_EQ(error_in("harmless\n    --log"), "some.rows: line 1: a reason is missing");
-  EXPECT_EQ(error_in("refused windows\n    --window"),
-            "some.rows: line 2: --window: KEY = VALUE is expected");
+  EXPECT_EQ(error_in("refused windows\n--window <-> tp"),
+            "some.rows: line 1: keys are expected below");
 }
 
 TEST(RowText, TheExampleOfItsPageIsOfTheForm) {
