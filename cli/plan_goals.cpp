@@ -44,7 +44,7 @@ void keep_layout(PlanComparison& comparison, const RunOptions& last,
   if (first.plans.empty()) return;
   const sim::Run& winner = first.plans.front().run;
   if (winner.cluster.num_devices != plan.answer.query.base.cluster.num_devices) return;
-  plan.kept = sim::predict(run_of(predict_options(last, winner.strategy), database));
+  plan.same_layout = sim::predict(run_of(predict_options(last, winner.strategy), database));
 }
 
 PlanComparison comparison_of(const PlanOptions& options, std::vector<std::string> keys) {

@@ -52,8 +52,8 @@ class SpaceRows {
   // What says nothing is left empty: shards over all ranks, the schedule of a single stage.
   void add(const sim::PricedStrategy& one) {
     for (const sim::StrategyField* field : fields_) {
-      const bool says = sim::says_something(*field, one.strategy);
-      if (const auto value = says ? field->get(one.strategy) : std::nullopt)
+      const bool stated = sim::is_stated(*field, one.strategy);
+      if (const auto value = stated ? field->get(one.strategy) : std::nullopt)
         cli::put(text_, *value);
       else
         text_.push_back(',');
@@ -92,8 +92,8 @@ class SpaceRows {
 void write_space(const sim::PlanQuery& query, const std::string& path) {
   const Interruption interruption;
   ProgressLine line("pricing group");
-  sim::PlanQuery told = query;
-  told.progress = [&](std::size_t done, std::size_t all) {
+  sim::PlanQuery watched = query;
+  watched.progress = [&](std::size_t done, std::size_t all) {
     line.tell(done, all);
     return !interruption.came();
   };
@@ -102,7 +102,7 @@ void write_space(const sim::PlanQuery& query, const std::string& path) {
       [&](const TextSink& put) {
         SpaceRows rows(query, put);
         const bool complete =
-            sim::price_space(told, [&](const sim::PricedStrategy& one) { rows.add(one); });
+            sim::price_space(watched, [&](const sim::PricedStrategy& one) { rows.add(one); });
         if (!complete) throw Error("--space = " + path + ": interrupted, nothing was written");
         rows.put_text();
         all = rows.all(), fitting = rows.fitting();

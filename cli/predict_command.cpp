@@ -150,7 +150,7 @@ RunOptions predict_options(const RunOptions& asked, const sim::Strategy& strateg
     const auto value = field.get(strategy);
     const bool always = opt_in || key == "sharding" || key == "micro_batch" ||
                         (strategy.tp > 1 && (key == "sequence_parallel" || key == "tp_overlap"));
-    if (value && (always || (says_something(field, strategy) && value != field.get(plain))))
+    if (value && (always || (is_stated(field, strategy) && value != field.get(plain))))
       options.strategy[key] = sim::text_of(*value);
   }
   options.recompute = sim::text_of(strategy.recompute);

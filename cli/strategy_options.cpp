@@ -85,7 +85,7 @@ void set_recompute(const sim::Recompute& recompute, sim::PartialStrategy& partia
   sim::Strategy strategy;
   strategy.recompute = recompute;
   for (const sim::StrategyField& field : sim::strategy_fields()) {
-    if (field.key.starts_with("recompute.") && says_something(field, strategy))
+    if (field.key.starts_with("recompute.") && is_stated(field, strategy))
       partial[field.key] = *field.get(strategy);
   }
 }

@@ -52,10 +52,10 @@ Json hardware_json(const sim::Cluster& cluster) {
 Json strategy_json(const sim::Strategy& s) {
   Json json = Json::object();
   for (const sim::StrategyField& field : sim::strategy_fields()) {
-    const bool says = sim::says_something(field, s);
-    if (!says && field.written == sim::Written::OrNothing) continue;
+    const bool stated = sim::is_stated(field, s);
+    if (!stated && field.written == sim::Written::OrNothing) continue;
     const std::optional<sim::FieldValue> value = field.get(s);
-    sim::place_of(json, field.key) = says && value ? field_json(*value) : Json(nullptr);
+    sim::place_of(json, field.key) = stated && value ? field_json(*value) : Json(nullptr);
   }
   return json;
 }

@@ -57,7 +57,7 @@ std::string money_text(double usd) {
 
 bool keeps_layout(const PlanComparison& comparison) {
   return std::any_of(comparison.plans.begin(), comparison.plans.end(),
-                     [](const ComparedPlan& plan) { return plan.kept.has_value(); });
+                     [](const ComparedPlan& plan) { return plan.same_layout.has_value(); });
 }
 
 std::vector<Column> columns_of(const PlanComparison& comparison) {
@@ -78,13 +78,13 @@ std::vector<Cell> row_of(const ComparedPlan& plan) {
   std::vector<Cell> row(plan.values.begin(), plan.values.end());
   const Prediction* const p = winner_of(plan.answer);
   if (!p) return row;
-  const bool is_kept = plan.kept && plan.kept->feasible();
+  const bool is_feasible = plan.same_layout && plan.same_layout->feasible();
   const auto usd = usd_per_billion_tokens(plan.answer);
   const auto rate = [](double tokens) { return Cell(std::int64_t{std::llround(tokens)}); };
   row.insert(row.end(), {p->step_time, rate(tokens_per_second(*p)),
                          rate(p->tokens_per_second_per_device), p->mfu, p->memory.peak,
                          p->memory.fit_probability(), usd ? Cell(money_text(*usd)) : Cell(),
-                         is_kept ? Cell(plan.kept->step_time) : Cell()});
+                         is_feasible ? Cell(plan.same_layout->step_time) : Cell()});
   return row;
 }
 
@@ -120,10 +120,10 @@ Table figures_of(const PlanComparison& comparison) {
     table.add_note("same layout: the best layout of " + joined_values(comparison.plans.front()) +
                    ", unchanged");
     for (const ComparedPlan& plan : comparison.plans) {
-      if (!plan.kept || plan.kept->feasible()) continue;
-      for (const std::string& line : wrapped(
-               "on " + joined_values(plan) + " it is infeasible: " + plan.kept->infeasible->message,
-               96))
+      if (!plan.same_layout || plan.same_layout->feasible()) continue;
+      for (const std::string& line : wrapped("on " + joined_values(plan) + " it is infeasible: " +
+                                                 plan.same_layout->infeasible->message,
+                                             96))
         table.add_note(line);
     }
   }
@@ -175,7 +175,8 @@ Json comparison_json(const PlanComparison& comparison) {
     plans.push_back(
         {{"asked", asked},
          {"answers", answers(comparison, plan.answer)},
-         {"kept", plan.kept ? prediction_json(*plan.kept, plan.answer.provenance) : Json(nullptr)},
+         {"kept", plan.same_layout ? prediction_json(*plan.same_layout, plan.answer.provenance)
+                                   : Json(nullptr)},
          {"answer", plan_json(plan.answer)}});
   }
   const ComparedPlan* const best = best_of(comparison);

@@ -15,7 +15,7 @@ struct ComparedPlan {
   PlanAnswer answer;                // as the question alone is answered
   // The best layout of the first question on this one's hardware: what an upgrade gives before
   // anyone lays the run out anew.  None where the questions differ otherwise.
-  std::optional<sim::Prediction> kept{};
+  std::optional<sim::Prediction> same_layout{};
 };
 
 // Which of the plans that answer is the best: by the objective, with the fewest devices (then by

@@ -42,7 +42,7 @@ class Kernels {
     }
   }
 
-  // Blocks and ends; what is recomputed belongs to the forward pass.
+  // Blocks, embedding and head; what is recomputed belongs to the forward pass.
   template <typename Lowered>
   void add(const Lowered& lowered) {
     add(lowered.forward, false);

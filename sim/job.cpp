@@ -167,12 +167,13 @@ JobOutcome outcome(const Job& job, const JobInputs& inputs, std::optional<Second
   return out;
 }
 
-// What each input alone makes of the job, at its low and its high end.
-struct OutcomeEnds {
+// What each input alone makes of the job, at its low and its high interval.
+struct OutcomeInterval {
   JobOutcome low, high;
 };
 
-std::vector<OutcomeEnds> ends_of(const Job& job, const JobInputs& medians, Seconds planned) {
+std::vector<OutcomeInterval> intervals_of(const Job& job, const JobInputs& medians,
+                                          Seconds planned) {
   const auto at = [&](auto member, auto value) {
     JobInputs inputs = medians;
     inputs.*member = value;
@@ -188,10 +189,11 @@ std::vector<OutcomeEnds> ends_of(const Job& job, const JobInputs& medians, Secon
 }
 
 // One output of the job with its interval.
-Estimate<double> propagated(const JobOutcome& best, const std::vector<OutcomeEnds>& ends,
+Estimate<double> propagated(const JobOutcome& best, const std::vector<OutcomeInterval>& intervals,
                             const std::function<double(const JobOutcome&)>& output) {
-  std::vector<OutputEnds> outputs;
-  for (const OutcomeEnds& end : ends) outputs.push_back({output(end.low), output(end.high)});
+  std::vector<OutputInterval> outputs;
+  for (const OutcomeInterval& interval : intervals)
+    outputs.push_back({output(interval.low), output(interval.high)});
   return combined(output(best), outputs);
 }
 
@@ -213,11 +215,11 @@ Estimate<double> with_scatter(const Estimate<double>& expected) {
 Estimate<double> scaled(const Estimate<double>& output, const Uncertain<double>& factor,
                         double unit) {
   const double value = output.value * factor.median / unit, scale = factor.median / unit;
-  const OutputEnds ends[] = {
+  const OutputInterval intervals[] = {
       {output.low * scale, value},
       {output.high * scale, value},
       {output.value * factor.low() / unit, output.value * factor.high() / unit}};
-  return combined(value, ends);
+  return combined(value, intervals);
 }
 
 void require_job(bool right, const char* field, double value, const char* expected) {
@@ -291,16 +293,16 @@ JobEstimate job_estimate(const Job& job) {
   const JobInputs medians{.step_time = job.step_time.value, .restart = job.restart.median};
   const JobOutcome best = outcome(job, medians, std::nullopt);
   const Interruptions& i = best.interruptions;
-  const std::vector<OutcomeEnds> ends = ends_of(job, medians, i.interval);
+  const std::vector<OutcomeInterval> intervals = intervals_of(job, medians, i.interval);
   const Estimate<double> seconds =
-      propagated(best, ends, [](const JobOutcome& o) { return o.total().value(); });
+      propagated(best, intervals, [](const JobOutcome& o) { return o.total().value(); });
   JobEstimate estimate{
       .steps = best.steps,
       .breakdown = terms_of(best),
       .wall_time = {Seconds(seconds.value), Seconds(seconds.low), Seconds(seconds.high)},
-      .goodput = goodput_of(propagated(best, ends, &JobOutcome::overhead)),
+      .goodput = goodput_of(propagated(best, intervals, &JobOutcome::overhead)),
       .interruptions = with_scatter(
-          propagated(best, ends, [](const JobOutcome& o) { return o.wall.interruptions; })),
+          propagated(best, intervals, [](const JobOutcome& o) { return o.wall.interruptions; })),
       .device_hours = scaled(seconds, {1.0 * job.num_devices}, kHour.value()),
       .failure_rate = i.rate,
       .start_probability = i.start_probability,

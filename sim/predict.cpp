@@ -33,18 +33,18 @@ Flops hardware_flops(const Run& run, const LayerPrices& prices) {
     const BlockPrice& block = prices.blocks[slot];
     blocks += count * (block.forward.flops + block.backward.flops);
   });
-  for (const ModelChunk& part : model_parts(run.model, s)) {
-    const KindTable<double> shares = shares_of(part.of_kind);
-    const double recomputed = s.recompute.blocks_of(part.blocks);
+  for (const ModelChunk& chunk : model_chunks(run.model, s)) {
+    const KindTable<double> shares = shares_of(chunk.of_kind);
+    const double recomputed = s.recompute.blocks_of(chunk.blocks);
     Flops again;
     for (std::size_t slot = 0; slot < prices.blocks.size(); ++slot)
       again += shares[slot] * recomputed * prices.blocks[slot].recompute.flops;
     blocks += again;
   }
-  const EndPrice& head = prices.head;
-  const Flops ends = head.forward.flops + head.backward.flops + head.recompute.flops;
+  const EmbeddingOrHeadPrice& head = prices.head;
+  const Flops embedding_and_head = head.forward.flops + head.backward.flops + head.recompute.flops;
   const double replicas = static_cast<double>(s.tp) * s.cp * s.global_batch / s.micro_batch;
-  return replicas * (blocks + ends);
+  return replicas * (blocks + embedding_and_head);
 }
 
 // "12.3 GiB"

@@ -26,9 +26,9 @@ LocalTargets local_targets(const at::Tensor& targets, std::int64_t columns,
 
 LossOutput whole(at::Tensor logits, const at::Tensor& targets, const LossContext& context) {
   LossOutput out;
-  out.kept = at::_log_softmax(logits, -1, false);
+  out.saved = at::_log_softmax(logits, -1, false);
   logits.reset();
-  out.loss = out.kept.gather(1, targets.unsqueeze(1)).sum().div_(-context.tokens_of_step);
+  out.loss = out.saved.gather(1, targets.unsqueeze(1)).sum().div_(-context.tokens_of_step);
   return out;
 }
 
@@ -44,7 +44,7 @@ LossOutput divided(at::Tensor logits, const at::Tensor& targets, const LossConte
   context.tensor->all_reduce(sum);
   logits.div_(sum);
   largest.reset();
-  LossOutput out{.loss = {}, .kept = std::move(logits)};
+  LossOutput out{.loss = {}, .saved = std::move(logits)};
   out.loss = sum.log_().sub_(picked).sum().div_(context.tokens_of_step);
   return out;
 }
@@ -57,19 +57,19 @@ LossOutput cross_entropy(at::Tensor logits, const at::Tensor& targets, const Los
                                : whole(std::move(wide), targets, context);
 }
 
-at::Tensor cross_entropy_backward(at::Tensor kept, const at::Tensor& targets,
+at::Tensor cross_entropy_backward(at::Tensor saved, const at::Tensor& targets,
                                   const LossContext& context, at::ScalarType type) {
   if (context.shard.divided) {
-    const LocalTargets local = local_targets(targets, kept.size(1), context.shard);
-    kept.scatter_add_(
+    const LocalTargets local = local_targets(targets, saved.size(1), context.shard);
+    saved.scatter_add_(
         1, local.columns,
-        at::full(local.columns.sizes(), -1.0, kept.options()).masked_fill_(local.foreign, 0.0));
+        at::full(local.columns.sizes(), -1.0, saved.options()).masked_fill_(local.foreign, 0.0));
   } else {
-    kept.exp_().scatter_add_(1, targets.unsqueeze(1),
-                             at::full({kept.size(0), 1}, -1.0, kept.options()));
+    saved.exp_().scatter_add_(1, targets.unsqueeze(1),
+                              at::full({saved.size(0), 1}, -1.0, saved.options()));
   }
-  kept.div_(context.tokens_of_step);
-  return kept.scalar_type() == type ? std::move(kept) : kept.to(type);
+  saved.div_(context.tokens_of_step);
+  return saved.scalar_type() == type ? std::move(saved) : saved.to(type);
 }
 
 }  // namespace llmsim::runtime

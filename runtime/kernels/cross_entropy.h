@@ -24,15 +24,15 @@ struct LossContext {
 };
 
 struct LossOutput {
-  at::Tensor loss;  // this micro-batch's share, a scalar in fp32
-  at::Tensor kept;  // log-probabilities (whole vocabulary) or probabilities (divided), fp32
+  at::Tensor loss;   // this micro-batch's share, a scalar in fp32
+  at::Tensor saved;  // log-probabilities (whole vocabulary) or probabilities (divided), fp32
 };
 
 // Consumes the logits.
 LossOutput cross_entropy(at::Tensor logits, const at::Tensor& targets, const LossContext& context);
 
 // Gradient of the logits in `type`, from what was saved.
-at::Tensor cross_entropy_backward(at::Tensor kept, const at::Tensor& targets,
+at::Tensor cross_entropy_backward(at::Tensor saved, const at::Tensor& targets,
                                   const LossContext& context, at::ScalarType type);
 
 }  // namespace llmsim::runtime

@@ -367,11 +367,11 @@ Work loss_work(const Operands& w) {
   const at::ScalarType type = logits.scalar_type();
   if (!w.one.backward && w.one.strategy.fused_cross_entropy) {
     return {[=] {
-      cross_entropy_backward(cross_entropy(logits, targets, context).kept, targets, context, type);
+      cross_entropy_backward(cross_entropy(logits, targets, context).saved, targets, context, type);
     }};
   }
   if (!w.one.backward) return {[=] { cross_entropy(logits, targets, context); }};
-  const at::Tensor kept = cross_entropy(logits, targets, context).kept;
+  const at::Tensor kept = cross_entropy(logits, targets, context).saved;
   return {[=] { cross_entropy_backward(kept, targets, context, type); }};
 }
 

@@ -194,7 +194,7 @@ json training_record(const TrainingSetup& setup) {
               {"num_microbatches", strategy.num_microbatches()}};
   for (const char* key : kExecuted) {
     const sim::StrategyField& field = *sim::find_strategy_field(key);
-    if (says_something(field, strategy)) put_value(record, field.key, field.get(strategy));
+    if (is_stated(field, strategy)) put_value(record, field.key, field.get(strategy));
   }
   return record;
 }

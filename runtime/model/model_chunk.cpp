@@ -21,7 +21,7 @@ int shards_of(const sim::Strategy& strategy, int ranks) {
 }  // namespace
 
 ModelChunk::ModelChunk(const BlockContext& context, const sim::Strategy& strategy,
-                       const sim::ModelChunk& part, int first_block, LossPlan loss,
+                       const sim::ModelChunk& layers, int first_block, LossPlan loss,
                        DataParallel& data)
     : context_(context),
       recompute_(strategy.recompute),
@@ -29,16 +29,16 @@ ModelChunk::ModelChunk(const BlockContext& context, const sim::Strategy& strateg
       loss_(loss),
       data_(data) {
   const int shards = shards_of(strategy, strategy.shard_ranks());
-  tied_here_ = part.embedding && part.head && context.model.tied_embeddings;
-  if (part.embedding) {
-    const bool tied_across_stages = context.model.tied_embeddings && !part.head;
+  tied_here_ = layers.embedding && layers.head && context.model.tied_embeddings;
+  if (layers.embedding) {
+    const bool tied_across_stages = context.model.tied_embeddings && !layers.head;
     embedding_unit_ = std::make_unique<ParameterUnit>(
         "embedding", embedding_parameters(context.model, context.shape, tied_across_stages),
         shards);
     embedding_ = std::make_unique<Embedding>(context, *embedding_unit_);
   }
-  for (int i = 0; i < part.blocks; ++i) add_block(strategy, first_block + i);
-  if (part.head) {
+  for (int i = 0; i < layers.blocks; ++i) add_block(strategy, first_block + i);
+  if (layers.head) {
     head_unit_ = std::make_unique<ParameterUnit>(
         "head", head_parameters(context.model, context.shape, tied_here_), shards);
     head_ = std::make_unique<Head>(context, *head_unit_,

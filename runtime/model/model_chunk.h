@@ -14,7 +14,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "runtime/model/block.h"
-#include "runtime/model/ends.h"
+#include "runtime/model/embedding_and_head.h"
 #include "runtime/model/parameter_unit.h"
 #include "runtime/model/token_stream.h"
 #include "runtime/parallel/data_parallel.h"
@@ -38,7 +38,7 @@ class ModelChunk {
   // `context`, `data` must outlive it.  Blocks are numbered from `first_block` for the names of
   // their parameters.
   ModelChunk(const BlockContext& context, const sim::Strategy& strategy,
-             const sim::ModelChunk& part, int first_block, LossPlan loss, DataParallel& data);
+             const sim::ModelChunk& layers, int first_block, LossPlan loss, DataParallel& data);
 
   std::vector<ParameterUnit*> units() const;
 

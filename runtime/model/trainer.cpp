@@ -225,7 +225,7 @@ void Trainer::make_chunks() {
   const int stages = setup_.strategy.pp, stage = groups_.place(sim::GroupKind::Pipeline);
   int part = 0, first_block = 0;
   wanted_ = {.ids = false, .targets = false};
-  for (const sim::ModelChunk& parts : sim::model_parts(setup_.model, setup_.strategy)) {
+  for (const sim::ModelChunk& parts : sim::model_chunks(setup_.model, setup_.strategy)) {
     if (part++ % stages == stage) {
       chunks_.push_back(std::make_unique<ModelChunk>(context_, setup_.strategy, parts, first_block,
                                                      loss_plan(setup_), *data_));

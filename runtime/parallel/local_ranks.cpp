@@ -147,7 +147,7 @@ LocalRun run_local_ranks(const LocalRanksOptions& options) {
   KeptStore kept = keep_store();
   LocalRun run;
   {
-    const Stopping stopping(run.ends);
+    const Stopping stopping(run.ended);
     for (int rank = 0; rank < options.ranks; ++rank) {
       const ProcessPlace place{.rank = rank,
                                .ranks = options.ranks,
@@ -157,13 +157,13 @@ LocalRun run_local_ranks(const LocalRanksOptions& options) {
                                .keeps_store = false};
       const std::vector<int> cores =
           options.own_cores ? core_share(allowed_cores(), rank, options.ranks) : std::vector<int>();
-      run.ends.push_back({.rank = rank,
-                          .pid = start(options.command, place, cores),
-                          .exit_code = {},
-                          .signal = {}});
+      run.ended.push_back({.rank = rank,
+                           .pid = start(options.command, place, cores),
+                           .exit_code = {},
+                           .signal = {}});
     }
-    watch(run.ends, options);
-    run.failure = blame(run.ends, kept.store);
+    watch(run.ended, options);
+    run.failure = blame(run.ended, kept.store);
   }
   return run;
 }

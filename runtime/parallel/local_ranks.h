@@ -32,7 +32,7 @@ struct RankEnd {
 };
 
 struct LocalRun {
-  std::vector<RankEnd> ends;  // by rank
+  std::vector<RankEnd> ended;  // by rank
   // One line: which ranks are to blame, on which host, and how they ended.
   std::optional<std::string> failure;
 };

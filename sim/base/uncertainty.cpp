@@ -6,12 +6,12 @@
 
 namespace llmsim::sim {
 
-Estimate<double> combined(double value, std::span<const OutputEnds> ends) {
+Estimate<double> combined(double value, std::span<const OutputInterval> intervals) {
   if (value <= 0.0 || !std::isfinite(value)) return {value, value, value};
   double down = 0.0, up = 0.0;
-  for (const OutputEnds& end : ends) {
-    const double least = std::min({end.one, end.other, value});
-    const double most = std::max({end.one, end.other, value});
+  for (const OutputInterval& interval : intervals) {
+    const double least = std::min({interval.one, interval.other, value});
+    const double most = std::max({interval.one, interval.other, value});
     down += std::pow(std::log(value / least), 2.0);
     up += std::pow(std::log(most / value), 2.0);
   }

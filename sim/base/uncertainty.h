@@ -52,14 +52,14 @@ struct Estimate {
 };
 
 // The output while one input is at its ends, in either order.
-struct OutputEnds {
+struct OutputInterval {
   double one = 0.0;
   double other = 0.0;
 };
 
 // The estimate of an output that is `value` at all medians.  Requires value >= 0; a value of 0 or
 // infinity is known exactly.
-Estimate<double> combined(double value, std::span<const OutputEnds> ends);
+Estimate<double> combined(double value, std::span<const OutputInterval> intervals);
 
 // The next value of a kind of which `values` were seen, with m and s the mean and the standard
 // deviation (n - 1) of their logarithms: median e^m, deviation s sqrt(1 + 1/n).  Requires positive

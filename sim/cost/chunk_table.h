@@ -1,5 +1,5 @@
 // What is worked out once for model chunks with the same layers: of the stages of a run, and of the
-// pipelines of a search under one mesh and sharding.  Each value is made when it is first asked for,
+// pipelines of a search under one mesh and sharding. Each value is made when it is first asked for,
 // and stays where it is.
 #pragma once
 

@@ -116,14 +116,14 @@ BlockPrice price_block(const Run& run, const Strategy& strategy, const Framework
 }
 
 // The embedding or the head.
-EndPrice price_end(const LayerGraph& end, const PassPricer& passes) {
-  EndPrice price{.forward = {},
-                 .recompute = {},
-                 .backward = {},
-                 .weight_inputs = weight_gradient_factors(end.backward),
-                 .memory = passes.counts_bytes
-                               ? memory_of(end, no_recomputation(end), passes.lists_tensors)
-                               : LayerMemory{}};
+EmbeddingOrHeadPrice price_end(const LayerGraph& end, const PassPricer& passes) {
+  EmbeddingOrHeadPrice price{
+      .forward = {},
+      .recompute = {},
+      .backward = {},
+      .weight_inputs = weight_gradient_factors(end.backward),
+      .memory = passes.counts_bytes ? memory_of(end, no_recomputation(end), passes.lists_tensors)
+                                    : LayerMemory{}};
   const OperatorPricer* pricer = passes.pricer;
   if (!pricer || passes.knows_passes) return price;
   price.forward = pricer->price(end.forward, false);
@@ -183,21 +183,21 @@ void price_blocks(BlockPrices& prices, const Run& run, const Strategy& strategy,
   }
 }
 
-// Of `blocks` blocks of a kind, `wide` of which multiply in 16 bits.
-BlockPrice mean_of_widths(const LayerPrices& prices, std::size_t slot, int wide, int blocks) {
-  return wide == 0 ? prices.blocks[slot]
-                   : mean(prices.blocks[slot], prices.wide->blocks[slot],
-                          static_cast<double>(wide) / blocks);
+// Of `blocks` blocks of a kind, `in_16_bits` of which multiply in 16 bits.
+BlockPrice mean_of_widths(const LayerPrices& prices, std::size_t slot, int in_16_bits, int blocks) {
+  return in_16_bits == 0 ? prices.blocks[slot]
+                         : mean(prices.blocks[slot], prices.high_precision->blocks[slot],
+                                static_cast<double>(in_16_bits) / blocks);
 }
 
 // Kind after kind, each with its share of those that have come so far.
 template <class Price>
-BlockPrice mean_of_kinds(const ModelChunk& part, const Price& price) {
-  const std::size_t first = part.first_kind();
+BlockPrice mean_of_kinds(const ModelChunk& chunk, const Price& price) {
+  const std::size_t first = chunk.first_kind();
   BlockPrice all = price(first);
-  int seen = part.of_kind[first];
+  int seen = chunk.of_kind[first];
   for (std::size_t slot = first + 1; slot < kMostLayerKinds; ++slot) {
-    const int blocks = part.of_kind[slot];
+    const int blocks = chunk.of_kind[slot];
     if (blocks == 0) continue;
     seen += blocks;
     all = mean(all, price(slot), static_cast<double>(blocks) / seen);
@@ -207,30 +207,31 @@ BlockPrice mean_of_kinds(const ModelChunk& part, const Price& price) {
 
 }  // namespace
 
-const BlockPrice* only_block(const LayerPrices& prices, const ModelChunk& part) {
-  const bool alike = !prices.wide && part.blocks > 0 && part.has_one_kind();
-  return alike ? &prices.blocks[part.first_kind()] : nullptr;
+const BlockPrice* only_block(const LayerPrices& prices, const ModelChunk& chunk) {
+  const bool alike = !prices.high_precision && chunk.blocks > 0 && chunk.has_one_kind();
+  return alike ? &prices.blocks[chunk.first_kind()] : nullptr;
 }
 
-BlockPrice mean_block(const Run& run, const LayerPrices& prices, const ModelChunk& part) {
-  if (!prices.wide)
+BlockPrice mean_block(const Run& run, const LayerPrices& prices, const ModelChunk& chunk) {
+  if (!prices.high_precision)
     return mean_of_kinds(
-        part, [&](std::size_t slot) -> const BlockPrice& { return prices.blocks[slot]; });
-  const LayerCounts wide =
-      high_precision_blocks(run.framework.low_precision, run.strategy.precision, run.model, part);
-  return mean_of_kinds(part, [&](std::size_t slot) {
-    return mean_of_widths(prices, slot, wide[slot], part.of_kind[slot]);
+        chunk, [&](std::size_t slot) -> const BlockPrice& { return prices.blocks[slot]; });
+  const LayerCounts in_16_bits =
+      high_precision_blocks(run.framework.low_precision, run.strategy.precision, run.model, chunk);
+  return mean_of_kinds(chunk, [&](std::size_t slot) {
+    return mean_of_widths(prices, slot, in_16_bits[slot], chunk.of_kind[slot]);
   });
 }
 
 namespace {
 
 // `known`: of a run that recomputes in another way, whose passes are the same.
-EndPrice price_end(const LayerGraph& end, PassPricer passes, const EndPrice* known) {
+EmbeddingOrHeadPrice price_end(const LayerGraph& end, PassPricer passes,
+                               const EmbeddingOrHeadPrice* known) {
   passes.knows_passes = known != nullptr;
-  const EndPrice price = price_end(end, passes);
+  const EmbeddingOrHeadPrice price = price_end(end, passes);
   if (!known) return price;
-  EndPrice same = *known;
+  EmbeddingOrHeadPrice same = *known;
   same.memory = price.memory;
   return same;
 }
@@ -243,11 +244,12 @@ void price_all_blocks(LayerPrices& prices, const Run& run, const Framework& fram
   for (const PricedWay& way : known) blocks.ways.push_back({way.recompute, way.prices});
   price_blocks(prices, run, run.strategy, framework, pricer, blocks);
   if (!keeps_blocks_in_high_precision(run.framework.low_precision, run.strategy.precision)) return;
-  Strategy wide = run.strategy;
-  wide.precision = Precision::Bf16;
-  for (std::size_t i = 0; i < known.size(); ++i) blocks.ways[i].blocks = &*known[i].prices->wide;
-  if (shared) blocks.without_experts = &*shared->wide;
-  price_blocks(prices.wide.emplace(), run, wide, framework, pricer, blocks);
+  Strategy in_16_bits = run.strategy;
+  in_16_bits.precision = Precision::Bf16;
+  for (std::size_t i = 0; i < known.size(); ++i)
+    blocks.ways[i].blocks = &*known[i].prices->high_precision;
+  if (shared) blocks.without_experts = &*shared->high_precision;
+  price_blocks(prices.high_precision.emplace(), run, in_16_bits, framework, pricer, blocks);
 }
 
 // `known`: of other ways to recompute.

@@ -51,7 +51,7 @@ struct BlockPrice {
   LayerMemory memory;
 };
 
-struct EndPrice {
+struct EmbeddingOrHeadPrice {
   PassPrice forward;
   PassPrice recompute;
   PassPrice backward;
@@ -69,15 +69,15 @@ struct BlockPrices {
 
 struct LayerPrices : BlockPrices {
   // Of blocks that a low-precision recipe leaves in 16 bits, where it leaves any.
-  std::optional<BlockPrices> wide{};
-  EndPrice embedding;
-  EndPrice head;
+  std::optional<BlockPrices> high_precision{};
+  EmbeddingOrHeadPrice embedding;
+  EmbeddingOrHeadPrice head;
 };
 
 // The mean block of a model chunk: its blocks together are `blocks` times this one, bytes included.
-BlockPrice mean_block(const Run& run, const LayerPrices& prices, const ModelChunk& part);
+BlockPrice mean_block(const Run& run, const LayerPrices& prices, const ModelChunk& chunk);
 // The same without a copy, where all blocks of the chunk are alike; else null.
-const BlockPrice* only_block(const LayerPrices& prices, const ModelChunk& part);
+const BlockPrice* only_block(const LayerPrices& prices, const ModelChunk& chunk);
 
 // Throws Error where the device cannot multiply in the run's formats.
 LayerPrices layer_prices(const Run& run);

@@ -111,12 +111,13 @@ OperatorPricer::OperatorPricer(const Run& run)
       low_precision_gemm_rate_(gemm_step_factors(run, DType::Fp8).rate()),
       framework_(run.framework),
       activation_bytes_(size_of(activation_dtype(run.strategy.precision)).value()) {
-  const DType wide = activation_dtype(run.strategy.precision);
-  for (const DType dtype : {wide, matmul_dtype(run.strategy.precision)}) {
+  const DType activations = activation_dtype(run.strategy.precision);
+  for (const DType dtype : {activations, matmul_dtype(run.strategy.precision)}) {
     auto& machine = gemm_machines_[static_cast<std::size_t>(dtype)];
     if (!machine) machine = gemm_machine(run, dtype);
   }
-  attention_machine_ = attention_machine(run.cluster.device, wide, run.framework.attention_kernel);
+  attention_machine_ =
+      attention_machine(run.cluster.device, activations, run.framework.attention_kernel);
 }
 
 const GemmMachine& OperatorPricer::gemm_machine_for(DType dtype) const {

@@ -61,37 +61,37 @@ struct BlockKind {
 };
 
 bool is_high_precision(const Run& run, const LayerPrices& prices, int layer) {
-  return prices.wide && is_high_precision_layer(run.framework.low_precision, run.strategy.precision,
-                                                run.model, layer);
+  return prices.high_precision && is_high_precision_layer(run.framework.low_precision,
+                                                          run.strategy.precision, run.model, layer);
 }
 
 BlockKind kind_of(const Run& run, const LayerPrices& prices, const LayerKinds& kinds,
-                  const ModelChunk& part, int block) {
+                  const ModelChunk& chunk, int block) {
   const Strategy& strategy = run.strategy;
-  const int layer = part.first_layer + block;
+  const int layer = chunk.first_layer + block;
   BlockKind kind{.slot = kinds.slot(kind_of_layer(run.model, layer)),
                  .kept = strategy.recompute.mixes() && !strategy.recompute.repeats(block),
                  .high_precision = is_high_precision(run, prices, layer)};
   // The runtime sends checkpoints alone.
   const bool offloads = strategy.offload.activations && (run.framework.autograd || !kind.kept);
-  kind.offloads = offloads && block < offloading_blocks(strategy, part.blocks);
+  kind.offloads = offloads && block < offloading_blocks(strategy, chunk.blocks);
   if (kind.kept || strategy.recompute.kind != RecomputeKind::Full) return kind;
   const double spacing = checkpoint_spacing(strategy, run.framework);
   if (spacing != 1.0) kind.since_checkpoint = static_cast<int>(std::fmod(block, spacing));
   return kind;
 }
 
-// Whether all blocks of a part are of one kind, wherever they are in it.
-bool are_alike(const Run& run, const LayerPrices& prices, const ModelChunk& part) {
+// Whether all blocks of a chunk are of one kind, wherever they are in it.
+bool are_alike(const Run& run, const LayerPrices& prices, const ModelChunk& chunk) {
   const Strategy& strategy = run.strategy;
-  return part.has_one_kind() && !prices.wide && !strategy.recompute.mixes() &&
+  return chunk.has_one_kind() && !prices.high_precision && !strategy.recompute.mixes() &&
          !strategy.offload.activations &&
          (strategy.recompute.kind != RecomputeKind::Full ||
           checkpoint_spacing(strategy, run.framework) == 1.0);
 }
 
 const BlockPrice& price_of(const LayerPrices& prices, const BlockKind& kind) {
-  const BlockPrices& blocks = kind.high_precision ? *prices.wide : prices;
+  const BlockPrices& blocks = kind.high_precision ? *prices.high_precision : prices;
   return (kind.kept ? blocks.whole_blocks : blocks.blocks)[kind.slot];
 }
 
@@ -141,12 +141,12 @@ UnitRules unit_rules(const Strategy& strategy, const Framework& framework) {
   return rules;
 }
 
-void Chunk::add(const Layer& layer, int index) {
+void ChunkLayers::add(const Layer& layer, int index) {
   kinds_.push_back(layer);
   add_again(kinds_.size() - 1, index);
 }
 
-void Chunk::add_again(std::size_t kind, int index) {
+void ChunkLayers::add_again(std::size_t kind, int index) {
   const auto place = static_cast<std::uint16_t>(kind);
   order_.push_back({place, index});
   if (kinds_[kind].divides_experts) with_experts_.push_back(place);
@@ -165,25 +165,25 @@ Bytes offloaded_by_block(const Run& run, const BlockPrice& block) {
              : stored_inputs_per_block(run.strategy, run.framework) * block.saved;
 }
 
-Chunk chunk_layers(const Run& run, const LayerPrices& prices, const RankParameters& rank,
-                   const ModelChunk& part) {
+ChunkLayers chunk_layers(const Run& run, const LayerPrices& prices, const RankParameters& rank,
+                         const ModelChunk& chunk) {
   const UnitSizes units(run.strategy, run.framework);
-  Chunk layers(part, rank.tied);
-  if (part.embedding)
+  ChunkLayers layers(chunk, rank.tied);
+  if (chunk.embedding)
     layers.add({.kind = UnitKind::Embedding,
                 .memory = &prices.embedding.memory,
                 .units = units.of(rank.embedding, 0.0)},
                kNoLayer);
   const std::size_t first = layers.kinds().size();
   const LayerKinds kinds = layer_kinds(run.model);
-  const bool alike = are_alike(run, prices, part);
+  const bool alike = are_alike(run, prices, chunk);
   std::vector<BlockKind> known;
-  for (int block = 0; block < part.blocks; ++block) {
+  for (int block = 0; block < chunk.blocks; ++block) {
     if (alike && block > 0) {
       layers.add_again(first, block);
       continue;
     }
-    const BlockKind kind = kind_of(run, prices, kinds, part, block);
+    const BlockKind kind = kind_of(run, prices, kinds, chunk, block);
     const auto found = std::find(known.begin(), known.end(), kind);
     if (found != known.end()) {
       layers.add_again(first + static_cast<std::size_t>(found - known.begin()), block);
@@ -192,8 +192,8 @@ Chunk chunk_layers(const Run& run, const LayerPrices& prices, const RankParamete
     known.push_back(kind);
     layers.add(block_of(run, prices, rank, units, kind), block);
   }
-  if (part.head) {
-    const double head = rank.tied && part.has_table() ? rank.head_layers : rank.head;
+  if (chunk.head) {
+    const double head = rank.tied && chunk.has_table() ? rank.head_layers : rank.head;
     layers.add({.kind = UnitKind::Head,
                 .memory = &prices.head.memory,
                 .cast_weights = cast_head(run, rank),
@@ -203,7 +203,7 @@ Chunk chunk_layers(const Run& run, const LayerPrices& prices, const RankParamete
   return layers;
 }
 
-Bytes offloaded_bytes(const Run& run, const Chunk& layers) {
+Bytes offloaded_bytes(const Run& run, const ChunkLayers& layers) {
   Bytes size;
   if (!run.strategy.offload.activations) return size;
   for (int i = 0; i < layers.size(); ++i) size += layers[i].stored_less;

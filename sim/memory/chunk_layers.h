@@ -20,8 +20,8 @@
 // 16-bit weights from its forward pass to its backward pass; a recomputed one to the end of the
 // forward pass, and again in its backward pass.
 //
-// Source: ours; PyTorch FSDP's FlatParameter, DeepSpeed's partitioned checkpoints,
-// runtime/parallel/data_parallel.h.
+// Source: ours; PyTorch FSDP's FlatParameter, DeepSpeed's partitioned
+// checkpoints, runtime/parallel/data_parallel.h.
 #pragma once
 
 #include <cstddef>
@@ -87,11 +87,11 @@ struct Layer {
 };
 
 // The layers in model order; equal ones are one Layer.
-class Chunk {
+class ChunkLayers {
  public:
-  Chunk(const ModelChunk& part, bool tied)
-      : part_(part), shares_table_(tied && part.embedding && part.head) {
-    order_.reserve(static_cast<std::size_t>(part.blocks) + 2);
+  ChunkLayers(const ModelChunk& chunk, bool tied)
+      : model_chunk_(chunk), shares_table_(tied && chunk.embedding && chunk.head) {
+    order_.reserve(static_cast<std::size_t>(chunk.blocks) + 2);
   }
 
   // Block `index` of the chunk, or kNoLayer, kLossLayer (memory_account.h).
@@ -112,7 +112,7 @@ class Chunk {
     return kinds_[with_experts_[static_cast<std::size_t>(place)]];
   }
 
-  const ModelChunk& part() const { return part_; }
+  const ModelChunk& model_chunk() const { return model_chunk_; }
   bool shares_table() const { return shares_table_; }  // the head has the embedding's
 
  private:
@@ -120,7 +120,7 @@ class Chunk {
     std::uint16_t kind;
     int index;
   };
-  ModelChunk part_;
+  ModelChunk model_chunk_;
   bool shares_table_;
   std::vector<Layer> kinds_;
   std::vector<Place> order_;
@@ -134,10 +134,10 @@ double offloading_blocks(const Strategy& strategy, int blocks);
 Bytes offloaded_by_block(const Run& run, const BlockPrice& block);
 
 // `prices` must outlive the chunk.
-Chunk chunk_layers(const Run& run, const LayerPrices& prices, const RankParameters& rank,
-                   const ModelChunk& part);
+ChunkLayers chunk_layers(const Run& run, const LayerPrices& prices, const RankParameters& rank,
+                         const ModelChunk& chunk);
 
 // Bytes that a micro-batch sends to the host, and takes back from there.
-Bytes offloaded_bytes(const Run& run, const Chunk& layers);
+Bytes offloaded_bytes(const Run& run, const ChunkLayers& layers);
 
 }  // namespace llmsim::sim

@@ -11,7 +11,7 @@ namespace {
 // Whole weights of sharded units in one pass of a chunk, and what equal layers do to them.
 //
 // A unit's gather begins `ahead` units of its kind before its layer; from then on the whole weights
-// are there, beside this rank's shard in the format that is sent until the layer begins, and until
+// are there, next to this rank's shard in the format that is sent until the layer begins, and until
 // the layer has run.  Routed experts that are divided are gathered ahead of their own kind: the
 // experts of the next MoE layer, however many other layers are between.
 //
@@ -58,7 +58,7 @@ LayerAmounts<TensorAmounts> amounts_of<TensorAmounts>(const Layer& layer, bool b
 // A chunk's layers in the order of a pass.
 class PassLayers {
  public:
-  PassLayers(const Chunk& chunk, Direction direction)
+  PassLayers(const ChunkLayers& chunk, Direction direction)
       : chunk_(&chunk), backward_(direction == Direction::Backward) {}
 
   int size() const { return chunk_->size(); }
@@ -72,7 +72,7 @@ class PassLayers {
   }
 
  private:
-  const Chunk* chunk_;
+  const ChunkLayers* chunk_;
   bool backward_;
 };
 
@@ -99,19 +99,19 @@ class UnitGathers {
         experts_{.gathered = here == 0 ? 0 : layers.experts()} {}
 
   template <class Amount>
-  void lend(Account<Amount>& account, const Layer& layer) {
+  void gather(Account<Amount>& account, const Layer& layer) {
     if (!any_) return;
-    lend(account, shared_, [&](int place) -> const Unit& { return layers_[place].units.shared; });
+    gather(account, shared_, [&](int place) -> const Unit& { return layers_[place].units.shared; });
     if (layer.divides_experts)
-      lend(account, experts_, [&](int place) -> const Unit& { return layers_.experts(place); });
+      gather(account, experts_, [&](int place) -> const Unit& { return layers_.experts(place); });
   }
 
   // When a layer has run.  `stays`: its unit is needed once more.
   template <class Amount>
-  void take_back(Account<Amount>& account, const Layer& layer, bool stays = false) {
+  void free(Account<Amount>& account, const Layer& layer, bool stays = false) {
     if (!any_) return;
-    take_back(account, shared_, layer.units.shared, stays);
-    if (layer.divides_experts) take_back(account, experts_, layer.units.experts, stays);
+    free(account, shared_, layer.units.shared, stays);
+    if (layer.divides_experts) free(account, experts_, layer.units.experts, stays);
   }
 
   // Equal layers that are left out.
@@ -122,7 +122,7 @@ class UnitGathers {
 
  private:
   template <class Amount, class UnitAt>
-  void lend(Account<Amount>& account, GatherProgress& progress, const UnitAt& unit) const {
+  void gather(Account<Amount>& account, GatherProgress& progress, const UnitAt& unit) const {
     begin(account, progress, progress.place, unit);
     if (progress.place < progress.gathered)
       account.give(MemoryKind::Gathered, unit(progress.place).sent);
@@ -139,8 +139,8 @@ class UnitGathers {
   }
 
   template <class Amount>
-  void take_back(Account<Amount>& account, GatherProgress& progress, const Unit& unit,
-                 bool stays) const {
+  void free(Account<Amount>& account, GatherProgress& progress, const Unit& unit,
+            bool stays) const {
     if (frees_ && !stays) account.give(MemoryKind::Gathered, unit.whole);
     ++progress.place;
   }
@@ -182,35 +182,36 @@ class EqualLayers {
 };
 
 // A fused loss makes the gradient of the head, or of the table that it shares, in the forward pass.
-Bytes gradients_of_head(const Chunk& chunk, const Layer& head) {
+Bytes gradients_of_head(const ChunkLayers& chunk, const Layer& head) {
   return chunk.shares_table() ? chunk.front().units.gradients() : head.units.gradients();
 }
 
 // Whole gradients of a layer, unless the forward pass has taken them for a fused loss, or an
 // earlier micro-batch.
 template <class Amount>
-void take_whole_gradients(Account<Amount>& account, const Chunk& chunk, const Layer& layer,
+void take_whole_gradients(Account<Amount>& account, const ChunkLayers& chunk, const Layer& layer,
                           const PassRules& rules, UnitState state, bool first) {
   if (layer.kind == UnitKind::Embedding && chunk.shares_table()) return;  // with the head
-  const bool lent = layer.kind == UnitKind::Head && !chunk.shares_table() && state.lent;
-  if (!lent && (first || rules.units.reduces(false)))
+  const bool begun =
+      layer.kind == UnitKind::Head && !chunk.shares_table() && state.head_gradient_begun;
+  if (!begun && (first || rules.units.reduces(false)))
     account.take(MemoryKind::GradientBuffers, layer.units.gradients());
 }
 
 // The table that head and embedding share, for the whole backward pass.
 template <class Amount>
-void take_shared_table(Account<Amount>& account, const Chunk& chunk, const PassRules& rules,
+void take_shared_table(Account<Amount>& account, const ChunkLayers& chunk, const PassRules& rules,
                        UnitState state, bool first) {
   const Unit& table = chunk.front().units.shared;
   if (!state.whole) {
     account.take(MemoryKind::Gathered, table.whole + table.sent);
     account.give(MemoryKind::Gathered, table.sent);
   }
-  if (!state.lent && (first || rules.units.reduces(false)))
+  if (!state.head_gradient_begun && (first || rules.units.reduces(false)))
     account.take(MemoryKind::GradientBuffers, chunk.front().units.gradients());
 }
 
-// Whole gradients of the block before, beside what this one has given back until its own appear.
+// Whole gradients of the block before, next to what this one has given back until its own appear.
 Bytes waiting_gradients(const Layer& layer, const PassRules& rules) {
   return std::max(Bytes(0.0), rules.whole_gradients - layer.memory->forward.net.total());
 }
@@ -284,82 +285,82 @@ PassRules pass_rules(const Run& run, const StageBytes& bytes, int blocks) {
 }
 
 template <class Amount>
-ChunkPass<Amount> forward_pass(const Chunk& chunk, const PassRules& rules, UnitState state) {
+ChunkPass<Amount> forward_pass(const ChunkLayers& chunk, const PassRules& rules, UnitState state) {
   const PassLayers layers(chunk, Direction::Forward);
   const bool frees = rules.units.frees_after_forward(),
              shares_table = rules.units.freed && chunk.shares_table();
   Account<Amount> account;
   UnitGathers gathers(layers, rules.units, state.whole ? 0 : layers.size(), frees);
   EqualLayers<Amount> equal;
-  if (!chunk.part().embedding)
+  if (!chunk.model_chunk().embedding)
     account.take(MemoryKind::Activations, rules.residual, kResidualStream);
   for (int i = 0; i < layers.size(); ++i) {
     i += equal.skip(account, gathers, layers, i, rules.units.ahead);
     const Layer& layer = layers[i];
     account.at(layers.index(i));
-    gathers.lend(account, layer);
-    if (layer.kind == UnitKind::Head && rules.loss_makes_gradient && !state.lent)
+    gathers.gather(account, layer);
+    if (layer.kind == UnitKind::Head && rules.loss_makes_gradient && !state.head_gradient_begun)
       account.take(MemoryKind::GradientBuffers, gradients_of_head(chunk, layer));
     account.take(MemoryKind::CastWeights, layer.cast_weights);
     const auto [rise, net] = amounts_of<Amount>(layer, false);
     account.run(rise, net);
     account.give(MemoryKind::Activations, layer.stored_less, kStoredElsewhere);
-    gathers.take_back(account, layer, shares_table && i == 0);
+    gathers.free(account, layer, shares_table && i == 0);
   }
   if (shares_table && frees) account.give(MemoryKind::Gathered, chunk.front().units.shared.whole);
-  if (!chunk.part().head && !rules.sent_outputs_stay)
+  if (!chunk.model_chunk().head && !rules.sent_outputs_stay)
     account.give(MemoryKind::Activations, rules.residual, kResidualStream);
   drop_casts(account, layers);
   return result_of(account, Bytes(0.0));
 }
 
 template <class Amount>
-ChunkPass<Amount> backward_pass(const Chunk& chunk, const PassRules& rules, UnitState state,
+ChunkPass<Amount> backward_pass(const ChunkLayers& chunk, const PassRules& rules, UnitState state,
                                 BackwardTurn turn) {
   const PassLayers layers(chunk, Direction::Backward);
   const bool shares_table = rules.units.freed && chunk.shares_table();
   // The embedding's unit comes with the head.
-  const int count = layers.size(), apart = shares_table ? 1 : 0;
+  const int count = layers.size(), tables = shares_table ? 1 : 0;
   Account<Amount> account;
-  UnitGathers gathers(layers, rules.units, state.whole ? 0 : count - apart,
+  UnitGathers gathers(layers, rules.units, state.whole ? 0 : count - tables,
                       rules.units.frees_after_backward(turn.last));
   EqualLayers<Amount> equal;
   Bytes reduced, reduced_experts;  // gradients of the last layers, while others run
-  if (!chunk.part().head)
+  if (!chunk.model_chunk().head)
     account.take(MemoryKind::ActivationGradients, rules.residual, kResidualStream);
   if (shares_table) take_shared_table(account, chunk, rules, state, turn.first);
   for (int i = 0; i < count; ++i) {
     i += equal.skip(account, gathers, layers, i, rules.units.ahead);
     const Layer& layer = layers[i];
     account.at(layers.index(i));
-    gathers.lend(account, layer);
+    gathers.gather(account, layer);
     take_whole_gradients(account, chunk, layer, rules, state, turn.first);
     differentiate(account, layer, rules, turn,
                   i + 1 == count || layers[i + 1].kind == UnitKind::Embedding);
-    gathers.take_back(account, layer);
+    gathers.free(account, layer);
     if (!rules.units.reduces(turn.last)) continue;
     account.give(MemoryKind::GradientBuffers, std::exchange(reduced, layer.units.shared.gradients));
     if (layer.divides_experts)
       account.give(MemoryKind::GradientBuffers,
                    std::exchange(reduced_experts, layer.units.experts.gradients));
   }
-  if (!chunk.part().head && rules.sent_outputs_stay)
+  if (!chunk.model_chunk().head && rules.sent_outputs_stay)
     account.give(MemoryKind::Activations, rules.residual, kResidualStream);
-  if (!chunk.part().embedding)
+  if (!chunk.model_chunk().embedding)
     account.give(MemoryKind::ActivationGradients, rules.residual, kResidualStream);
   return result_of(account, reduced + reduced_experts);
 }
 
-template ChunkPass<double> forward_pass<double>(const Chunk&, const PassRules&, UnitState);
-template ChunkPass<double> backward_pass<double>(const Chunk&, const PassRules&, UnitState,
+template ChunkPass<double> forward_pass<double>(const ChunkLayers&, const PassRules&, UnitState);
+template ChunkPass<double> backward_pass<double>(const ChunkLayers&, const PassRules&, UnitState,
                                                  BackwardTurn);
-template ChunkPass<MemoryTerms> forward_pass<MemoryTerms>(const Chunk&, const PassRules&,
+template ChunkPass<MemoryTerms> forward_pass<MemoryTerms>(const ChunkLayers&, const PassRules&,
                                                           UnitState);
-template ChunkPass<MemoryTerms> backward_pass<MemoryTerms>(const Chunk&, const PassRules&,
+template ChunkPass<MemoryTerms> backward_pass<MemoryTerms>(const ChunkLayers&, const PassRules&,
                                                            UnitState, BackwardTurn);
-template ChunkPass<TensorAmounts> forward_pass<TensorAmounts>(const Chunk&, const PassRules&,
+template ChunkPass<TensorAmounts> forward_pass<TensorAmounts>(const ChunkLayers&, const PassRules&,
                                                               UnitState);
-template ChunkPass<TensorAmounts> backward_pass<TensorAmounts>(const Chunk&, const PassRules&,
+template ChunkPass<TensorAmounts> backward_pass<TensorAmounts>(const ChunkLayers&, const PassRules&,
                                                                UnitState, BackwardTurn);
 
 }  // namespace llmsim::sim

@@ -1,5 +1,5 @@
-// What one pass of a micro-batch through a chunk allocates, from nothing: the most, and what it
-// leaves.
+// What one pass of a micro-batch through a chunk allocates, from nothing: the most, and what
+// it leaves.
 //
 //   forward    receive the input; each layer with its unit: rise and net of its
 //              forward pass, less what its checkpoint does not store; send the output
@@ -50,8 +50,8 @@ PassRules pass_rules(const Run& run, const StageBytes& bytes, int blocks);
 
 // Of the units of a chunk when one of its passes begins.
 struct UnitState {
-  bool whole = false;  // weights are there
-  bool lent = false;   // a fused loss has begun the gradient of the LM head
+  bool whole = false;                // weights are there
+  bool head_gradient_begun = false;  // by a fused loss, in the forward pass
 };
 
 // Of a backward pass among those of its chunk in a step.
@@ -72,10 +72,10 @@ struct ChunkPass {
 
 // Amount: double, MemoryTerms or TensorAmounts (peak_tensors.h).
 template <class Amount>
-ChunkPass<Amount> forward_pass(const Chunk& chunk, const PassRules& rules, UnitState state);
+ChunkPass<Amount> forward_pass(const ChunkLayers& chunk, const PassRules& rules, UnitState state);
 
 template <class Amount>
-ChunkPass<Amount> backward_pass(const Chunk& chunk, const PassRules& rules, UnitState state,
+ChunkPass<Amount> backward_pass(const ChunkLayers& chunk, const PassRules& rules, UnitState state,
                                 BackwardTurn turn);
 
 // The passes of one chunk, each kind worked out when it first comes.  `chunk` and `rules` must
@@ -83,7 +83,7 @@ ChunkPass<Amount> backward_pass(const Chunk& chunk, const PassRules& rules, Unit
 template <class Amount>
 class ChunkPasses {
  public:
-  ChunkPasses(const Chunk& chunk, const PassRules& rules) : chunk_(&chunk), rules_(&rules) {}
+  ChunkPasses(const ChunkLayers& chunk, const PassRules& rules) : chunk_(&chunk), rules_(&rules) {}
 
   const ChunkPass<Amount>& forward(UnitState state) {
     if (!rules_->units.freed) state = {};
@@ -101,13 +101,13 @@ class ChunkPasses {
 
  private:
   static std::size_t key(UnitState state) {
-    return (state.whole ? 2u : 0u) + (state.lent ? 1u : 0u);
+    return (state.whole ? 2u : 0u) + (state.head_gradient_begun ? 1u : 0u);
   }
   static std::size_t key(BackwardTurn turn) {
     return (turn.first ? 2u : 0u) + (turn.last ? 1u : 0u);
   }
 
-  const Chunk* chunk_;
+  const ChunkLayers* chunk_;
   const PassRules* rules_;
   std::array<std::optional<ChunkPass<Amount>>, 4> forward_;
   std::array<std::optional<ChunkPass<Amount>>, 16> backward_;

@@ -59,7 +59,7 @@ Bytes offloaded_activations(const Run& run, const LayerPrices& prices,
   const double passes = contents.chunks_in_flight(stage) / static_cast<double>(contents.chunks());
   double blocks = 0.0;
   for (int chunk = 0; chunk < contents.chunks(); ++chunk) {
-    blocks += offloading_blocks(run.strategy, contents.part(stage, chunk).blocks);
+    blocks += offloading_blocks(run.strategy, contents.chunk(stage, chunk).blocks);
   }
   // The last kind that the stage has: the one with experts, where one has them.
   std::size_t last = 0;
@@ -75,17 +75,18 @@ Bytes offloaded(const Run& run, const LayerPrices& prices, const StageContents& 
   const StateShards expert_shards = expert_state_shards(run.strategy);
   const ParameterStorage storage = storage_of(run.strategy, run.framework);
   Bytes bytes;
-  const double apart = contents.apart(stage), trained_apart = run.strategy.adapters ? 0.0 : apart;
+  const double experts = contents.divided_experts(stage),
+               trained_experts = run.strategy.adapters ? 0.0 : experts;
   const auto divided = [](double whole, double experts, double ranks, double expert_ranks) {
     return (whole - experts) / ranks + experts / expert_ranks;
   };
   if (offload.optimizer) {
-    const double owned =
-        divided(contents.trained(stage), trained_apart, shards.optimizer, expert_shards.optimizer);
+    const double owned = divided(contents.trained(stage), trained_experts, shards.optimizer,
+                                 expert_shards.optimizer);
     bytes += Bytes(owned * host_update_bytes(run, storage));
   }
   if (offload.parameters) {
-    bytes += Bytes(divided(contents.held(stage), apart, shards.weights, expert_shards.weights) *
+    bytes += Bytes(divided(contents.held(stage), experts, shards.weights, expert_shards.weights) *
                    storage.weight_bytes);
   }
   if (offload.activations) bytes += offloaded_activations(run, prices, contents, stage);

@@ -12,10 +12,10 @@
 //     ZeRO-3 reserves 27.6 GiB at 25.5 allocated (BigScience GPT-2 experiments), as without them
 //   device = reserved + context
 //
-// Source of the 1.24 that is the default fragmentation: nine pairs of reserved and allocated bytes
-// of BigScience's GPT-2 logs and of optimized_hf_llama_class_for_training lie between 1.1 and 1.6,
-// median 1.23.  Its gaps are taken times reserve.gaps_factor, which is fitted to measured peaks
-// (calibrate/memory_fit.h).
+// Source of the 1.24 that is the default fragmentation: nine pairs of reserved and allocated
+// bytes of BigScience's GPT-2 logs and of optimized_hf_llama_class_for_training lie between 1.1
+// and 1.6, median 1.23. Its gaps are taken times reserve.gaps_factor, which is fitted to measured
+// peaks (calibrate/memory_fit.h).
 //
 // In the memory of a node's host lives what a run offloads, and whole models while ranks load them.
 // Bytes of one rank, of its stage with most:
@@ -82,15 +82,15 @@ struct Memory {
   HostMemory host;   // under offload and at load
   Bytes context{};   // driver context, libraries and communicators
   Bytes margin{};    // gaps that stay when the allocator runs full
-  // Scales of the errors of the logarithms of peaks and of what is needed (PredictionErrors); 0:
-  // exact.
+  // Scales of the errors of the logarithms of peaks and of what is needed (PredictionErrors);
+  // 0: exact.
   double error = 0.0;
   double needed_error = 0.0;
   std::vector<StageMemory> stages;
   std::vector<MemoryPhase> timeline{};  // of the stage with the largest peak; empty in a search
 
-  // The largest stage, the gaps that its allocator cannot close under pressure, and the driver
-  // context.
+  // The largest stage, the gaps that its allocator cannot close under pressure, and the
+  // driver context.
   Bytes needed() const { return peak + margin + context; }
   // That a device has what a run needs, e^(needed_error T) times what is predicted:
   //   P(needed e^(needed_error T) <= capacity) = P(T <= ln(capacity / needed) / needed_error)
@@ -149,8 +149,8 @@ struct MemoryCurve {
   Bytes reserved(const MemoryPoint& point) const;
 };
 
-// Requires a stage of a valid run.  `whole_step`: of all micro-batches, or of as few as reach the
-// peak.
+// Requires a stage of a valid run. `whole_step`: of all micro-batches, or of as few as reach
+// the peak.
 MemoryCurve memory_curve(const Run& run, const LayerPrices& prices, int stage,
                          bool whole_step = true);
 

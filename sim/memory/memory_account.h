@@ -6,13 +6,11 @@
 //
 //   take    now += size, then peak = max(peak, now)
 //   give    now -= size
-//   run     peak = max(peak, now + rise), now += net: of something whose rise and net change are
-//           known
+//   run     peak = max(peak, now + rise), now += net: where rise and net change are known
 //
 // in bytes (Amount = double: a search asks for nothing else), in bytes by term (MemoryTerms: tables
-// do) or in bytes by tensor (TensorAmounts in peak_tensors.h).  The same statements are executed
-// for all, so that a search and a table cannot differ but by the rounding of their sums.  Source:
-// ours.
+// do) or in bytes by tensor (TensorAmounts in peak_tensors.h). The same statements are executed for
+// all, so that a search and a table cannot differ but by the rounding of their sums. Source: ours.
 #pragma once
 
 #include <array>

@@ -62,7 +62,7 @@ StateShards shards_over(double ranks, const Strategy& strategy) {
 
 RankParameters rank_parameters(const Transformer& model, const Strategy& strategy) {
   const double tensor = strategy.tp;
-  const Parameters whole = parameters_of_ends(model);
+  const Parameters whole = embedding_and_head_parameters(model);
   RankParameters rank;
   const auto norm = static_cast<double>(norm_parameters(model));
   const double encoder_head = static_cast<double>(encoder_head_parameters(model));
@@ -88,22 +88,22 @@ RankParameters rank_parameters(const Transformer& model, const Strategy& strateg
   return rank;
 }
 
-double RankParameters::ends(const ModelChunk& part) const {
+double RankParameters::embedding_and_head(const ModelChunk& chunk) const {
   double sum = 0.0;
-  if (part.embedding) sum += embedding;
-  if (part.head) sum += prediction + (tied && part.has_table() ? head_layers : head);
-  if (part.head && predicts && !tied && !part.has_table()) sum += embedding;
+  if (chunk.embedding) sum += embedding;
+  if (chunk.head) sum += prediction + (tied && chunk.has_table() ? head_layers : head);
+  if (chunk.head && predicts && !tied && !chunk.has_table()) sum += embedding;
   return sum;
 }
 
-double RankParameters::read_ends(ModelChunk part) const {
-  part.meets_embedding = false;
-  return ends(part);
+double RankParameters::read_embedding_and_head(ModelChunk chunk) const {
+  chunk.meets_embedding = false;
+  return embedding_and_head(chunk);
 }
 
-double RankParameters::blocks(const ModelChunk& part) const {
+double RankParameters::blocks(const ModelChunk& chunk) const {
   double sum = 0.0;
-  for_each_kind(part.of_kind,
+  for_each_kind(chunk.of_kind,
                 [&](std::size_t slot, int blocks) { sum += blocks * kinds[slot].all(); });
   return sum;
 }
@@ -120,17 +120,19 @@ double RankParameters::largest_block() const {
   return largest;
 }
 
-double RankParameters::held(const ModelChunk& part) const { return blocks(part) + ends(part); }
+double RankParameters::held(const ModelChunk& chunk) const {
+  return blocks(chunk) + embedding_and_head(chunk);
+}
 
-double RankParameters::apart(const ModelChunk& part) const {
+double RankParameters::divided_experts(const ModelChunk& chunk) const {
   double sum = 0.0;
-  for_each_kind(part.of_kind,
+  for_each_kind(chunk.of_kind,
                 [&](std::size_t slot, int blocks) { sum += blocks * divided_experts(slot); });
   return sum;
 }
 
-double RankParameters::trained(const ModelChunk& part) const {
-  return adapted ? adapters(part.of_kind) : held(part);
+double RankParameters::trained(const ModelChunk& chunk) const {
+  return adapted ? adapters(chunk.of_kind) : held(chunk);
 }
 
 StateShards state_shards(const Strategy& strategy) {
@@ -149,9 +151,9 @@ bool divides_checkpoints(const Strategy& strategy, const Framework& framework) {
          strategy.recompute.kind == RecomputeKind::Full && !strategy.sequence_parallel;
 }
 
-StageParameters trained_parameters(const RankParameters& rank, const ModelChunk& part) {
-  const double experts = rank.trained_apart(part);
-  return {.shared = rank.trained(part) - experts, .experts = experts};
+StageParameters trained_parameters(const RankParameters& rank, const ModelChunk& chunk) {
+  const double experts = rank.trained_divided_experts(chunk);
+  return {.shared = rank.trained(chunk) - experts, .experts = experts};
 }
 
 double stored_inputs_per_block(const Strategy& strategy, const Framework& framework) {
@@ -224,10 +226,11 @@ UnitLayout layer_unit(const Transformer& model, const Strategy& strategy,
   return layout;
 }
 
-UnitLayout head_unit(const Strategy& strategy, const RankParameters& rank, const ModelChunk& part) {
+UnitLayout head_unit(const Strategy& strategy, const RankParameters& rank,
+                     const ModelChunk& chunk) {
   UnitLayout layout(strategy.sequence_parallel);
   layout.add_own_tokens(rank.head_layers);
-  if (!(rank.tied && part.has_table())) layout.add(rank.head - rank.head_layers);
+  if (!(rank.tied && chunk.has_table())) layout.add(rank.head - rank.head_layers);
   return layout;
 }
 
@@ -244,13 +247,13 @@ StageContents::StageContents(const Run& run, std::shared_ptr<const EqualStages> 
     : strategy_(run.strategy), stages_(std::move(stages)), rank_(rank) {
   for (const EqualStages::Kind& kind : stages_->kinds()) {
     Sums& sums = sums_.emplace_back();
-    for (int chunk = 0; chunk < chunks(); ++chunk) {
-      const ModelChunk& own = part(kind.first, chunk);
+    for (int number = 0; number < chunks(); ++number) {
+      const ModelChunk& own = chunk(kind.first, number);
       sums.blocks += own.blocks, sums.moe_blocks += own.moe_blocks;
       for_each_kind(own.of_kind,
                     [&](std::size_t slot, int blocks) { sums.of_kind[slot] += blocks; });
       sums.held += rank_.held(own), sums.trained += rank_.trained(own);
-      sums.apart += rank_.apart(own);
+      sums.divided_experts += rank_.divided_experts(own);
     }
   }
 }
@@ -260,21 +263,21 @@ int StageContents::chunks_in_flight(int stage) const {
 }
 
 double partial_gradients(const Transformer& model, const Strategy& strategy,
-                         const std::vector<ModelChunk>& parts, int shard) {
-  return partial_gradients(model, strategy, rank_parameters(model, strategy), parts, shard);
+                         const std::vector<ModelChunk>& chunks, int shard) {
+  return partial_gradients(model, strategy, rank_parameters(model, strategy), chunks, shard);
 }
 
 double partial_gradients(const Transformer& model, const Strategy& strategy,
-                         const RankParameters& rank, const std::vector<ModelChunk>& parts,
+                         const RankParameters& rank, const std::vector<ModelChunk>& chunks,
                          int shard) {
   const auto in_shard = [&](const UnitLayout& layout) {
     return layout.in_shard(strategy.shard_ranks(), shard);
   };
   double values = 0.0;
   LayerCounts blocks{};
-  for (const ModelChunk& part : parts) {
-    for_each_kind(part.of_kind, [&](std::size_t slot, int count) { blocks[slot] += count; });
-    if (part.head) values += in_shard(head_unit(strategy, rank, part));
+  for (const ModelChunk& chunk : chunks) {
+    for_each_kind(chunk.of_kind, [&](std::size_t slot, int count) { blocks[slot] += count; });
+    if (chunk.head) values += in_shard(head_unit(strategy, rank, chunk));
   }
   const LayerKinds kinds = layer_kinds(model);
   for_each_kind(blocks, [&](std::size_t slot, int count) {

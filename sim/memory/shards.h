@@ -1,5 +1,5 @@
-// How many parameters of each part of the model one rank holds, by how many ranks their states are
-// divided, and in how many bytes they are kept; and what each stage of a pipeline consists of: its
+// How many parameters of each layer one rank holds, by how many ranks their states are divided, and
+// how many bytes each takes; and what each stage of a pipeline consists of: its
 // chunks of the model, the parameters of one rank, which of them have gradients that tensor ranks
 // must sum, and the passes in flight.
 #pragma once
@@ -35,25 +35,28 @@ struct RankParameters {
   double head = 0.0;
   // Of `head` what is no table: final norm, the layers of an encoder's head.
   double head_layers = 0.0;
-  // Beside the blocks of multi-token prediction: their projections and norms.
+  // Of multi-token prediction what is in no block: projections and norms.
   double prediction = 0.0;
   bool predicts = false;  // the stage of the head embeds the next tokens too
   bool tied = false;      // the head on the embedding's own stage is no second copy
   bool adapted = false;   // only adapters are trained
-  // Routed experts are divided over ranks of their own, and exchanged apart from all else.
+  // Routed experts are divided over ranks of their own, and exchanged by messages of their own.
   bool experts_divided = false;
 
-  // Weights of the embedding and the head that the part has.
-  double ends(const ModelChunk& part) const;
-  double read_ends(ModelChunk part) const;      // with a table that another part of the stage has
-  double blocks(const ModelChunk& part) const;  // those of its blocks
+  // Weights of the embedding and the head that the chunk has.
+  double embedding_and_head(const ModelChunk& chunk) const;
+  double read_embedding_and_head(
+      ModelChunk chunk) const;                   // with a table that another chunk of the stage has
+  double blocks(const ModelChunk& chunk) const;  // those of its blocks
   double adapters(const LayerCounts& blocks) const;
-  double held(const ModelChunk& part) const;  // all its weights
+  double held(const ModelChunk& chunk) const;  // all its weights
   // Of which these have gradients and states, or its adapters.
-  double trained(const ModelChunk& part) const;
+  double trained(const ModelChunk& chunk) const;
   // Routed experts among the held ones, where they are divided.
-  double apart(const ModelChunk& part) const;
-  double trained_apart(const ModelChunk& part) const { return adapted ? 0.0 : apart(part); }
+  double divided_experts(const ModelChunk& chunk) const;
+  double trained_divided_experts(const ModelChunk& chunk) const {
+    return adapted ? 0.0 : divided_experts(chunk);
+  }
   // One block of a kind: routed experts that are divided, and everything else.
   double divided_experts(std::size_t slot) const {
     return experts_divided ? kinds[slot].experts : 0.0;
@@ -102,8 +105,8 @@ struct StageParameters {
   }
 };
 
-// Those of a part that have gradients.
-StageParameters trained_parameters(const RankParameters& rank, const ModelChunk& part);
+// Those of a chunk that have gradients.
+StageParameters trained_parameters(const RankParameters& rank, const ModelChunk& chunk);
 
 // Bytes per parameter of a run: the framework's storage, overridden by recipes that leave no choice
 // (fp32: 4-byte weights and gradients, no master copy; frozen 4-bit weights: 0.56 bytes with their
@@ -135,7 +138,7 @@ class StageContents {
   const EqualStages& stages() const { return *stages_; }
   const StageLayout& layout() const { return stages_->layout(); }
   int chunks() const { return layout().chunks(); }  // of every stage
-  const ModelChunk& part(int stage, int chunk) const { return stages_->chunk(stage, chunk); }
+  const ModelChunk& chunk(int stage, int number) const { return stages_->chunk(stage, number); }
   const RankParameters& rank() const { return rank_; }
 
   // Sums over the chunks of a stage, before data-parallel sharding.
@@ -145,7 +148,7 @@ class StageContents {
   double held(int stage) const { return of(stage).held; }        // weights
   double trained(int stage) const { return of(stage).trained; }  // values with gradients and states
   // Weights of routed experts that are divided over expert ranks.
-  double apart(int stage) const { return of(stage).apart; }
+  double divided_experts(int stage) const { return of(stage).divided_experts; }
 
   // Forward passes through one chunk each whose activations the stage holds at once, at most.
   int chunks_in_flight(int stage) const;
@@ -154,7 +157,7 @@ class StageContents {
   struct Sums {
     int blocks = 0, moe_blocks = 0;
     LayerCounts of_kind{};
-    double held = 0.0, trained = 0.0, apart = 0.0;
+    double held = 0.0, trained = 0.0, divided_experts = 0.0;
   };
   const Sums& of(int stage) const { return sums_[stages_->kind(stage)]; }
 
@@ -164,7 +167,7 @@ class StageContents {
   std::vector<Sums> sums_;  // by kind of stage
 };
 
-// Values of partial gradients on the rank with shard number `shard` of every unit of `parts`.
+// Values of partial gradients on the rank with shard number `shard` of every unit of `chunks`.
 //
 // Gradients of which every tensor rank has a part (model/parameters.h) are summed over the
 // tensor ranks when the data ranks are through.  Where data ranks divide gradients or states, each
@@ -172,10 +175,10 @@ class StageContents {
 // routed experts last, those of the head with the final norm first, and a shard is an equal piece
 // of them all.
 double partial_gradients(const Transformer& model, const Strategy& strategy,
-                         const std::vector<ModelChunk>& parts, int shard);
+                         const std::vector<ModelChunk>& chunks, int shard);
 // The same from its rank_parameters.
 double partial_gradients(const Transformer& model, const Strategy& strategy,
-                         const RankParameters& rank, const std::vector<ModelChunk>& parts,
+                         const RankParameters& rank, const std::vector<ModelChunk>& chunks,
                          int shard);
 
 }  // namespace llmsim::sim

@@ -18,7 +18,7 @@ class ChunkMemory {
               const ModelChunk& chunk);
   ChunkMemory(const ChunkMemory&) = delete;
 
-  const Chunk& layers() const { return layers_; }
+  const ChunkLayers& layers() const { return layers_; }
   Bytes offloaded() const { return offloaded_; }  // of a micro-batch, to the host and back
   // What gradients of the weights need when those of the data are made.
   Bytes weight_inputs() const { return weight_inputs_; }
@@ -33,7 +33,7 @@ class ChunkMemory {
   }
 
  private:
-  Chunk layers_;
+  ChunkLayers layers_;
   PassRules rules_{};
   Bytes offloaded_, weight_inputs_;
   std::tuple<std::unique_ptr<ChunkPasses<double>>, std::unique_ptr<ChunkPasses<MemoryTerms>>,

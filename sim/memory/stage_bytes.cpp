@@ -38,7 +38,7 @@ struct Holdings {
   double largest_flat_unit = 0.0;  // this rank's part of one of the stage's
   double dummy_gradients = 0.0;    // values of weights of different shapes (dummy_weight_gradients)
   int blocks = 1;
-  int ends = 0;  // embedding and head
+  int embeddings_and_heads = 0;
   bool has_experts = false;
 };
 
@@ -86,7 +86,7 @@ struct PlacedStage {
   int number;
 
   const RankParameters& rank() const { return contents.rank(); }
-  const ModelChunk& chunk(int place) const { return contents.part(number, place); }
+  const ModelChunk& chunk(int place) const { return contents.chunk(number, place); }
 };
 
 // Visits the parameters of a unit, those of its divided experts, and how many such units the
@@ -99,8 +99,9 @@ void for_each_unit(const PlacedStage& stage, const Visit& visit) {
       visit(stage.rank().without_divided(slot), stage.rank().divided_experts(slot), blocks);
     });
     if (stage.chunk(i).head)
-      visit(stage.rank().ends({.head = true, .meets_embedding = stage.chunk(i).has_table()}), 0.0,
-            1);
+      visit(stage.rank().embedding_and_head(
+                {.head = true, .meets_embedding = stage.chunk(i).has_table()}),
+            0.0, 1);
   }
 }
 
@@ -128,9 +129,10 @@ double largest_flat_unit(const PlacedStage& stage) {
 
 double largest_table(const PlacedStage& stage) {
   if (stage.run.strategy.adapters) return 0.0;
-  return std::max(
-      stage.chunk(0).embedding ? stage.rank().embedding : 0.0,
-      stage.chunk(stage.contents.chunks() - 1).head ? stage.rank().ends({.head = true}) : 0.0);
+  return std::max(stage.chunk(0).embedding ? stage.rank().embedding : 0.0,
+                  stage.chunk(stage.contents.chunks() - 1).head
+                      ? stage.rank().embedding_and_head({.head = true})
+                      : 0.0);
 }
 
 // But for divided experts.
@@ -154,7 +156,7 @@ double high_precision_parameters(const PlacedStage& stage) {
   return sum;
 }
 
-int ends(const PlacedStage& stage) {
+int embeddings_and_heads(const PlacedStage& stage) {
   int count = 0;
   for (int i = 0; i < stage.contents.chunks(); ++i)
     count += (stage.chunk(i).embedding ? 1 : 0) + (stage.chunk(i).head ? 1 : 0);
@@ -191,17 +193,17 @@ double values_of_different_shapes(const PlacedStage& stage) {
 
 // Exactly what it holds.
 Holdings exact_holdings(const PlacedStage& stage) {
-  const double apart = stage.contents.apart(stage.number),
+  const double experts = stage.contents.divided_experts(stage.number),
                trained = stage.contents.trained(stage.number),
-               trained_apart = stage.run.strategy.adapters ? 0.0 : apart;
-  Holdings holds{.held = {stage.contents.held(stage.number) - apart, apart},
-                 .trained = {trained - trained_apart, trained_apart},
+               trained_experts = stage.run.strategy.adapters ? 0.0 : experts;
+  Holdings holds{.held = {stage.contents.held(stage.number) - experts, experts},
+                 .trained = {trained - trained_experts, trained_experts},
                  .all_trained = trained,
                  .packed = block_parameters(stage),
                  .largest_table = largest_table(stage),
                  .dummy_gradients = values_of_different_shapes(stage),
                  .blocks = stage.contents.blocks(stage.number),
-                 .ends = ends(stage),
+                 .embeddings_and_heads = embeddings_and_heads(stage),
                  .has_experts = stage.contents.moe_blocks(stage.number) > 0};
   if (stage.run.framework.sharded.flat_units || stage.run.strategy.offload.optimizer)
     holds.largest_flat_unit = largest_flat_unit(stage);
@@ -400,7 +402,7 @@ Bytes positions(const Run& run) {
 Bytes step_tokens(const Stage& stage) {
   const double tokens = static_cast<double>(stage.strategy.micro_batch) * stage.run.model.seq_len *
                         stage.strategy.num_microbatches();
-  return Bytes(stage.holds.ends * kTokenId * tokens);
+  return Bytes(stage.holds.embeddings_and_heads * kTokenId * tokens);
 }
 
 void add_buffers(StageBytes& bytes, const Stage& stage) {

@@ -13,7 +13,7 @@
 namespace llmsim::sim {
 
 struct WalkedChunk {
-  ModelChunk part;
+  ModelChunk model_chunk;
   ChunkMemory* memory = nullptr;
 };
 
@@ -30,7 +30,7 @@ struct WalkedStage {
   bool autograd() const { return run.framework.autograd; }
   const WalkedChunk& chunk(int place) const { return chunks[static_cast<std::size_t>(place)]; }
   bool chunks_are_alike() const;
-  std::vector<ModelChunk> parts() const;
+  std::vector<ModelChunk> model_chunks() const;
   int blocks() const;
   // Offloaded activations of the block that is on its way to the host or back, beside the one at
   // hand.
@@ -57,15 +57,15 @@ bool WalkedStage::chunks_are_alike() const {
   });
 }
 
-std::vector<ModelChunk> WalkedStage::parts() const {
-  std::vector<ModelChunk> parts;
-  for (const WalkedChunk& chunk : chunks) parts.push_back(chunk.part);
-  return parts;
+std::vector<ModelChunk> WalkedStage::model_chunks() const {
+  std::vector<ModelChunk> all;
+  for (const WalkedChunk& chunk : chunks) all.push_back(chunk.model_chunk);
+  return all;
 }
 
 int WalkedStage::blocks() const {
   int sum = 0;
-  for (const WalkedChunk& chunk : chunks) sum += chunk.part.blocks;
+  for (const WalkedChunk& chunk : chunks) sum += chunk.model_chunk.blocks;
   return sum;
 }
 
@@ -165,12 +165,12 @@ template <class Amount>
 Followed<Amount> forward(Walk<Amount>& walk, const WalkedStage& stage, int number) {
   const WalkedChunk& chunk = stage.chunk(number);
   UnitState& units = walk.units[static_cast<std::size_t>(number)];
-  if (!chunk.part.embedding) receive(walk, MemoryKind::Activations, stage.rules.residual);
+  if (!chunk.model_chunk.embedding) receive(walk, MemoryKind::Activations, stage.rules.residual);
   end_reduction(walk);
   const Followed<Amount> done = run(walk, chunk.memory->passes<Amount>().forward(units));
   units.whole = !stage.rules.units.frees_after_forward();
-  units.lent = chunk.part.head && stage.rules.loss_makes_gradient;
-  if (!stage.autograd() && !chunk.part.head) send(walk, stage, walk.sent_forward);
+  units.head_gradient_begun = chunk.model_chunk.head && stage.rules.loss_makes_gradient;
+  if (!stage.autograd() && !chunk.model_chunk.head) send(walk, stage, walk.sent_forward);
   return done;
 }
 
@@ -179,13 +179,13 @@ Followed<Amount> backward(Walk<Amount>& walk, const WalkedStage& stage, int numb
                           BackwardTurn turn) {
   const WalkedChunk& chunk = stage.chunk(number);
   UnitState& units = walk.units[static_cast<std::size_t>(number)];
-  if (!chunk.part.head) receive(walk, MemoryKind::ActivationGradients, stage.rules.residual);
+  if (!chunk.model_chunk.head) receive(walk, MemoryKind::ActivationGradients, stage.rules.residual);
   end_reduction(walk);
   const Followed<Amount> done = run(walk, chunk.memory->passes<Amount>().backward(units, turn));
   walk.under_reduction = done.pass->under_reduction;
   units.whole = !stage.rules.units.frees_after_backward(turn.last);
-  units.lent = units.lent && !stage.rules.units.reduces(turn.last);
-  if (!stage.autograd() && !chunk.part.embedding) send(walk, stage, walk.sent_backward);
+  units.head_gradient_begun = units.head_gradient_begun && !stage.rules.units.reduces(turn.last);
+  if (!stage.autograd() && !chunk.model_chunk.embedding) send(walk, stage, walk.sent_backward);
   return done;
 }
 
@@ -303,7 +303,7 @@ void sum_partial_gradients(Account<Amount>& account, const WalkedStage& stage, i
   double partial = 0.0;
   if (stage.run.strategy.tp > 1) {
     const double values =
-        partial_gradients(stage.run.model, stage.run.strategy, stage.parts(), shard);
+        partial_gradients(stage.run.model, stage.run.strategy, stage.model_chunks(), shard);
     partial = values * storage_of(stage.run.strategy, stage.run.framework).gradient_bytes;
   }
   account.pass(MemoryKind::Temporaries, Bytes(partial));
@@ -344,16 +344,16 @@ void raise(MemoryPoint& point, const MemoryTerms& there) {
 
 // Of the layers, and of the loss where the chunk has the head.  `highest`: of the pass and of what
 // is received, sent and taken around it, which belongs to no layer.
-void set_points(std::vector<MemoryPoint>& points, const PipelinePass& pass, const ModelChunk& part,
+void set_points(std::vector<MemoryPoint>& points, const PipelinePass& pass, const ModelChunk& chunk,
                 const Followed<MemoryTerms>& followed, const HighPoint<MemoryTerms>& highest) {
   const auto& [before, done] = followed;
   points.clear();
   if (!done) add_point(points, "weight gradients", before);
   if (pass.kind == PassKind::Forward)
-    add_part(points, "forward", before, done->of_layers, part.first_layer);
-  if (done) add_part(points, "loss", before, done->of_loss, part.first_layer);
+    add_part(points, "forward", before, done->of_layers, chunk.first_layer);
+  if (done) add_part(points, "loss", before, done->of_loss, chunk.first_layer);
   if (makes_gradients(pass.kind))
-    add_part(points, "backward", before, done->of_layers, part.first_layer);
+    add_part(points, "backward", before, done->of_layers, chunk.first_layer);
   const auto above = [&](const MemoryPoint& point) {
     return point.allocated.value() >= highest.total;
   };
@@ -423,9 +423,9 @@ WalkedStage& StageWalks::kind_of(int stage) {
   known->number = stage;
   for (int i = 0; i < contents_.chunks(); ++i) {
     WalkedChunk& chunk = known->chunks[static_cast<std::size_t>(i)];
-    chunk.part = contents_.part(stage, i);
+    chunk.model_chunk = contents_.chunk(stage, i);
     ChunkMemory*& memory = of_chunk_kind_[contents_.stages().chunk_kind(stage, i)];
-    if (!memory) memory = &chunks_.of(*prices_, chunk.part);
+    if (!memory) memory = &chunks_.of(*prices_, chunk.model_chunk);
     chunk.memory = memory;
   }
   return *known;
@@ -470,9 +470,9 @@ std::vector<MemoryPoint> StageWalks::points(int stage, bool whole_step) {
   int number = 0;              // of the pass
   int passes = 0, blocks = 0;  // in flight
   const auto add = [&](const PipelinePass& pass, const Followed<MemoryTerms>& done) {
-    const ModelChunk& part = own.chunk(pass.chunk).part;
-    if (!pass.backward()) ++passes, blocks += part.blocks;
-    set_points(added, pass, part, done, walk.account.highest());
+    const ModelChunk& chunk = own.chunk(pass.chunk).model_chunk;
+    if (!pass.backward()) ++passes, blocks += chunk.blocks;
+    set_points(added, pass, chunk, done, walk.account.highest());
     for (MemoryPoint& point : added) {
       point.pass = number;
       point.micro_batch = number_in_step(pass, own, num_microbatches);
@@ -480,7 +480,7 @@ std::vector<MemoryPoint> StageWalks::points(int stage, bool whole_step) {
     }
     ++number;
     add_points(points, added);
-    if (makes_gradients(pass.kind)) --passes, blocks -= part.blocks;
+    if (makes_gradients(pass.kind)) --passes, blocks -= chunk.blocks;
     walk.account.forget_peak();
   };
   follow_passes(walk, own, num_microbatches,
@@ -502,7 +502,7 @@ MemoryPoint StageWalks::highest(int stage) {
   const auto look_at = [&](const PipelinePass& pass, const Followed<MemoryTerms>& done) {
     const HighPoint<MemoryTerms>& of_pass = walk.account.highest();
     if (of_pass.total > highest.allocated.value()) {
-      set_points(added, pass, own.chunk(pass.chunk).part, done, of_pass);
+      set_points(added, pass, own.chunk(pass.chunk).model_chunk, done, of_pass);
       note(added);
     }
     walk.account.forget_peak();

@@ -33,7 +33,7 @@
 // the first w + r has a like one a round earlier; of a backward pass after the first r there was
 // one a round earlier with no less in flight, since forward passes can only have run out.  Where
 // the chunks of a stage are alike, it is f - b alone that what is in flight depends on, however
-// micro-batches are dealt in groups: the first w + 2 passes have every f - b that a forward pass
+// micro-batches come in groups: the first w + 2 passes have every f - b that a forward pass
 // finds, and with w + 1 the most that a backward pass does.
 //
 // What a pass of a chunk allocates chunk_passes.h works out, once for each kind.  Source: ours;
@@ -70,8 +70,8 @@ struct StagePeak {
   Bytes idle{};
   Bytes after_forward{};  // when the first backward pass begins
   Bytes peak{};
-  // Of the update, where they are flat buffers of all parameters: those of groups of them find
-  // room.
+  // Of the update, where they are flat buffers of all parameters: those of groups of them
+  // find room.
   Bytes temporaries{};
   bool in_update = false;
   Bytes host{}, host_peak{};  // of what the runtime offloads
@@ -103,8 +103,8 @@ class StageWalks {
   // terms alone.
   MemoryPoint highest(int stage);
 
-  // What is there at the peak, tensor by tensor (peak_tensors.h), of prices with their tensors
-  // (layers_with_tensors).
+  // What is there at the peak, tensor by tensor (peak_tensors.h), of prices with their
+  // tensors (layers_with_tensors).
   TensorAmounts amounts_at_peak(int stage);
 
  private:

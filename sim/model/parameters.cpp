@@ -352,7 +352,7 @@ std::int64_t encoder_head_parameters(const Transformer& model) {
   return linear(h, h, true) + norm_parameters(model) + sentences;
 }
 
-Parameters parameters_of_ends(const Transformer& model) {
+Parameters embedding_and_head_parameters(const Transformer& model) {
   const Count h = model.hidden_size;
   Parameters sum;
   sum.embedding = model.vocab_size * h;
@@ -368,7 +368,7 @@ Parameters parameters_of_ends(const Transformer& model) {
 }
 
 Parameters parameters(const Transformer& model) {
-  Parameters sum = parameters_of_ends(model);
+  Parameters sum = embedding_and_head_parameters(model);
   const LayerKinds kinds = layer_kinds(model);
   const LayerCounts layers = count_layers(model, 0, model.num_layers),
                     ahead = count_layers(model, model.num_layers, model.mtp_layers);

@@ -217,7 +217,7 @@ std::int64_t encoder_head_parameters(const Transformer& model);
 std::int64_t norm_parameters(const Transformer& model);
 
 // What stands before the first and after the last layer: embedding, positions, norms and head.
-Parameters parameters_of_ends(const Transformer& model);
+Parameters embedding_and_head_parameters(const Transformer& model);
 
 // Parameters of the model.  Equals the published integer for every model of the catalogue.
 Parameters parameters(const Transformer& model);

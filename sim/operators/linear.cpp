@@ -73,9 +73,9 @@ Operator grouped_weight_gradient(const char* label, const ExpertRows& group, std
 
 DType weight_gradient_dtype(const LinearContext& context) {
   const DType dtype = matmul_dtype(context.precision);
-  const bool wide = is_low_precision(dtype) &&
-                    scaling_of(context) == LowPrecisionScaling::RowwiseHighPrecisionGradient;
-  return wide ? activation_dtype(context.precision) : dtype;
+  const bool in_16_bits = is_low_precision(dtype) &&
+                          scaling_of(context) == LowPrecisionScaling::RowwiseHighPrecisionGradient;
+  return in_16_bits ? activation_dtype(context.precision) : dtype;
 }
 
 DType accumulated_dtype(const LinearContext& context) {
@@ -84,8 +84,9 @@ DType accumulated_dtype(const LinearContext& context) {
 }
 
 bool casts_weights(const LinearContext& context) {
-  const DType wide = activation_dtype(context.precision);
-  return context.framework->casts_weights_per_microbatch && size_of(wide) < size_of(DType::Fp32);
+  const DType activations = activation_dtype(context.precision);
+  return context.framework->casts_weights_per_microbatch &&
+         size_of(activations) < size_of(DType::Fp32);
 }
 
 bool casts_again(const LinearContext& context) {
@@ -163,13 +164,14 @@ LayerOperators in_order(const LinearContext& context, const Linear& linear, bool
 
 LayerOperators lower_linear(const LinearContext& context, const char* label, std::int64_t tokens,
                             std::int64_t out, std::int64_t in) {
-  const DType dtype = matmul_dtype(context.precision), wide = activation_dtype(context.precision);
+  const DType dtype = matmul_dtype(context.precision),
+              activations = activation_dtype(context.precision);
   const double rows = static_cast<double>(tokens), columns = static_cast<double>(out),
                inner = static_cast<double>(in);
   return in_order(
       context,
-      {.forward = gemm(label, 1, tokens, out, in, dtype, wide),
-       .data_gradient = gemm(label, 1, tokens, in, out, dtype, wide),
+      {.forward = gemm(label, 1, tokens, out, in, dtype, activations),
+       .data_gradient = gemm(label, 1, tokens, in, out, dtype, activations),
        .weight_gradient = gemm(label, 1, in, out, tokens, weight_gradient_dtype(context),
                                accumulated_dtype(context)),
        .inputs = rows * inner,
@@ -208,15 +210,16 @@ LayerOperators lower_expert_linear(const LinearContext& context, const LayerWeig
                                    const ExpertRows& rows) {
   const char* label = name_of(weight.name);
   const std::int64_t out = weight.columns, in = weight.rows;
-  const DType dtype = matmul_dtype(context.precision), wide = activation_dtype(context.precision);
+  const DType dtype = matmul_dtype(context.precision),
+              activations = activation_dtype(context.precision);
   ExpertRows group = rows;
   if (is_low_precision(dtype)) group.multiple = row_multiple(scaling_of(context));
   const double padded = static_cast<double>(group.rows + group.padding()),
                columns = static_cast<double>(out), inner = static_cast<double>(in);
   LayerOperators linear = in_order(
       context,
-      {.forward = grouped(label, group, out, in, dtype, wide),
-       .data_gradient = grouped(label, group, in, out, dtype, wide),
+      {.forward = grouped(label, group, out, in, dtype, activations),
+       .data_gradient = grouped(label, group, in, out, dtype, activations),
        .weight_gradient = grouped_weight_gradient(
            label, group, in, out, weight_gradient_dtype(context), accumulated_dtype(context)),
        .inputs = padded * inner,

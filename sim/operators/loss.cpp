@@ -145,15 +145,15 @@ LayerOperators recomputed(const Loss& loss) {
 
 LayerOperators gradient_in_forward(const Loss& loss) {
   const double e = loss.element;
-  const bool wide = e >= kFp32Bytes;
+  const bool full_precision = e >= kFp32Bytes;
   LayerOperators operators;
   OperatorList& forward = operators.forward;
   if (loss.casts()) forward.push_back(weight_cast(loss));
   forward.push_back(logits_gemm(loss));
   // upcast, two reads and one write by the kernel, cast back
-  const double bytes = 3.0 * kFp32Bytes + (wide ? 0.0 : 2.0 * (e + kFp32Bytes));
+  const double bytes = 3.0 * kFp32Bytes + (full_precision ? 0.0 : 2.0 * (e + kFp32Bytes));
   add_vocabulary_sums(forward, loss, loss.pieces());
-  forward.push_back(entropy(loss, bytes, static_cast<int>(loss.chunks) * (wide ? 1 : 3)));
+  forward.push_back(entropy(loss, bytes, static_cast<int>(loss.chunks) * (full_precision ? 1 : 3)));
   add_gradients(forward, loss);
   const double waiting = (loss.trains() ? loss.weights() : 0.0) +
                          static_cast<double>(loss.tokens) * loss.model.hidden_size;

@@ -17,10 +17,10 @@ class PipelineSimulation {
       : shape_(shape),
         chunks_per_stage_(layout.chunks()),
         chunks_(chunks),
-        parts_(layout.parts()),
-        forward_end_(
-            static_cast<std::size_t>(parts_) * static_cast<std::size_t>(shape.num_microbatches),
-            Seconds(-1.0)),
+        num_chunks_(layout.model_chunks()),
+        forward_end_(static_cast<std::size_t>(num_chunks_) *
+                         static_cast<std::size_t>(shape.num_microbatches),
+                     Seconds(-1.0)),
         backward_end_(forward_end_),
         start_(static_cast<std::size_t>(shape.stages)),
         clock_(start_),
@@ -30,7 +30,7 @@ class PipelineSimulation {
     for (int stage = 0; stage < shape.stages; ++stage) {
       orders_.push_back(stage_order(shape, stage));
       for (int chunk = 0; chunk < chunks_per_stage_; ++chunk)
-        part_.push_back(layout.part(stage, chunk));
+        places_.push_back(layout.place(stage, chunk));
     }
     if (shape.schedule == PipelineSchedule::DualPipe) add_joined();
   }
@@ -85,7 +85,7 @@ class PipelineSimulation {
   }
 
   const ChunkTimes& times_of(std::size_t stage, std::size_t chunk) const {
-    return chunks_[static_cast<std::size_t>(part_[2 * stage + chunk])];
+    return chunks_[static_cast<std::size_t>(places_[2 * stage + chunk])];
   }
 
   // Of two chunks a stage, by the chunk of the forward pass.
@@ -110,47 +110,48 @@ class PipelineSimulation {
     return {};
   }
 
-  void finish(const PipelinePass& pass, int part, Seconds end) {
-    if (pass.kind == PassKind::Forward) forward_end_[index(part, pass.microbatch)] = end;
+  void finish(const PipelinePass& pass, int place, Seconds end) {
+    if (pass.kind == PassKind::Forward) forward_end_[index(place, pass.microbatch)] = end;
     if (pass.kind == PassKind::Backward || pass.kind == PassKind::DataGradient)
-      backward_end_[index(part, pass.microbatch)] = end;
+      backward_end_[index(place, pass.microbatch)] = end;
   }
 
   int part_of(std::size_t stage, const PipelinePass& pass) const {
-    return part_[stage * static_cast<std::size_t>(chunks_per_stage_) +
-                 static_cast<std::size_t>(pass.chunk)];
+    return places_[stage * static_cast<std::size_t>(chunks_per_stage_) +
+                   static_cast<std::size_t>(pass.chunk)];
   }
 
   // When the pass's input is on the stage; negative if it has not been made yet.  Weight gradients
   // follow their data gradients.
-  Seconds input_ready(const PipelinePass& pass, int part) const {
+  Seconds input_ready(const PipelinePass& pass, int place) const {
     if (pass.kind == PassKind::WeightGradient) return Seconds(0.0);
     if (pass.kind == PassKind::Forward) {
-      return part == 0 ? Seconds(0.0)
-                       : arrival(forward_end_[index(part - 1, pass.microbatch)], part - 1,
-                                 shape_.forward_transfer);
+      return place == 0 ? Seconds(0.0)
+                        : arrival(forward_end_[index(place - 1, pass.microbatch)], place - 1,
+                                  shape_.forward_transfer);
     }
-    if (part == parts_ - 1) return forward_end_[index(part, pass.microbatch)];
-    return arrival(backward_end_[index(part + 1, pass.microbatch)], part, shape_.backward_transfer);
+    if (place == num_chunks_ - 1) return forward_end_[index(place, pass.microbatch)];
+    return arrival(backward_end_[index(place + 1, pass.microbatch)], place,
+                   shape_.backward_transfer);
   }
 
-  // Of what has been sent between `part` and the part behind it, which the turn of a V keeps on its
+  // Of what has been sent between `place` and the place behind it, which the turn of a V keeps on its
   // stage.
-  Seconds arrival(Seconds sent, int part, Seconds transfer) const {
-    const bool turns = shape_.schedule == PipelineSchedule::ZbV && part == shape_.stages - 1;
+  Seconds arrival(Seconds sent, int place, Seconds transfer) const {
+    const bool turns = shape_.schedule == PipelineSchedule::ZbV && place == shape_.stages - 1;
     return sent < Seconds(0.0) || turns ? sent : sent + transfer;
   }
 
-  std::size_t index(int part, int microbatch) const {
-    return static_cast<std::size_t>(part) * static_cast<std::size_t>(shape_.num_microbatches) +
+  std::size_t index(int place, int microbatch) const {
+    return static_cast<std::size_t>(place) * static_cast<std::size_t>(shape_.num_microbatches) +
            static_cast<std::size_t>(microbatch);
   }
 
   const PipelineShape& shape_;
   int chunks_per_stage_;
   std::span<const ChunkTimes> chunks_;
-  int parts_;
-  std::vector<int> part_;        // of each chunk of each stage
+  int num_chunks_;
+  std::vector<int> places_;      // of each chunk of each stage
   std::vector<Seconds> joined_;  // time of joined passes of each stage, by the forward one's chunk
   std::vector<Seconds> forward_end_;
   std::vector<Seconds> backward_end_;
@@ -195,8 +196,8 @@ std::vector<Seconds> earliest_finishes(const PipelineShape& shape,
   Seconds start;
   for (std::size_t stage = 0; stage < stages; ++stage) {
     Seconds work;
-    for (std::size_t part = stage; part < chunks.size(); part += stages)
-      work += chunks[part].forward + chunks[part].backward;
+    for (std::size_t place = stage; place < chunks.size(); place += stages)
+      work += chunks[place].forward + chunks[place].backward;
     end[stage] = start + shape.num_microbatches * work;
     start += chunks[stage].forward + shape.forward_transfer;
   }

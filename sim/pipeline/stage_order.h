@@ -128,9 +128,9 @@ struct PassRun {
   int times = 1;
 };
 
-// Calls visit(run) for the same passes: warm-up forwards, then one backward and one forward in turn,
-// then the remaining backwards.  The backward passes of a chunk's first and last micro-batch, which
-// find other gradients, are runs of their own.
+// Calls visit(run) for the same passes: warm-up forwards, then one backward and one forward in
+// turn, then the remaining backwards. The backward passes of a chunk's first and last micro-batch,
+// which find other gradients, are runs of their own.
 template <class Visit>
 void visit_pass_runs(const PipelineShape& shape, int stage, int count, const Visit& visit) {
   const int m = shape.num_microbatches, v = shape.virtual_stages, total = m * v;

@@ -15,16 +15,16 @@ void add_scaled(CollectiveTallies& tallies, const CollectiveTallies& pass, doubl
 }
 
 CollectiveTallies tallies_of(TalliesOf group, const Run& run, const LayerPrices& prices,
-                             const std::vector<ModelChunk>& parts) {
+                             const std::vector<ModelChunk>& chunks) {
   CollectiveTallies tallies{};
-  for (const ModelChunk& part : parts) {
-    const BlockPrice block = mean_block(run, prices, part);
-    add_scaled(tallies, block.forward.*group, part.blocks);
-    add_scaled(tallies, block.backward.*group, part.blocks);
-    add_scaled(tallies, block.recompute.*group, run.strategy.recompute.blocks_of(part.blocks));
-    if (part.embedding) add_scaled(tallies, prices.embedding.forward.*group, 1.0);
-    if (part.embedding) add_scaled(tallies, prices.embedding.backward.*group, 1.0);
-    if (!part.head) continue;
+  for (const ModelChunk& chunk : chunks) {
+    const BlockPrice block = mean_block(run, prices, chunk);
+    add_scaled(tallies, block.forward.*group, chunk.blocks);
+    add_scaled(tallies, block.backward.*group, chunk.blocks);
+    add_scaled(tallies, block.recompute.*group, run.strategy.recompute.blocks_of(chunk.blocks));
+    if (chunk.embedding) add_scaled(tallies, prices.embedding.forward.*group, 1.0);
+    if (chunk.embedding) add_scaled(tallies, prices.embedding.backward.*group, 1.0);
+    if (!chunk.head) continue;
     add_scaled(tallies, prices.head.forward.*group, 1.0);
     add_scaled(tallies, prices.head.recompute.*group, 1.0);
     add_scaled(tallies, prices.head.backward.*group, 1.0);
@@ -52,10 +52,10 @@ void add_inner(std::vector<CommunicationTerm>& list, const Run& run, GroupKind g
 
 // What is exposed of both groups is shared out by their times.
 void add_experts(std::vector<CommunicationTerm>& list, const Run& run, const LayerPrices& prices,
-                 const std::vector<ModelChunk>& parts, Seconds exposed) {
-  const CollectiveTallies between = tallies_of(&PassPrice::expert_collectives, run, prices, parts);
+                 const std::vector<ModelChunk>& chunks, Seconds exposed) {
+  const CollectiveTallies between = tallies_of(&PassPrice::expert_collectives, run, prices, chunks);
   const CollectiveTallies inside =
-      tallies_of(&PassPrice::expert_tensor_collectives, run, prices, parts);
+      tallies_of(&PassPrice::expert_tensor_collectives, run, prices, chunks);
   const Seconds first = time_of(between), second = time_of(inside);
   if (first + second <= Seconds(0.0)) return;
   add_inner(list, run, GroupKind::Expert, between, first / (first + second) * exposed);
@@ -149,17 +149,20 @@ void add_norm(std::vector<CommunicationTerm>& list, const DataParallelCollective
                   .exposed = exchange.norm_time()});
 }
 
-Seconds share_of(Seconds exposed, Seconds part, Seconds other) {
-  return other > Seconds(0.0) ? part / (part + other) * exposed : exposed;
+Seconds share_of(Seconds exposed, Seconds chunk, Seconds other) {
+  return other > Seconds(0.0) ? chunk / (chunk + other) * exposed : exposed;
 }
 
 void add_data(std::vector<CommunicationTerm>& list, const Run& run,
-              const DataParallelCollectives& exchange, const std::vector<ModelChunk>& parts,
+              const DataParallelCollectives& exchange, const std::vector<ModelChunk>& chunks,
               const Terms& terms) {
   const Strategy& strategy = run.strategy;
-  GroupCollectives dense{
-      exchange.messages(parts), exchange.shard_group(), exchange.shard_links().place.ranks, {}, {}};
-  GroupCollectives experts{exchange.expert_messages(parts),
+  GroupCollectives dense{exchange.messages(chunks),
+                         exchange.shard_group(),
+                         exchange.shard_links().place.ranks,
+                         {},
+                         {}};
+  GroupCollectives experts{exchange.expert_messages(chunks),
                            GroupKind::ExpertData,
                            exchange.expert_links().place.ranks,
                            {},
@@ -183,10 +186,10 @@ void add_data(std::vector<CommunicationTerm>& list, const Run& run,
 // Sends of both directions, and gathers of what has been divided; stages wait for them in the
 // bubble.
 void add_pipeline(std::vector<CommunicationTerm>& list, const Run& run,
-                  const std::vector<ModelChunk>& parts, Seconds bubble) {
+                  const std::vector<ModelChunk>& chunks, Seconds bubble) {
   std::vector<CommunicationTerm> kinds;
   Seconds all;
-  for (const RepeatedCollective& messages : stage_messages(run, parts)) {
+  for (const RepeatedCollective& messages : stage_messages(run, chunks)) {
     const char* const collective = name_of(messages.kind);
     if (kinds.empty() || kinds.back().collective != collective) {
       const int ranks = group_ranks(run.strategy, messages.group);
@@ -206,8 +209,8 @@ void add_pipeline(std::vector<CommunicationTerm>& list, const Run& run,
 
 // Takes their times out of `terms`.
 void add_closing(std::vector<CommunicationTerm>& list, const Run& run,
-                 const std::vector<ModelChunk>& parts, Terms& terms) {
-  for (const RepeatedCollective& closing : closing_collectives(run, parts)) {
+                 const std::vector<ModelChunk>& chunks, Terms& terms) {
+  for (const RepeatedCollective& closing : closing_collectives(run, chunks)) {
     const Seconds time = repeated_time(run, closing);
     terms[closing_term(closing)] -= time;
     list.push_back({.collective = name_of(closing.kind),
@@ -249,33 +252,33 @@ Term closing_term(const RepeatedCollective& closing) {
 
 std::vector<CommunicationTerm> data_communication(const Run& run,
                                                   const DataParallelCollectives& exchange,
-                                                  const std::vector<ModelChunk>& parts) {
+                                                  const std::vector<ModelChunk>& chunks) {
   std::vector<CommunicationTerm> list;
-  add_data(list, run, exchange, parts, Terms{});
+  add_data(list, run, exchange, chunks, Terms{});
   for (CommunicationTerm& term : list) term.exposed = Seconds(0.0);
   return list;
 }
 
 std::vector<CommunicationTerm> communication_of(const Run& run, const LayerPrices& prices,
                                                 const DataParallelCollectives& exchange,
-                                                const std::vector<ModelChunk>& parts,
+                                                const std::vector<ModelChunk>& chunks,
                                                 const Terms& terms) {
   std::vector<CommunicationTerm> list;
   Terms others = terms;
-  add_closing(list, run, parts, others);
+  add_closing(list, run, chunks, others);
   if (run.strategy.tp > 1) {
     add_inner(list, run, GroupKind::Tensor,
-              tallies_of(&PassPrice::tensor_collectives, run, prices, parts),
+              tallies_of(&PassPrice::tensor_collectives, run, prices, chunks),
               others[Term::TensorExposed]);
   }
   if (run.strategy.cp > 1) {
     add_inner(list, run, GroupKind::Context,
-              tallies_of(&PassPrice::context_collectives, run, prices, parts),
+              tallies_of(&PassPrice::context_collectives, run, prices, chunks),
               terms[Term::ContextExposed]);
   }
-  add_experts(list, run, prices, parts, terms[Term::ExpertExposed]);
-  add_data(list, run, exchange, parts, others);
-  add_pipeline(list, run, parts, terms[Term::PipelineBubble] + terms[Term::TransferExposed]);
+  add_experts(list, run, prices, chunks, terms[Term::ExpertExposed]);
+  add_data(list, run, exchange, chunks, others);
+  add_pipeline(list, run, chunks, terms[Term::PipelineBubble] + terms[Term::TransferExposed]);
   return list;
 }
 
@@ -330,17 +333,17 @@ void add_parameters(std::vector<RepeatedCollective>& list, const Strategy& strat
 std::vector<RepeatedCollective> step_collectives(const Run& run) {
   const LayerPrices prices = layer_prices(run);
   const StepSimulation simulation(run, prices);
-  const std::vector<ModelChunk> parts = simulation.parts_of(simulation.busiest());
+  const std::vector<ModelChunk> chunks = simulation.chunks_of(simulation.busiest());
   const DataParallelCollectives& exchange = simulation.exchange();
   const Strategy& strategy = run.strategy;
   std::vector<RepeatedCollective> list;
-  for (const RepeatedCollective& collective : stage_work(run, parts).collectives)
+  for (const RepeatedCollective& collective : stage_work(run, chunks).collectives)
     add_distinct(list, strategy, collective);
-  add_parameters(list, strategy, exchange, exchange.message_units(parts), exchange.shard_group(),
+  add_parameters(list, strategy, exchange, exchange.message_units(chunks), exchange.shard_group(),
                  strategy.shard_ranks());
   add_distinct(list, strategy,
                {.group = exchange.shard_group(), .message = exchange.norm_message()});
-  add_parameters(list, strategy, exchange, exchange.expert_message_units(parts),
+  add_parameters(list, strategy, exchange, exchange.expert_message_units(chunks),
                  GroupKind::ExpertData, strategy.expert_shard_ranks());
   return list;
 }

@@ -47,12 +47,12 @@ Term closing_term(const RepeatedCollective& closing);
 // gradients, the norm's sum of squares.  Exposed times are left at 0.
 std::vector<CommunicationTerm> data_communication(const Run& run,
                                                   const DataParallelCollectives& exchange,
-                                                  const std::vector<ModelChunk>& parts);
+                                                  const std::vector<ModelChunk>& chunks);
 
-// `parts` are the model chunks of the busiest stage, `terms` its time.
+// `chunks` are those of the busiest stage, `terms` its time.
 std::vector<CommunicationTerm> communication_of(const Run& run, const LayerPrices& prices,
                                                 const DataParallelCollectives& exchange,
-                                                const std::vector<ModelChunk>& parts,
+                                                const std::vector<ModelChunk>& chunks,
                                                 const Terms& terms);
 
 // Every collective message by message: each kind, group and message once, with its calls in a step;

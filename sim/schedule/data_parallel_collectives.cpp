@@ -18,10 +18,10 @@ DataParallelCollectives::DataParallelCollectives(const Run& run, const RankParam
       shard_links_(group_links(run, shard_group())),
       replicate_links_(group_links(run, GroupKind::Replicate)),
       expert_links_(group_links(run, GroupKind::ExpertData)),
-      beside_shard_(
+      overlapped_shard_(
           rates_overlapped(collective_share(shard_links_, run.cluster.device), run.cluster.device)),
-      beside_replicate_(rates_overlapped(collective_share(replicate_links_, run.cluster.device),
-                                         run.cluster.device)) {}
+      overlapped_replicate_(rates_overlapped(collective_share(replicate_links_, run.cluster.device),
+                                             run.cluster.device)) {}
 
 GroupKind DataParallelCollectives::shard_group() const {
   return run_.strategy.replicates_shards() ? GroupKind::Shard : GroupKind::DataContext;
@@ -79,29 +79,29 @@ double share_before(const Transformer& model, LayerKind kind, double share) {
 }  // namespace
 
 // Of the blocks' weights those that are used again after more than the limit.
-double DataParallelCollectives::distant_share(const ModelChunk& part) const {
+double DataParallelCollectives::distant_share(const ModelChunk& chunk) const {
   const double near = 0.5 * run_.framework.sharded.live_parameters;
   if (near <= 0.0) return 1.0;
   const LayerKinds kinds = layer_kinds(run_.model);
   double distant = 0.0;
-  for_each_kind(part.of_kind, [&](std::size_t slot, int blocks) {
+  for_each_kind(chunk.of_kind, [&](std::size_t slot, int blocks) {
     distant += blocks * share_before(run_.model, kinds[slot], near / rank_.kinds[slot].all());
   });
-  return distant / part.blocks;
+  return distant / chunk.blocks;
 }
 
-double DataParallelCollectives::least_backward_gathers(const ModelChunk& part) const {
-  if (!regathers_weights() || part.blocks == 0) return 0.0;
+double DataParallelCollectives::least_backward_gathers(const ModelChunk& chunk) const {
+  if (!regathers_weights() || chunk.blocks == 0) return 0.0;
   const double near = 0.5 * run_.framework.sharded.live_parameters;
-  return 1.0 - std::min(1.0, near / rank_.held(part));
+  return 1.0 - std::min(1.0, near / rank_.held(chunk));
 }
 
-double DataParallelCollectives::backward_gathers(const ModelChunk& part) const {
-  const double again = least_backward_gathers(part);
+double DataParallelCollectives::backward_gathers(const ModelChunk& chunk) const {
+  const double again = least_backward_gathers(chunk);
   const Recompute& recompute = run_.strategy.recompute;
   const bool inside = run_.framework.sharded.regathers_recomputed && recompute.whole();
-  if (!regathers_weights() || !inside || part.blocks == 0) return again;
-  return again + recompute.blocks_of(part.blocks) / part.blocks * distant_share(part);
+  if (!regathers_weights() || !inside || chunk.blocks == 0) return again;
+  return again + recompute.blocks_of(chunk.blocks) / chunk.blocks * distant_share(chunk);
 }
 
 double DataParallelCollectives::forward_gathers_per_step() const {
@@ -120,11 +120,12 @@ double DataParallelCollectives::reductions_per_step() const {
 double DataParallelCollectives::weight_wire_bytes() const {
   if (run_.framework.sharded.flat_units && !shards_weights()) return storage_.weight_bytes;
   const Precision precision = run_.strategy.precision;
-  const double wide = size_of(activation_dtype(precision)).value();
+  const double in_16_bits = size_of(activation_dtype(precision)).value();
   const bool low_precision =
       run_.framework.low_precision.gathers && is_low_precision(matmul_dtype(precision));
-  const double sent =
-      low_precision ? low_precision_bytes(run_.framework.low_precision, precision, true) : wide;
+  const double sent = low_precision
+                          ? low_precision_bytes(run_.framework.low_precision, precision, true)
+                          : in_16_bits;
   return std::min(storage_.weight_bytes, sent);
 }
 
@@ -153,39 +154,40 @@ DataParallelTimes DataParallelCollectives::times_over(const GroupLinks& links, i
   return result;
 }
 
-int DataParallelCollectives::units(const ModelChunk& part) const {
+int DataParallelCollectives::units(const ModelChunk& chunk) const {
   double unit = run_.framework.sharded.unit_blocks;
   if (!shards_weights()) {
     const double bucket =
         std::max(run_.framework.gradients.bucket,
                  run_.framework.gradients.bucket_per_rank * shard_links_.place.ranks);
-    unit = bucket > 0.0 ? bucket / trained_block(part) : 1.0;
+    unit = bucket > 0.0 ? bucket / trained_block(chunk) : 1.0;
   }
   if (unit <= 0.0) return 1;
-  return std::max(1, static_cast<int>(std::ceil(part.blocks / unit - 1e-9)));
+  return std::max(1, static_cast<int>(std::ceil(chunk.blocks / unit - 1e-9)));
 }
 
-DataParallelTimes DataParallelCollectives::unit_times(const ModelChunk& part) const {
-  const int count = units(part);
-  const double share = static_cast<double>(part.blocks) / count;
-  DataParallelTimes unit = times(share * trained_block(part), share * gathered_block(part));
-  const double experts_gathered = shards_weights() ? rank_.apart(part) : rank_.trained_apart(part);
+DataParallelTimes DataParallelCollectives::unit_times(const ModelChunk& chunk) const {
+  const int count = units(chunk);
+  const double share = static_cast<double>(chunk.blocks) / count;
+  DataParallelTimes unit = times(share * trained_block(chunk), share * gathered_block(chunk));
+  const double experts_gathered =
+      shards_weights() ? rank_.divided_experts(chunk) : rank_.trained_divided_experts(chunk);
   const DataParallelTimes experts =
-      expert_times(rank_.trained_apart(part) / count, experts_gathered / count);
+      expert_times(rank_.trained_divided_experts(chunk) / count, experts_gathered / count);
   unit.gather += experts.gather, unit.scatter += experts.scatter,
       unit.replicate += experts.replicate;
   return unit;
 }
 
 // Of the mean block, without divided experts.
-double DataParallelCollectives::block_parameters(const ModelChunk& part) const {
-  if (part.has_one_kind() && part.moe_blocks == 0) return rank_.kinds[part.first_kind()].own;
-  return (rank_.blocks(part) - rank_.apart(part)) / part.blocks;
+double DataParallelCollectives::block_parameters(const ModelChunk& chunk) const {
+  if (chunk.has_one_kind() && chunk.moe_blocks == 0) return rank_.kinds[chunk.first_kind()].own;
+  return (rank_.blocks(chunk) - rank_.divided_experts(chunk)) / chunk.blocks;
 }
 
 OverlapLoss DataParallelCollectives::loss(const WorkMix& work) const {
-  return {.channel = rate_loss(beside_shard_, work),
-          .replicas = rate_loss(beside_replicate_, work)};
+  return {.channel = rate_loss(overlapped_shard_, work),
+          .replicas = rate_loss(overlapped_replicate_, work)};
 }
 
 void DataParallelMessages::add(const DataParallelUnits& units, const DataParallelTimes& each) {
@@ -213,79 +215,80 @@ std::vector<double> DataParallelCollectives::flat_messages(std::vector<double> s
 }
 
 template <typename Add>
-void DataParallelCollectives::for_messages(const std::vector<ModelChunk>& parts, Add add) const {
+void DataParallelCollectives::for_messages(const std::vector<ModelChunk>& chunks, Add add) const {
   const double again = regathers_weights() ? 1.0 : 0.0;
   if (run_.framework.sharded.flat_units) {
     std::vector<double> units;
-    for (const ModelChunk& part : parts) {
-      if (part.embedding) units.push_back(rank_.embedding);
-      for_each_kind(part.of_kind, [&](std::size_t slot, int blocks) {
+    for (const ModelChunk& chunk : chunks) {
+      if (chunk.embedding) units.push_back(rank_.embedding);
+      for_each_kind(chunk.of_kind, [&](std::size_t slot, int blocks) {
         units.insert(units.end(), static_cast<std::size_t>(blocks), rank_.without_divided(slot));
       });
-      if (part.head)
-        units.push_back(rank_.tied && part.has_table() ? rank_.head_layers : rank_.head);
+      if (chunk.head)
+        units.push_back(rank_.tied && chunk.has_table() ? rank_.head_layers : rank_.head);
     }
     for (const double size : flat_messages(std::move(units), run_.strategy.shard_ranks()))
       add({1.0, size, size, again});
     return;
   }
-  double ends = 0.0, gathered = 0.0;
-  for (const ModelChunk& part : parts) {
-    const double share = static_cast<double>(part.blocks) / units(part);
-    add({1.0 * units(part), share * gathered_block(part), share * trained_block(part),
-         backward_gathers(part)});
-    ends += embedding_and_head_parameters(part), gathered += gathered_embedding_and_head(part);
+  double reduced = 0.0, gathered = 0.0;
+  for (const ModelChunk& chunk : chunks) {
+    const double share = static_cast<double>(chunk.blocks) / units(chunk);
+    add({1.0 * units(chunk), share * gathered_block(chunk), share * trained_block(chunk),
+         backward_gathers(chunk)});
+    reduced += embedding_and_head_parameters(chunk), gathered += gathered_embedding_and_head(chunk);
   }
-  if (ends > 0.0) add({1.0, gathered, ends, again});
+  if (reduced > 0.0) add({1.0, gathered, reduced, again});
 }
 
 template <typename Add>
-void DataParallelCollectives::for_expert_messages(const std::vector<ModelChunk>& parts,
+void DataParallelCollectives::for_expert_messages(const std::vector<ModelChunk>& chunks,
                                                   Add add) const {
   if (!rank_.experts_divided || rank_.adapted) return;
   std::vector<double> experts;
-  for (const ModelChunk& part : parts) {
-    for_each_kind(part.of_kind, [&](std::size_t slot, int blocks) {
+  for (const ModelChunk& chunk : chunks) {
+    for_each_kind(chunk.of_kind, [&](std::size_t slot, int blocks) {
       const double each = rank_.divided_experts(slot);
       if (each > 0.0) experts.insert(experts.end(), static_cast<std::size_t>(blocks), each);
     });
-    if (run_.framework.sharded.flat_units || part.moe_blocks == 0) continue;
-    const double count = units(part), each = rank_.apart(part) / count;
-    add({count, each, each, backward_gathers(part)});
+    if (run_.framework.sharded.flat_units || chunk.moe_blocks == 0) continue;
+    const double count = units(chunk), each = rank_.divided_experts(chunk) / count;
+    add({count, each, each, backward_gathers(chunk)});
   }
   if (!run_.framework.sharded.flat_units) return;
   for (const double size : flat_messages(std::move(experts), run_.strategy.expert_shard_ranks()))
     add({1.0, size, size, regathers_weights() ? 1.0 : 0.0});
 }
 
-DataParallelMessages DataParallelCollectives::messages(const std::vector<ModelChunk>& parts) const {
+DataParallelMessages DataParallelCollectives::messages(
+    const std::vector<ModelChunk>& chunks) const {
   DataParallelMessages sum;
-  for_messages(parts, [&](const DataParallelUnits& units) {
+  for_messages(chunks, [&](const DataParallelUnits& units) {
     sum.add(units, times(units.trained, units.parameters));
   });
   return sum;
 }
 
 DataParallelMessages DataParallelCollectives::expert_messages(
-    const std::vector<ModelChunk>& parts) const {
+    const std::vector<ModelChunk>& chunks) const {
   DataParallelMessages sum;
-  for_expert_messages(parts, [&](const DataParallelUnits& units) {
+  for_expert_messages(chunks, [&](const DataParallelUnits& units) {
     sum.add(units, expert_times(units.trained, units.parameters));
   });
   return sum;
 }
 
 std::vector<DataParallelUnits> DataParallelCollectives::message_units(
-    const std::vector<ModelChunk>& parts) const {
+    const std::vector<ModelChunk>& chunks) const {
   std::vector<DataParallelUnits> list;
-  for_messages(parts, [&](const DataParallelUnits& units) { list.push_back(units); });
+  for_messages(chunks, [&](const DataParallelUnits& units) { list.push_back(units); });
   return list;
 }
 
 std::vector<DataParallelUnits> DataParallelCollectives::expert_message_units(
-    const std::vector<ModelChunk>& parts) const {
+    const std::vector<ModelChunk>& chunks) const {
   std::vector<DataParallelUnits> list;
-  for_expert_messages(parts, [&](const DataParallelUnits& units) { list.push_back(units); });
+  for_expert_messages(chunks, [&](const DataParallelUnits& units) { list.push_back(units); });
   return list;
 }
 
@@ -301,30 +304,30 @@ Seconds DataParallelCollectives::norm_time() const {
              : Seconds(0.0);
 }
 
-double DataParallelCollectives::trained_block(const ModelChunk& part) const {
-  return run_.strategy.adapters ? rank_.adapters(part.of_kind) / std::max(1, part.blocks)
-                                : block_parameters(part);
+double DataParallelCollectives::trained_block(const ModelChunk& chunk) const {
+  return run_.strategy.adapters ? rank_.adapters(chunk.of_kind) / std::max(1, chunk.blocks)
+                                : block_parameters(chunk);
 }
 
-double DataParallelCollectives::gathered_block(const ModelChunk& part) const {
-  return shards_weights() ? block_parameters(part) : trained_block(part);
+double DataParallelCollectives::gathered_block(const ModelChunk& chunk) const {
+  return shards_weights() ? block_parameters(chunk) : trained_block(chunk);
 }
 
-double DataParallelCollectives::embedding_and_head_parameters(const ModelChunk& part) const {
-  return run_.strategy.adapters ? 0.0 : rank_.ends(part);
+double DataParallelCollectives::embedding_and_head_parameters(const ModelChunk& chunk) const {
+  return run_.strategy.adapters ? 0.0 : rank_.embedding_and_head(chunk);
 }
 
-double DataParallelCollectives::gathered_embedding_and_head(const ModelChunk& part) const {
-  return shards_weights() && !run_.strategy.adapters ? rank_.read_ends(part)
-                                                     : embedding_and_head_parameters(part);
+double DataParallelCollectives::gathered_embedding_and_head(const ModelChunk& chunk) const {
+  return shards_weights() && !run_.strategy.adapters ? rank_.read_embedding_and_head(chunk)
+                                                     : embedding_and_head_parameters(chunk);
 }
 
-double DataParallelCollectives::head_parameters(const ModelChunk& part) const {
-  return part.head && !run_.model.tied_embeddings && !run_.strategy.adapters ? rank_.head : 0.0;
+double DataParallelCollectives::head_parameters(const ModelChunk& chunk) const {
+  return chunk.head && !run_.model.tied_embeddings && !run_.strategy.adapters ? rank_.head : 0.0;
 }
 
-double DataParallelCollectives::trained_parameters(const ModelChunk& part) const {
-  return rank_.trained(part);
+double DataParallelCollectives::trained_parameters(const ModelChunk& chunk) const {
+  return rank_.trained(chunk);
 }
 
 namespace {

@@ -108,8 +108,8 @@ class DataParallelCollectives {
   CollectiveKind gradient_collective() const;
   // Number of times that the weights of a chunk's blocks are gathered in one of its backward
   // passes; and a lower bound of it, whatever is recomputed.
-  double backward_gathers(const ModelChunk& part) const;
-  double least_backward_gathers(const ModelChunk& part) const;
+  double backward_gathers(const ModelChunk& chunk) const;
+  double least_backward_gathers(const ModelChunk& chunk) const;
   // Times that each weight is gathered for forward passes of a step.
   double forward_gathers_per_step() const;
   // Backward passes of a step.
@@ -125,26 +125,26 @@ class DataParallelCollectives {
   DataParallelTimes expert_times(double trained, double parameters) const;
   // Number of messages for the blocks of a chunk, and the times of one of them with that of its
   // divided experts.
-  int units(const ModelChunk& part) const;
-  DataParallelTimes unit_times(const ModelChunk& part) const;
+  int units(const ModelChunk& chunk) const;
+  DataParallelTimes unit_times(const ModelChunk& chunk) const;
 
   // For all chunks of a stage: of everything but divided experts, and of these.
-  DataParallelMessages messages(const std::vector<ModelChunk>& parts) const;
-  DataParallelMessages expert_messages(const std::vector<ModelChunk>& parts) const;
+  DataParallelMessages messages(const std::vector<ModelChunk>& chunks) const;
+  DataParallelMessages expert_messages(const std::vector<ModelChunk>& chunks) const;
   // The same message by message.
-  std::vector<DataParallelUnits> message_units(const std::vector<ModelChunk>& parts) const;
-  std::vector<DataParallelUnits> expert_message_units(const std::vector<ModelChunk>& parts) const;
+  std::vector<DataParallelUnits> message_units(const std::vector<ModelChunk>& chunks) const;
+  std::vector<DataParallelUnits> expert_message_units(const std::vector<ModelChunk>& chunks) const;
   // The sum of squared norms over the shards, before the update; 0 where the framework sends none.
   Bytes norm_message() const;
   Seconds norm_time() const;
 
   // Gradients per block without divided experts, and of the embedding and the LM head of a chunk.
-  double trained_block(const ModelChunk& part) const;
-  double embedding_and_head_parameters(const ModelChunk& part) const;
+  double trained_block(const ModelChunk& chunk) const;
+  double embedding_and_head_parameters(const ModelChunk& chunk) const;
   // Sharded weights go with every pass that reads them.
-  double gathered_embedding_and_head(const ModelChunk& part) const;
-  double head_parameters(const ModelChunk& part) const;  // those of an untied head
-  double trained_parameters(const ModelChunk& part) const;
+  double gathered_embedding_and_head(const ModelChunk& chunk) const;
+  double head_parameters(const ModelChunk& chunk) const;  // those of an untied head
+  double trained_parameters(const ModelChunk& chunk) const;
 
   const GroupLinks& shard_links() const { return shard_links_; }
   const GroupLinks& replicate_links() const { return replicate_links_; }
@@ -157,16 +157,16 @@ class DataParallelCollectives {
  private:
   DataParallelTimes times_over(const GroupLinks& links, int ranks, double trained,
                                double parameters) const;
-  double block_parameters(const ModelChunk& part) const;
+  double block_parameters(const ModelChunk& chunk) const;
   // Parameters of a block that are gathered: all where weights are sharded; where only the
   // optimizer is sharded, those that are trained.
-  double gathered_block(const ModelChunk& part) const;
-  double distant_share(const ModelChunk& part) const;
+  double gathered_block(const ModelChunk& chunk) const;
+  double distant_share(const ModelChunk& chunk) const;
   // Calls add(units) for equal messages.
   template <typename Add>
-  void for_messages(const std::vector<ModelChunk>& parts, Add add) const;
+  void for_messages(const std::vector<ModelChunk>& chunks, Add add) const;
   template <typename Add>
-  void for_expert_messages(const std::vector<ModelChunk>& parts, Add add) const;
+  void for_expert_messages(const std::vector<ModelChunk>& chunks, Add add) const;
   std::vector<double> flat_messages(std::vector<double> units, int ranks) const;
 
   const Run& run_;
@@ -175,8 +175,8 @@ class DataParallelCollectives {
   GroupLinks shard_links_;
   GroupLinks replicate_links_;
   GroupLinks expert_links_;
-  WorkRates beside_shard_;
-  WorkRates beside_replicate_;
+  WorkRates overlapped_shard_;
+  WorkRates overlapped_replicate_;
 };
 
 // Of one micro-batch, averaged over a step.

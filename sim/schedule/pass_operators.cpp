@@ -74,9 +74,9 @@ PassOperators::PassOperators(const Run& run) : run_(run) {
   const Framework framework = effective_framework(run.framework, run.strategy);
   blocks_ = kinds(run.strategy, pricer);
   if (keeps_blocks_in_high_precision(run.framework.low_precision, run.strategy.precision)) {
-    Strategy wide = run.strategy;
-    wide.precision = Precision::Bf16;
-    high_precision_ = kinds(wide, pricer);
+    Strategy in_16_bits = run.strategy;
+    in_16_bits.precision = Precision::Bf16;
+    high_precision_ = kinds(in_16_bits, pricer);
   }
   const auto end = [&](const LayerOperators& operators) {
     Priced list{.forward = priced(operators.forward, pricer, false, false),
@@ -153,21 +153,21 @@ void PassOperators::append(std::vector<PassOperator>& list, const Priced& from, 
   }
 }
 
-std::vector<PassOperator> PassOperators::of(const ModelChunk& part, PassKind pass) const {
+std::vector<PassOperator> PassOperators::of(const ModelChunk& chunk, PassKind pass) const {
   std::vector<PassOperator> list;
   const bool forward = pass == PassKind::Forward;
   const LayerKinds slots = layer_kinds(run_.model);
-  if (forward && part.embedding) append(list, embedding_, pass, true, std::nullopt);
-  if (!forward && part.head) append(list, head_, pass, true, std::nullopt);
-  for (int i = 0; i < part.blocks; ++i) {
-    const int block = forward ? i : part.blocks - 1 - i, layer = part.first_layer + block;
+  if (forward && chunk.embedding) append(list, embedding_, pass, true, std::nullopt);
+  if (!forward && chunk.head) append(list, head_, pass, true, std::nullopt);
+  for (int i = 0; i < chunk.blocks; ++i) {
+    const int block = forward ? i : chunk.blocks - 1 - i, layer = chunk.first_layer + block;
     const bool high = is_high_precision_layer(run_.framework.low_precision, run_.strategy.precision,
                                               run_.model, layer);
     append(list, (high ? high_precision_ : blocks_)[slots.slot(kind_of_layer(run_.model, layer))],
            pass, run_.strategy.recompute.repeats(block), layer);
   }
-  if (forward && part.head) append(list, head_, pass, true, std::nullopt);
-  if (!forward && part.embedding) append(list, embedding_, pass, true, std::nullopt);
+  if (forward && chunk.head) append(list, head_, pass, true, std::nullopt);
+  if (!forward && chunk.embedding) append(list, embedding_, pass, true, std::nullopt);
   return list;
 }
 

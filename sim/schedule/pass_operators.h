@@ -39,7 +39,7 @@ class PassOperators {
 
   // In the order in which they run: the embedding, the layers, the head; backward the other way
   // round, each layer after what of it is recomputed.
-  std::vector<PassOperator> of(const ModelChunk& part, PassKind pass) const;
+  std::vector<PassOperator> of(const ModelChunk& chunk, PassKind pass) const;
 
  private:
   struct Priced {

@@ -96,30 +96,30 @@ constexpr double kSumRounding = 1e-12;
 
 // Messages of the embedding and the LM head of a model chunk: those that come with its last
 // gradients or its first weights, and those of a head whose gradients are the first to be sent.
-struct EndMessages {
+struct EmbeddingAndHeadMessages {
   double gathered = 0.0, late = 0.0, early = 0.0;  // parameters
   DataParallelTimes root{}, head{};
 };
 
 // The weights and gradients that the passes of a model chunk communicate, whatever is recomputed.
-struct PartExchange {
+struct ChunkExchange {
   bool has_neighbours = false;
   int units = 0;  // messages of its blocks, and one of them
   DataParallelTimes unit{};
-  EndMessages gathers{}, reductions{};
+  EmbeddingAndHeadMessages gathers{}, reductions{};
   Seconds at_once{};  // all gradients in one message, where they wait for the backward pass
   Seconds accumulation{}, reduction_copies{}, gather_copies{};  // inside the device
 };
 
-// A part of the model as its passes find it.
-struct Part {
+// A chunk with what its passes depend on.
+struct PricedChunk {
   const Run& run;
   const LayerPrices& prices;
   const DataParallelCollectives& collectives;
   const RankParameters& rank;
   const ModelChunk& chunk;
-  const PartExchange& exchange;
-  const BlockPrice& block;  // the mean of the part's
+  const ChunkExchange& exchange;
+  const BlockPrice& block;  // the mean of the chunk's
 };
 
 struct ComputeTerms {
@@ -143,78 +143,79 @@ void add_blocks(Terms& terms, double blocks, const ComputeTerms& into, const Pas
   add_exposed(terms, blocks, pass);
 }
 
-Terms forward_compute(const Part& part) {
+Terms forward_compute(const PricedChunk& priced) {
   Terms terms;
-  add_blocks(terms, part.chunk.blocks,
+  add_blocks(terms, priced.chunk.blocks,
              {Term::ForwardGemm, Term::ForwardAttention, Term::ForwardMemoryBound},
-             part.block.forward);
-  if (part.chunk.embedding) terms.add(Term::Embedding, part.prices.embedding.forward.total());
-  if (part.chunk.head) terms.add(Term::HeadAndLoss, part.prices.head.forward.total());
+             priced.block.forward);
+  if (priced.chunk.embedding) terms.add(Term::Embedding, priced.prices.embedding.forward.total());
+  if (priced.chunk.head) terms.add(Term::HeadAndLoss, priced.prices.head.forward.total());
   return terms;
 }
 
-Terms backward_compute(const Part& part) {
+Terms backward_compute(const PricedChunk& priced) {
   Terms terms;
-  add_blocks(terms, part.chunk.blocks,
+  add_blocks(terms, priced.chunk.blocks,
              {Term::BackwardGemm, Term::BackwardAttention, Term::BackwardMemoryBound},
-             part.block.backward);
-  const double recomputed = part.run.strategy.recompute.blocks_of(part.chunk.blocks);
-  terms.add(Term::Recompute, recomputed * part.block.recompute.compute());
-  add_exposed(terms, recomputed, part.block.recompute);
-  const EndPrice& head = part.prices.head;
-  if (part.chunk.embedding) terms.add(Term::Embedding, part.prices.embedding.backward.total());
-  if (part.chunk.head) terms.add(Term::HeadAndLoss, head.recompute.total() + head.backward.total());
-  terms.add(Term::GradientCopies, part.exchange.accumulation);
+             priced.block.backward);
+  const double recomputed = priced.run.strategy.recompute.blocks_of(priced.chunk.blocks);
+  terms.add(Term::Recompute, recomputed * priced.block.recompute.compute());
+  add_exposed(terms, recomputed, priced.block.recompute);
+  const EmbeddingOrHeadPrice& head = priced.prices.head;
+  if (priced.chunk.embedding) terms.add(Term::Embedding, priced.prices.embedding.backward.total());
+  if (priced.chunk.head)
+    terms.add(Term::HeadAndLoss, head.recompute.total() + head.backward.total());
+  terms.add(Term::GradientCopies, priced.exchange.accumulation);
   return terms;
 }
 
 // Of a pass: all, or what captured graphs leave out.
-const LaunchTally& called(const Part& part, const PassPrice& pass) {
-  return part.run.strategy.cuda_graph ? pass.ragged_launches : pass.launches;
+const LaunchTally& called(const PricedChunk& priced, const PassPrice& pass) {
+  return priced.run.strategy.cuda_graph ? pass.ragged_launches : pass.launches;
 }
 
 // Terms that each weight of a unit is cut in slices, for its gather and for the reduction of its
 // gradient.
 constexpr double kGathered = 1.0, kGatheredAndReduced = 2.0;
 
-void add_units(HostCalls& calls, const Part& part, double blocks, double times) {
-  const Run& run = part.run;
+void add_units(HostCalls& calls, const PricedChunk& priced, double blocks, double times) {
+  const Run& run = priced.run;
   calls.units += blocks * units_per_block(run.model, run.framework);
   calls.slices +=
       blocks * times * slices_per_block(run.model, run.framework, run.strategy.shard_ranks());
 }
 
-HostCalls forward_calls(const Part& part) {
+HostCalls forward_calls(const PricedChunk& priced) {
   HostCalls calls;
-  calls.add(called(part, part.block.forward), part.chunk.blocks);
-  if (part.chunk.embedding) calls.add(called(part, part.prices.embedding.forward), 1.0);
-  if (part.chunk.head) calls.add(called(part, part.prices.head.forward), 1.0);
-  add_units(calls, part, part.chunk.blocks, kGathered);
-  calls.moe_blocks = part.chunk.moe_blocks;
+  calls.add(called(priced, priced.block.forward), priced.chunk.blocks);
+  if (priced.chunk.embedding) calls.add(called(priced, priced.prices.embedding.forward), 1.0);
+  if (priced.chunk.head) calls.add(called(priced, priced.prices.head.forward), 1.0);
+  add_units(calls, priced, priced.chunk.blocks, kGathered);
+  calls.moe_blocks = priced.chunk.moe_blocks;
   return calls;
 }
 
-HostCalls backward_calls(const Part& part) {
+HostCalls backward_calls(const PricedChunk& priced) {
   HostCalls calls;
-  calls.recomputed_blocks = part.run.strategy.recompute.blocks_of(part.chunk.blocks);
-  calls.add(called(part, part.block.backward), part.chunk.blocks);
-  calls.add(called(part, part.block.recompute), calls.recomputed_blocks);
-  if (part.chunk.embedding) calls.add(called(part, part.prices.embedding.backward), 1.0);
-  if (part.chunk.head) calls.add(called(part, part.prices.head.recompute), 1.0);
-  if (part.chunk.head) calls.add(called(part, part.prices.head.backward), 1.0);
-  add_units(calls, part, part.chunk.blocks, kGatheredAndReduced);
-  if (fetches_recomputed(part.run.framework.sharded))
-    add_units(calls, part, calls.recomputed_blocks, kGathered);
-  const double recomputed_share = calls.recomputed_blocks / std::max(1, part.chunk.blocks);
-  calls.moe_blocks = (1.0 + recomputed_share) * part.chunk.moe_blocks;
-  if (part.run.framework.host.per_gradient > Seconds(0.0))
-    calls.gradients = parameter_tensors(part.run.model, part.chunk);
+  calls.recomputed_blocks = priced.run.strategy.recompute.blocks_of(priced.chunk.blocks);
+  calls.add(called(priced, priced.block.backward), priced.chunk.blocks);
+  calls.add(called(priced, priced.block.recompute), calls.recomputed_blocks);
+  if (priced.chunk.embedding) calls.add(called(priced, priced.prices.embedding.backward), 1.0);
+  if (priced.chunk.head) calls.add(called(priced, priced.prices.head.recompute), 1.0);
+  if (priced.chunk.head) calls.add(called(priced, priced.prices.head.backward), 1.0);
+  add_units(calls, priced, priced.chunk.blocks, kGatheredAndReduced);
+  if (fetches_recomputed(priced.run.framework.sharded))
+    add_units(calls, priced, calls.recomputed_blocks, kGathered);
+  const double recomputed_share = calls.recomputed_blocks / std::max(1, priced.chunk.blocks);
+  calls.moe_blocks = (1.0 + recomputed_share) * priced.chunk.moe_blocks;
+  if (priced.run.framework.host.per_gradient > Seconds(0.0))
+    calls.gradients = parameter_tensors(priced.run.model, priced.chunk);
   return calls;
 }
 
-PassLoad load_of(const Part& part, Seconds compute, const HostCalls& calls) {
-  const Framework& framework = part.run.framework;
-  const double factor = part.run.cluster.device.achieved.host_call_factor;
+PassLoad load_of(const PricedChunk& priced, Seconds compute, const HostCalls& calls) {
+  const Framework& framework = priced.run.framework;
+  const double factor = priced.run.cluster.device.achieved.host_call_factor;
   if (!framework.sharded.fetches_synchronise)
     return {.device = compute, .host = factor * calls.time(framework)};
   return {.device = compute,
@@ -222,17 +223,17 @@ PassLoad load_of(const Part& part, Seconds compute, const HostCalls& calls) {
           .around = factor * calls.unit_time(framework)};
 }
 
-// Of a part: what its operators alone take of each pass.
+// Of a chunk: what its operators alone take of each pass.
 struct PassWork {
   Terms forward, backward;
 };
 
-LaunchWaits waits_of(const Part& part, const PassWork& work) {
-  const Strategy& strategy = part.run.strategy;
+LaunchWaits waits_of(const PricedChunk& priced, const PassWork& work) {
+  const Strategy& strategy = priced.run.strategy;
   if (strategy.cuda_graph && strategy.moe_captured) return {};
-  const bool runs_ahead = strategy.pp == 1 && !part.run.framework.sharded.fetches_synchronise;
-  return launch_waits(load_of(part, work.forward.total(), forward_calls(part)),
-                      load_of(part, work.backward.total(), backward_calls(part)), runs_ahead);
+  const bool runs_ahead = strategy.pp == 1 && !priced.run.framework.sharded.fetches_synchronise;
+  return launch_waits(load_of(priced, work.forward.total(), forward_calls(priced)),
+                      load_of(priced, work.backward.total(), backward_calls(priced)), runs_ahead);
 }
 
 // Of a pass: what comes before the blocks, they, and what comes after them.
@@ -250,39 +251,42 @@ class OverlapUnits {
 // ones: the gradients of an untied head are the first to be sent, those of the embedding the
 // last.
 // `gathers`: times that each unit is gathered.
-OverlapUnits overlap_units(const Part& part, Seconds compute, double gathers, bool reduces) {
-  const PartExchange& exchange = part.exchange;
-  const EndMessages& ends = reduces ? exchange.reductions : exchange.gathers;
+OverlapUnits overlap_units(const PricedChunk& priced, Seconds compute, double gathers,
+                           bool reduces) {
+  const ChunkExchange& exchange = priced.exchange;
+  const EmbeddingAndHeadMessages& messages = reduces ? exchange.reductions : exchange.gathers;
   const Seconds first =
-      ends.early > 0.0 ? std::min(compute, part.prices.head.backward.total()) : Seconds(0.0);
+      messages.early > 0.0 ? std::min(compute, priced.prices.head.backward.total()) : Seconds(0.0);
   const bool gathers_root =
-      gathers > 0.0 && (!reduces || !part.run.framework.sharded.root_stays_gathered);
+      gathers > 0.0 && (!reduces || !priced.run.framework.sharded.root_stays_gathered);
   OverlapUnits units;
-  if (gathers_root && ends.gathered > 0.0) units.add({.gather = ends.root.gather});
-  if (ends.early > 0.0)
-    units.add({.compute = first, .reduce = ends.head.scatter, .replicate = ends.head.replicate});
+  if (gathers_root && messages.gathered > 0.0) units.add({.gather = messages.root.gather});
+  if (messages.early > 0.0)
+    units.add(
+        {.compute = first, .reduce = messages.head.scatter, .replicate = messages.head.replicate});
   units.add({.gather = gathers * exchange.unit.gather,
              .compute = (compute - first) / std::max(1, exchange.units),
              .reduce = reduces ? exchange.unit.scatter : Seconds(0.0),
              .replicate = reduces ? exchange.unit.replicate : Seconds(0.0),
              .count = exchange.units});
-  if (reduces && ends.late > 0.0)
-    units.add({.reduce = ends.root.scatter, .replicate = ends.root.replicate});
+  if (reduces && messages.late > 0.0)
+    units.add({.reduce = messages.root.scatter, .replicate = messages.root.replicate});
   return units;
 }
 
 // Spreads the pass's time over its units, runs the streams, and books what is exposed.
-void add_collectives(const Part& part, Terms& terms, double gathers, bool reduces, Term exposed) {
-  if (!part.exchange.has_neighbours) return;
+void add_collectives(const PricedChunk& priced, Terms& terms, double gathers, bool reduces,
+                     Term exposed) {
+  if (!priced.exchange.has_neighbours) return;
   const Seconds compute = terms.total();
-  const Strategy& strategy = part.run.strategy;
-  const Framework& framework = part.run.framework;
-  const OverlapTimes times = overlap_times(overlap_units(part, compute, gathers, reduces),
+  const Strategy& strategy = priced.run.strategy;
+  const Framework& framework = priced.run.framework;
+  const OverlapTimes times = overlap_times(overlap_units(priced, compute, gathers, reduces),
                                            {.prefetch = framework.sharded.prefetch_units,
                                             .gathers_overlap = strategy.gather_overlap,
                                             .reductions_overlap = strategy.gradient_overlap,
                                             .scatters_alone = framework.gradients.scatters_alone},
-                                           part.collectives.loss(terms.mix()));
+                                           priced.collectives.loss(terms.mix()));
   const Seconds beyond_compute = times.end - compute - times.slowdown;
   if (beyond_compute > kSumRounding * times.end) terms.add(exposed, beyond_compute);
   terms.add(Term::Contention, times.slowdown);
@@ -290,74 +294,75 @@ void add_collectives(const Part& part, Terms& terms, double gathers, bool reduce
   terms.add(Term::LaunchWait, -std::min(terms.launch_wait(), times.slowdown));
 }
 
-void add_backward_collectives(const Part& part, Terms& terms, bool reduces, bool last) {
-  const double gathers = part.collectives.backward_gathers(part.chunk);
+void add_backward_collectives(const PricedChunk& priced, Terms& terms, bool reduces, bool last) {
+  const double gathers = priced.collectives.backward_gathers(priced.chunk);
   if (gathers == 0.0 && !reduces) return;
-  if (gathers == 0.0 && !part.run.strategy.gradient_overlap && last) {
-    terms.add(Term::ReduceExposed, part.exchange.at_once);
+  if (gathers == 0.0 && !priced.run.strategy.gradient_overlap && last) {
+    terms.add(Term::ReduceExposed, priced.exchange.at_once);
     return;
   }
-  add_collectives(part, terms, gathers, reduces,
+  add_collectives(priced, terms, gathers, reduces,
                   reduces ? Term::ReduceExposed : Term::GatherExposed);
 }
 
-void add_host_traffic(const Part& part, Terms& terms, bool backward, bool last) {
-  const Strategy& strategy = part.run.strategy;
+void add_host_traffic(const PricedChunk& priced, Terms& terms, bool backward, bool last) {
+  const Strategy& strategy = priced.run.strategy;
   const Offload& offload = strategy.offload;
   if (!offload.activations && !offload.parameters && !offload.optimizer) return;
-  HostTraffic traffic(part.run);
+  HostTraffic traffic(priced.run);
   if (offload.activations)
-    traffic.checkpoints(
-        offloading_blocks(strategy, part.chunk.blocks) * offloaded_by_block(part.run, part.block),
-        backward);
-  const double apart = part.rank.apart(part.chunk),
-               owned = trained_parameters(part.rank, part.chunk).owned(strategy);
-  const double held = (part.rank.held(part.chunk) - apart) / state_shards(strategy).weights +
-                      apart / expert_state_shards(strategy).weights;
+    traffic.checkpoints(offloading_blocks(strategy, priced.chunk.blocks) *
+                            offloaded_by_block(priced.run, priced.block),
+                        backward);
+  const double experts = priced.rank.divided_experts(priced.chunk),
+               owned = trained_parameters(priced.rank, priced.chunk).owned(strategy);
+  const double held = (priced.rank.held(priced.chunk) - experts) / state_shards(strategy).weights +
+                      experts / expert_state_shards(strategy).weights;
   if (offload.parameters) {
-    const double fetches = backward && part.collectives.shards_weights()
-                               ? part.collectives.backward_gathers(part.chunk)
+    const double fetches = backward && priced.collectives.shards_weights()
+                               ? priced.collectives.backward_gathers(priced.chunk)
                                : 1.0;
-    traffic.weights(Bytes(fetches * held * part.collectives.weight_wire_bytes()));
+    traffic.weights(Bytes(fetches * held * priced.collectives.weight_wire_bytes()));
   }
   if (offload.optimizer && backward)
-    traffic.gradients(owned, Bytes(owned * part.collectives.gradient_wire_bytes()), last);
+    traffic.gradients(owned, Bytes(owned * priced.collectives.gradient_wire_bytes()), last);
   terms.add(Term::OffloadExposed, traffic.exposed(terms.total()));
 }
 
 // `terms`: of its operators.
-Terms forward_pass(const Part& part, Terms terms, Seconds waits, bool gathers) {
-  if (gathers) terms.add(Term::GradientCopies, part.exchange.gather_copies);
+Terms forward_pass(const PricedChunk& priced, Terms terms, Seconds waits, bool gathers) {
+  if (gathers) terms.add(Term::GradientCopies, priced.exchange.gather_copies);
   terms.add(Term::LaunchWait, waits);
-  if (gathers) add_collectives(part, terms, 1.0, false, Term::GatherExposed);
-  add_host_traffic(part, terms, false, false);
+  if (gathers) add_collectives(priced, terms, 1.0, false, Term::GatherExposed);
+  add_host_traffic(priced, terms, false, false);
   return terms;
 }
 
-Terms backward_pass(const Part& part, Terms terms, Seconds waits, bool reduces, bool last) {
-  if (reduces) terms.add(Term::GradientCopies, part.exchange.reduction_copies);
+Terms backward_pass(const PricedChunk& priced, Terms terms, Seconds waits, bool reduces,
+                    bool last) {
+  if (reduces) terms.add(Term::GradientCopies, priced.exchange.reduction_copies);
   terms.add(Term::GradientCopies,
-            part.collectives.backward_gathers(part.chunk) * part.exchange.gather_copies);
+            priced.collectives.backward_gathers(priced.chunk) * priced.exchange.gather_copies);
   terms.add(Term::LaunchWait, waits);
-  add_backward_collectives(part, terms, reduces, last);
-  add_host_traffic(part, terms, true, last);
+  add_backward_collectives(priced, terms, reduces, last);
+  add_host_traffic(priced, terms, true, last);
   return terms;
 }
 
-Terms weight_gradients(const Part& part) {
+Terms weight_gradients(const PricedChunk& priced) {
   Terms terms;
-  terms.add(Term::BackwardGemm, part.chunk.blocks * part.block.backward.weight_gradients);
-  if (part.chunk.head) terms.add(Term::HeadAndLoss, part.prices.head.backward.weight_gradients);
-  terms.add(Term::GradientCopies, part.exchange.accumulation);
+  terms.add(Term::BackwardGemm, priced.chunk.blocks * priced.block.backward.weight_gradients);
+  if (priced.chunk.head) terms.add(Term::HeadAndLoss, priced.prices.head.backward.weight_gradients);
+  terms.add(Term::GradientCopies, priced.exchange.accumulation);
   return terms;
 }
 
 // Blocking transfers: each stage waits for what it receives and for what it sends.
-void add_transfers(const Part& part, PartPasses& passes) {
-  if (part.run.strategy.pp == 1 || !part.run.framework.blocking_transfers) return;
-  const double neighbours = (part.chunk.embedding ? 0.0 : 1.0) + (part.chunk.head ? 0.0 : 1.0);
-  const Seconds forward = neighbours * transfer_time(part.run, false),
-                backward = neighbours * transfer_time(part.run, true);
+void add_transfers(const PricedChunk& priced, ChunkPassTimes& passes) {
+  if (priced.run.strategy.pp == 1 || !priced.run.framework.blocking_transfers) return;
+  const double neighbours = (priced.chunk.embedding ? 0.0 : 1.0) + (priced.chunk.head ? 0.0 : 1.0);
+  const Seconds forward = neighbours * transfer_time(priced.run, false),
+                backward = neighbours * transfer_time(priced.run, true);
   for (Terms* times : {&passes.forward, &passes.first_forward})
     times->add(Term::TransferExposed, forward);
   for (Terms* times : {&passes.backward, &passes.last_backward})
@@ -365,20 +370,21 @@ void add_transfers(const Part& part, PartPasses& passes) {
 }
 
 // Of the ends, `early` of whose gradients are sent before those of the blocks.
-EndMessages end_messages(const DataParallelCollectives& collectives, const ModelChunk& chunk,
-                         double early) {
-  EndMessages ends{.gathered = collectives.gathered_embedding_and_head(chunk),
-                   .late = collectives.embedding_and_head_parameters(chunk) - early,
-                   .early = early};
-  if (ends.late > 0.0 || ends.gathered > 0.0)
-    ends.root = collectives.times(ends.late, ends.gathered);
-  if (early > 0.0) ends.head = collectives.times(early, 0.0);
-  return ends;
+EmbeddingAndHeadMessages embedding_and_head_messages(const DataParallelCollectives& collectives,
+                                                     const ModelChunk& chunk, double early) {
+  EmbeddingAndHeadMessages messages{
+      .gathered = collectives.gathered_embedding_and_head(chunk),
+      .late = collectives.embedding_and_head_parameters(chunk) - early,
+      .early = early};
+  if (messages.late > 0.0 || messages.gathered > 0.0)
+    messages.root = collectives.times(messages.late, messages.gathered);
+  if (early > 0.0) messages.head = collectives.times(early, 0.0);
+  return messages;
 }
 
-PartExchange part_exchange(const Run& run, const DataParallelCollectives& collectives,
-                           const RankParameters& rank, const ModelChunk& chunk) {
-  PartExchange exchange{.has_neighbours = collectives.has_neighbours()};
+ChunkExchange chunk_exchange(const Run& run, const DataParallelCollectives& collectives,
+                             const RankParameters& rank, const ModelChunk& chunk) {
+  ChunkExchange exchange{.has_neighbours = collectives.has_neighbours()};
   // Time to copy so many bytes of every trained parameter through device memory.
   const double trained = collectives.trained_parameters(chunk);
   const auto copied = [&](double bytes) {
@@ -387,43 +393,43 @@ PartExchange part_exchange(const Run& run, const DataParallelCollectives& collec
   exchange.accumulation = copied(accumulation_bytes(run, collectives));
   exchange.reduction_copies = copied(reduction_copy_bytes(run, collectives));
   exchange.gather_copies = copied(gather_copy_bytes(run, collectives));
-  const double apart = rank.trained_apart(chunk);
+  const double experts = rank.trained_divided_experts(chunk);
   if (!run.strategy.gradient_overlap)
-    exchange.at_once = collectives.times(trained - apart, 0.0).reduce() +
-                       collectives.expert_times(apart, 0.0).reduce();
+    exchange.at_once = collectives.times(trained - experts, 0.0).reduce() +
+                       collectives.expert_times(experts, 0.0).reduce();
   if (!exchange.has_neighbours) return exchange;
   if (chunk.blocks > 0)
     exchange.units = collectives.units(chunk), exchange.unit = collectives.unit_times(chunk);
   if (collectives.gathers_once() || collectives.gathers_every_pass())
-    exchange.gathers = end_messages(collectives, chunk, 0.0);
-  exchange.reductions = end_messages(
+    exchange.gathers = embedding_and_head_messages(collectives, chunk, 0.0);
+  exchange.reductions = embedding_and_head_messages(
       collectives, chunk, collectives.shards_weights() ? 0.0 : collectives.head_parameters(chunk));
   return exchange;
 }
 
 }  // namespace
 
-PartPasses part_passes(const Run& run, const LayerPrices& prices,
-                       const DataParallelCollectives& collectives, const RankParameters& rank,
-                       const ModelChunk& chunk) {
-  const PartExchange exchange = part_exchange(run, collectives, rank, chunk);
+ChunkPassTimes chunk_pass_times(const Run& run, const LayerPrices& prices,
+                                const DataParallelCollectives& collectives,
+                                const RankParameters& rank, const ModelChunk& chunk) {
+  const ChunkExchange exchange = chunk_exchange(run, collectives, rank, chunk);
   std::optional<BlockPrice> mean;
   const BlockPrice* block = only_block(prices, chunk);
   if (!block) block = &mean.emplace(mean_block(run, prices, chunk));
-  const Part part{run, prices, collectives, rank, chunk, exchange, *block};
-  const PassWork work{.forward = forward_compute(part), .backward = backward_compute(part)};
-  const LaunchWaits waits = waits_of(part, work);
-  PartPasses passes;
+  const PricedChunk priced{run, prices, collectives, rank, chunk, exchange, *block};
+  const PassWork work{.forward = forward_compute(priced), .backward = backward_compute(priced)};
+  const LaunchWaits waits = waits_of(priced, work);
+  ChunkPassTimes passes;
   passes.forward =
-      forward_pass(part, work.forward, waits.forward, collectives.gathers_every_pass());
+      forward_pass(priced, work.forward, waits.forward, collectives.gathers_every_pass());
   passes.first_forward = collectives.gathers_once()
-                             ? forward_pass(part, work.forward, waits.forward, true)
+                             ? forward_pass(priced, work.forward, waits.forward, true)
                              : passes.forward;
-  passes.backward = backward_pass(part, work.backward, waits.backward,
+  passes.backward = backward_pass(priced, work.backward, waits.backward,
                                   collectives.reduces_every_microbatch(), false);
-  passes.last_backward = backward_pass(part, work.backward, waits.backward, true, true);
-  passes.weights = weight_gradients(part);
-  add_transfers(part, passes);
+  passes.last_backward = backward_pass(priced, work.backward, waits.backward, true, true);
+  passes.weights = weight_gradients(priced);
+  add_transfers(priced, passes);
   return passes;
 }
 

@@ -99,7 +99,7 @@ class Terms {
   std::array<Seconds, kNumTerms> times_{};
 };
 
-struct PartPasses {
+struct ChunkPassTimes {
   Terms forward;
   Terms first_forward;  // of a step: gathers the weights that a sharded optimizer has updated
   Terms backward;
@@ -111,8 +111,8 @@ struct PartPasses {
   Terms weights;
 };
 
-PartPasses part_passes(const Run& run, const LayerPrices& prices,
-                       const DataParallelCollectives& collectives, const RankParameters& rank,
-                       const ModelChunk& chunk);
+ChunkPassTimes chunk_pass_times(const Run& run, const LayerPrices& prices,
+                                const DataParallelCollectives& collectives,
+                                const RankParameters& rank, const ModelChunk& chunk);
 
 }  // namespace llmsim::sim

@@ -56,43 +56,43 @@ class StageSum {
 
 // Other frameworks sum them before they divide them.
 double partial_gradients_of(const Run& run, const RankParameters& rank,
-                            const std::vector<ModelChunk>& parts, int shard) {
+                            const std::vector<ModelChunk>& chunks, int shard) {
   Strategy strategy = run.strategy;
   if (!run.framework.sharded.flat_units) strategy.sharding = Sharding::None;
-  return partial_gradients(run.model, strategy, rank, parts,
+  return partial_gradients(run.model, strategy, rank, chunks,
                            strategy.shard_ranks() > 1 ? shard : 0);
 }
 
-double recomputed_of_kind(const Run& run, const ModelChunk& part, LayerKind kind) {
+double recomputed_of_kind(const Run& run, const ModelChunk& chunk, LayerKind kind) {
   int count = 0;
-  for (int block = 0; block < part.blocks; ++block) {
-    if (kind_of_layer(run.model, part.first_layer + block) == kind &&
+  for (int block = 0; block < chunk.blocks; ++block) {
+    if (kind_of_layer(run.model, chunk.first_layer + block) == kind &&
         run.strategy.recompute.repeats(block))
       ++count;
   }
   return count;
 }
 
-bool is_end(const ModelChunk& part) { return part.embedding || part.head; }
+bool is_end(const ModelChunk& chunk) { return chunk.embedding || chunk.head; }
 
-// Whether the stage of these parts is the one where a V turns: its two parts follow one another.
-bool turns(const Strategy& strategy, const std::vector<ModelChunk>& parts) {
+// Whether the stage of these chunks is the one where a V turns: its two chunks follow one another.
+bool turns(const Strategy& strategy, const std::vector<ModelChunk>& chunks) {
   return strategy.pipeline_schedule == PipelineSchedule::ZbV &&
-         parts.front().first_layer + parts.front().blocks == parts.back().first_layer;
+         chunks.front().first_layer + chunks.front().blocks == chunks.back().first_layer;
 }
 
-// Gradients of one copy of the parts of a DualPipe stage, of its shard where data ranks have
+// Gradients of one copy of the chunks of a DualPipe stage, of its shard where data ranks have
 // divided them.
 Bytes copied_gradients(const Run& run, const RankParameters& rank,
-                       const std::vector<ModelChunk>& parts) {
+                       const std::vector<ModelChunk>& chunks) {
   StageParameters trained;
-  for (const ModelChunk& part : parts) trained += trained_parameters(rank, part);
+  for (const ModelChunk& chunk : chunks) trained += trained_parameters(rank, chunk);
   return Bytes(trained.owned(run.strategy) * gradient_wire_bytes(run));
 }
 
 }  // namespace
 
-StageWork stage_work(const Run& run, const std::vector<ModelChunk>& parts, int shard) {
+StageWork stage_work(const Run& run, const std::vector<ModelChunk>& chunks, int shard) {
   const Framework framework = effective_framework(run.framework, run.strategy);
   const Recompute& recompute = run.strategy.recompute;
   const LayerOperators embedding = lower_embedding(run.model, run.strategy, framework);
@@ -100,20 +100,20 @@ StageWork stage_work(const Run& run, const std::vector<ModelChunk>& parts, int s
   StageSum sum(stage_layout(run.strategy).chunk_microbatches());
   const LayerKinds kinds = layer_kinds(run.model);
   for (std::size_t slot = 0; slot < kinds.size(); ++slot) {
-    const auto has_some = [slot](const ModelChunk& part) { return part.of_kind[slot] > 0; };
-    if (std::none_of(parts.begin(), parts.end(), has_some)) continue;
+    const auto has_some = [slot](const ModelChunk& chunk) { return chunk.of_kind[slot] > 0; };
+    if (std::none_of(chunks.begin(), chunks.end(), has_some)) continue;
     const LayerOperators block =
         lower_block(run.model, run.strategy, framework, recompute.kind, kinds[slot]);
-    for (const ModelChunk& part : parts)
-      sum.add(block, part.of_kind[slot], recomputed_of_kind(run, part, kinds[slot]));
+    for (const ModelChunk& chunk : chunks)
+      sum.add(block, chunk.of_kind[slot], recomputed_of_kind(run, chunk, kinds[slot]));
   }
-  for (const ModelChunk& part : parts) {
-    if (part.embedding) sum.add(embedding);
-    if (part.head) sum.add(head);
+  for (const ModelChunk& chunk : chunks) {
+    if (chunk.embedding) sum.add(embedding);
+    if (chunk.head) sum.add(head);
   }
   std::vector<RepeatedCollective>& collectives = sum.work.collectives;
-  for (const RepeatedCollective& sends : stage_messages(run, parts)) collectives.push_back(sends);
-  for (const RepeatedCollective& closing : closing_collectives(run, parts, shard))
+  for (const RepeatedCollective& sends : stage_messages(run, chunks)) collectives.push_back(sends);
+  for (const RepeatedCollective& closing : closing_collectives(run, chunks, shard))
     collectives.push_back(closing);
   return sum.work;
 }
@@ -128,14 +128,14 @@ StageMessage stage_message(const Run& run, bool backward) {
 }
 
 std::vector<RepeatedCollective> stage_messages(const Run& run,
-                                               const std::vector<ModelChunk>& parts) {
+                                               const std::vector<ModelChunk>& chunks) {
   std::vector<RepeatedCollective> list;
   if (run.strategy.pp == 1) return list;
   // That the stage sends; it receives as many of the other.
   double activations = 0.0, gradients = 0.0;
-  for (const ModelChunk& part : parts)
-    activations += part.head ? 0.0 : 1.0, gradients += part.embedding ? 0.0 : 1.0;
-  if (turns(run.strategy, parts)) activations -= 1.0, gradients -= 1.0;
+  for (const ModelChunk& chunk : chunks)
+    activations += chunk.head ? 0.0 : 1.0, gradients += chunk.embedding ? 0.0 : 1.0;
+  if (turns(run.strategy, chunks)) activations -= 1.0, gradients -= 1.0;
   const double m = stage_layout(run.strategy).chunk_microbatches();
   const auto add = [&](CollectiveKind kind, GroupKind group, Bytes message, double calls) {
     if (message <= Bytes(0.0) || calls <= 0.0) return;
@@ -153,13 +153,13 @@ std::vector<RepeatedCollective> stage_messages(const Run& run,
 }
 
 std::vector<RepeatedCollective> closing_collectives(const Run& run,
-                                                    const std::vector<ModelChunk>& parts,
+                                                    const std::vector<ModelChunk>& chunks,
                                                     int shard) {
-  return closing_collectives(run, rank_parameters(run.model, run.strategy), parts, shard);
+  return closing_collectives(run, rank_parameters(run.model, run.strategy), chunks, shard);
 }
 
 std::vector<RepeatedCollective> closing_collectives(const Run& run, const RankParameters& rank,
-                                                    const std::vector<ModelChunk>& parts,
+                                                    const std::vector<ModelChunk>& chunks,
                                                     int shard) {
   const Strategy& strategy = run.strategy;
   std::vector<RepeatedCollective> list;
@@ -168,12 +168,12 @@ std::vector<RepeatedCollective> closing_collectives(const Run& run, const RankPa
   };
   if (!run.optimizer_step || strategy.adapters) return list;
   const bool tensor = strategy.tp > 1, stages = strategy.pp > 1;
-  const double partial = tensor ? partial_gradients_of(run, rank, parts, shard) : 0.0;
+  const double partial = tensor ? partial_gradients_of(run, rank, chunks, shard) : 0.0;
   if (partial > 0.0) all_reduce(GroupKind::Tensor, Bytes(partial * gradient_wire_bytes(run)));
   if (strategy.pipeline_schedule == PipelineSchedule::DualPipe)
-    all_reduce(GroupKind::Mirror, copied_gradients(run, rank, parts));
-  if (!stage_layout(strategy).ends_meet() && run.model.tied_embeddings &&
-      std::any_of(parts.begin(), parts.end(), is_end)) {
+    all_reduce(GroupKind::Mirror, copied_gradients(run, rank, chunks));
+  if (!stage_layout(strategy).embedding_meets_head() && run.model.tied_embeddings &&
+      std::any_of(chunks.begin(), chunks.end(), is_end)) {
     const double table =
         static_cast<double>(run.model.vocab_size) / strategy.tp * run.model.hidden_size;
     all_reduce(GroupKind::Embedding, Bytes(table * gradient_wire_bytes(run)));
@@ -219,15 +219,15 @@ HeldBytes held_of(const StagePeak& stage) {
 RankCounts rank_counts(Run run, int stage, int shard) {
   run.cluster = Cluster{};
   run.cluster.num_devices = run.strategy.num_devices();
-  const std::vector<ModelChunk> parts = stage_parts(run.model, run.strategy, stage);
+  const std::vector<ModelChunk> chunks = stage_chunks(run.model, run.strategy, stage);
   const RankParameters rank = rank_parameters(run.model, run.strategy);
-  const StageWork work = stage_work(run, parts, shard);
+  const StageWork work = stage_work(run, chunks, shard);
   RankCounts counts;
-  for (const ModelChunk& part : parts) counts.parameters += whole(rank.held(part));
+  for (const ModelChunk& chunk : chunks) counts.parameters += whole(rank.held(chunk));
   counts.forward = counts_of(work.forward);
   counts.backward = counts_of(work.backward);
   add(counts.sent, work.collectives);
-  add(counts.sent, data_communication(run, DataParallelCollectives(run, rank), parts));
+  add(counts.sent, data_communication(run, DataParallelCollectives(run, rank), chunks));
   counts.held = held_of(stage_peak(run, layer_bytes(run), StageContents(run), stage, shard));
   return counts;
 }

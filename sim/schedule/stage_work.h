@@ -65,9 +65,9 @@ struct StageWork {
   std::vector<RepeatedCollective> collectives;
 };
 
-// `parts` of one stage (stage_parts in strategy/stages.h); `shard`: the rank's place among those
+// `chunks` of one stage (stage_chunks in strategy/stages.h); `shard`: the rank's place among those
 // that share its units.
-StageWork stage_work(const Run& run, const std::vector<ModelChunk>& parts, int shard = 0);
+StageWork stage_work(const Run& run, const std::vector<ModelChunk>& chunks, int shard = 0);
 
 // The activations of a micro-batch on their way to the next stage, or their gradients on the way
 // back: the bytes that a rank sends, and those that the receiving tensor ranks then gather, 0
@@ -80,13 +80,13 @@ StageMessage stage_message(const Run& run, bool backward);
 
 // Those between stages, none without a pipeline, and the closing ones.
 std::vector<RepeatedCollective> stage_messages(const Run& run,
-                                               const std::vector<ModelChunk>& parts);
+                                               const std::vector<ModelChunk>& chunks);
 std::vector<RepeatedCollective> closing_collectives(const Run& run,
-                                                    const std::vector<ModelChunk>& parts,
+                                                    const std::vector<ModelChunk>& chunks,
                                                     int shard = 0);
 // The same from its rank_parameters.
 std::vector<RepeatedCollective> closing_collectives(const Run& run, const RankParameters& rank,
-                                                    const std::vector<ModelChunk>& parts,
+                                                    const std::vector<ModelChunk>& chunks,
                                                     int shard = 0);
 
 // What one rank of a step has, executes, sends and holds, as whole numbers: predicted here, counted

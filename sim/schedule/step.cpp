@@ -106,7 +106,7 @@ double straggler_share(const Cluster& cluster) {
 
 namespace {
 
-// Of GEMMs beside all-to-alls between expert ranks.
+// Of GEMMs overlapped with all-to-alls between expert ranks.
 double all_to_all_loss(const Run& run) {
   if (run.strategy.pipeline_schedule != PipelineSchedule::DualPipe) return 0.0;
   const GroupLinks links = group_links(run, GroupKind::Expert);
@@ -129,7 +129,7 @@ SharedPasses::SharedPasses(const Run& run, const RankParameters& rank)
 
 namespace {
 
-ChunkStep chunk_step(const PartPasses& passes, int microbatches) {
+ChunkStep chunk_step(const ChunkPassTimes& passes, int microbatches) {
   const double others = microbatches - 1.0;
   ChunkStep step{.passes = passes};
   step.times = {.forward = passes.forward.total(),
@@ -158,8 +158,9 @@ const ChunkStep& SharedPasses::of(const LayerPrices& prices, const ModelChunk& c
       {.prices = &prices,
        .microbatches = microbatches,
        .offloading_chunks = strategy.offload.activations ? strategy.virtual_stages : 0},
-      chunk,
-      [&] { return chunk_step(part_passes(run_, prices, exchange_, rank_, chunk), microbatches); });
+      chunk, [&] {
+        return chunk_step(chunk_pass_times(run_, prices, exchange_, rank_, chunk), microbatches);
+      });
 }
 
 StepSimulation::StepSimulation(const Run& run, const LayerPrices& prices, Passes)
@@ -201,7 +202,7 @@ void StepSimulation::add_passes() {
     chunks_.push_back(steps_[stages.chunk_kind(place)]->times);
   busiest_ = busiest_stage();
   work_ = stage_terms(busiest_);
-  ends_ = ends();
+  overheads_ = overheads();
 }
 
 void StepSimulation::simulate() {
@@ -223,11 +224,11 @@ Seconds StepSimulation::bound() const {
   return kBelow * around_passes(earliest_span(), Seconds(0.0)).total();
 }
 
-std::vector<ModelChunk> StepSimulation::parts_of(int stage) const {
-  std::vector<ModelChunk> parts;
+std::vector<ModelChunk> StepSimulation::chunks_of(int stage) const {
+  std::vector<ModelChunk> chunks;
   for (int chunk = 0; chunk < layout_.chunks(); ++chunk)
-    parts.push_back(contents_.part(stage, chunk));
-  return parts;
+    chunks.push_back(contents_.chunk(stage, chunk));
+  return chunks;
 }
 
 // Everything a stage does in a step, bubble excluded.
@@ -237,15 +238,15 @@ Terms StepSimulation::stage_terms(int stage) const {
   return terms;
 }
 
-std::vector<StepEnds::Closing> StepSimulation::closing() const {
-  std::vector<StepEnds::Closing> list;
+std::vector<StepOverheads::Closing> StepSimulation::closing() const {
+  std::vector<StepOverheads::Closing> list;
   for (const RepeatedCollective& closing :
-       closing_collectives(run_, contents_.rank(), parts_of(busiest_)))
+       closing_collectives(run_, contents_.rank(), chunks_of(busiest_)))
     list.push_back({closing_term(closing), repeated_time(run_, closing)});
   return list;
 }
 
-StepEnds StepSimulation::ends() const {
+StepOverheads StepSimulation::overheads() const {
   return {.straggler = straggler_share(run_.cluster),
           .update = longest_update(run_, contents_.rank(), contents_.stages()),
           .norm = exchange().norm_time(),
@@ -335,11 +336,12 @@ Terms StepSimulation::around_passes(Seconds between, Seconds idle) const {
     terms.add(Term::PipelineBubble, idle);
     terms.add(Term::Remainder, between - work_.total() - idle);
   }
-  terms.add(Term::Straggler, ends_.straggler * terms.stretched());
-  terms.add(Term::Optimizer, ends_.update);
-  terms.add(Term::ReduceExposed, ends_.norm);
-  for (const StepEnds::Closing& closing : ends_.closing) terms.add(closing.term, closing.time);
-  terms.add(Term::Host, ends_.host);
+  terms.add(Term::Straggler, overheads_.straggler * terms.stretched());
+  terms.add(Term::Optimizer, overheads_.update);
+  terms.add(Term::ReduceExposed, overheads_.norm);
+  for (const StepOverheads::Closing& closing : overheads_.closing)
+    terms.add(closing.term, closing.time);
+  terms.add(Term::Host, overheads_.host);
   return terms;
 }
 
@@ -368,7 +370,7 @@ StepTimes simulate_step(const Run& run, const LayerPrices& prices) {
       step.breakdown.push_back({name_of(term), terms[term]});
   }
   step.communication = communication_of(run, prices, simulation.exchange(),
-                                        simulation.parts_of(simulation.busiest()), terms);
+                                        simulation.chunks_of(simulation.busiest()), terms);
   return step;
 }
 

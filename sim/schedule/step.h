@@ -10,17 +10,17 @@
 // has ended.  What the passes as they were simulated and their terms disagree about would be a term
 // of its own, the remainder; it is rounding, and listed only where it is more.
 //
-// StepSimulation is a step of the whole machine while it is put together: the passes of every part
+// StepSimulation is a step of the whole machine while it is put together: the passes of every chunk
 // of the model, the pipeline that they go through, and the terms of the busiest stage; timeline.h
 // draws its events.
 //
-// The optimizer streams gradients, weights and states at the achieved memory bandwidth, or computes
-// on the vector units where that takes longer; sharded optimizers own a share of the parameters;
-// Muon multiplies besides (operators/update.h); an optimizer that runs inside the backward pass
-// takes no norm of all gradients.  Offloaded, the CPU streams fp32 gradients, weights and states at
-// a rank's share of host memory bandwidth, slower where its optimizer is not fused; it scales the
-// gradients (their norm was taken on the device), and new weights go up where the device keeps a
-// copy.
+// The optimizer streams gradients, weights and states at the achieved memory bandwidth, or
+// computes on the vector units where that takes longer; sharded optimizers own a share of the
+// parameters; Muon multiplies besides (operators/update.h); an optimizer that runs inside the
+// backward pass takes no norm of all gradients. Offloaded, the CPU streams fp32 gradients, weights
+// and states at a rank's share of host memory bandwidth, slower where its optimizer is not fused;
+// it scales the gradients (their norm was taken on the device), and new weights go up where the
+// device keeps a copy.
 //
 // Sources: those of its parts; the spread between devices, stas00/ml-engineering (step.cpp); the
 // cut into terms is ours.
@@ -59,13 +59,13 @@ StepTimes simulate_step(const Run& run, const LayerPrices& prices);
 // Only the total, for searches.
 Seconds step_time(const Run& run, const LayerPrices& prices);
 
-// How much slower the slowest of n equal devices is: the expected largest of n normal deviations
-// (base/uncertainty.h).
+// How much slower the slowest of n equal devices is: the expected largest of n normal
+// deviations (base/uncertainty.h).
 double straggler_share(const Cluster& cluster);
 
 // The passes of a chunk, and what they take of a step, all micro-batches together.
 struct ChunkStep {
-  PartPasses passes{};
+  ChunkPassTimes passes{};
   ChunkTimes times{};
   Terms all{};
   Seconds all_time{};
@@ -92,7 +92,7 @@ class SharedPasses {
 };
 
 // What comes around the passes of a step.
-struct StepEnds {
+struct StepOverheads {
   double straggler = 0.0;  // share of what is computed
   Seconds update{}, norm{}, host{};
   // Collectives after the last pass.
@@ -126,25 +126,25 @@ class StepSimulation {
   const StageContents& contents() const { return contents_; }
 
   const PipelineShape& shape() const { return shape_; }
-  const std::vector<ChunkTimes>& chunks() const { return chunks_; }  // of every part of the model
-  const ChunkTimes& times(int stage, int chunk) const { return chunks_[part_index(stage, chunk)]; }
-  const PartPasses& passes(int stage, int chunk) const { return step(stage, chunk).passes; }
-  std::vector<ModelChunk> parts_of(int stage) const;
+  const std::vector<ChunkTimes>& chunks() const { return chunks_; }  // of every chunk of the model
+  const ChunkTimes& times(int stage, int chunk) const { return chunks_[chunk_place(stage, chunk)]; }
+  const ChunkPassTimes& passes(int stage, int chunk) const { return step(stage, chunk).passes; }
+  std::vector<ModelChunk> chunks_of(int stage) const;
 
   // What the joined passes of a stage hide, as (negative) exposed and slowed down time.
   Terms joined_terms(const ChunkTimes& forward, const ChunkTimes& backward) const;
 
  private:
-  std::size_t part_index(int stage, int chunk) const {
-    return static_cast<std::size_t>(layout_.part(stage, chunk));
+  std::size_t chunk_place(int stage, int chunk) const {
+    return static_cast<std::size_t>(layout_.place(stage, chunk));
   }
   void add_passes();
   const ChunkStep& step(int stage, int chunk) const {
     return *steps_[contents_.stages().chunk_kind(stage, chunk)];
   }
   Terms stage_terms(int stage) const;
-  std::vector<StepEnds::Closing> closing() const;
-  StepEnds ends() const;
+  std::vector<StepOverheads::Closing> closing() const;
+  StepOverheads overheads() const;
   Seconds extra_time(int stage) const;
   Terms joined_terms(int stage) const;
   int busiest_stage() const;
@@ -166,7 +166,7 @@ class StepSimulation {
   std::vector<ChunkTimes> chunks_;
   int busiest_ = 0;
   Terms work_{};  // of the busiest stage
-  StepEnds ends_;
+  StepOverheads overheads_;
   Terms terms_;
   double bubble_ = 0.0;
 };
@@ -175,8 +175,8 @@ class StepSimulation {
 // gradient_clip the norm is not taken.  A framework that loops over its `tensors` takes as long as
 // its host launches their kernels:
 //
-//   t = max(device time, tensors * kernels * host.factor * host.per_kernel),  kernels = 1 (gradients
-//       made zero) + those of one update + 3 with gradient_clip
+//   t = max(device time, tensors * kernels * host.factor * host.per_kernel)
+//   kernels = 1 (gradients made zero) + those of one update + 3 with gradient_clip
 //
 // Source: torch/optim/adamw.py _single_tensor_adamw.
 Seconds update_time(const Run& run, const StageParameters& updated, double tensors = 0.0);

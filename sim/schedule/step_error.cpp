@@ -9,8 +9,8 @@ namespace {
 constexpr double kDifference = 0.02;  // of a logarithm
 
 Seconds time_of(const StepTimes& step, Term term) {
-  for (const TimeTerm& part : step.breakdown) {
-    if (part.name == std::string_view(name_of(term))) return part.time;
+  for (const TimeTerm& chunk : step.breakdown) {
+    if (chunk.name == std::string_view(name_of(term))) return chunk.time;
   }
   return Seconds(0.0);
 }

@@ -111,12 +111,12 @@ void draw_send(Events& events, const Stage& stage, const PipelinePass& pass, Sec
 // Messages between stages.
 
 // Of all stages: where each message leaves and arrives, by its number: of its micro-batch, of the
-// part of the model it goes to, and of its direction.
+// chunk of the model it goes to, and of its direction.
 class Messages {
  public:
   Messages(const std::vector<Stage>& stages, const std::vector<std::vector<WorkSpan>>& works)
       : layout_(stages.front().layout) {
-    const auto count = 2 * static_cast<std::size_t>(layout_.parts()) *
+    const auto count = 2 * static_cast<std::size_t>(layout_.model_chunks()) *
                        static_cast<std::size_t>(layout_.num_microbatches);
     sent_.resize(count), received_.resize(count);
     for (const Stage& stage : stages) {
@@ -159,7 +159,7 @@ class Messages {
   }
 
   std::int64_t number(const PipelinePass& pass, int to_part) const {
-    const std::int64_t before = std::int64_t{pass.microbatch} * layout_.parts();
+    const std::int64_t before = std::int64_t{pass.microbatch} * layout_.model_chunks();
     return 2 * (before + to_part) + (pass.backward() ? 1 : 0);
   }
 
@@ -173,12 +173,12 @@ class Messages {
         if (pass.kind == PassKind::WeightGradient || !is_shown(pass, stage.options.microbatches))
           continue;
         const bool backward = pass.backward();
-        const int part = layout_.part(stage.number, pass.chunk);
+        const int chunk = layout_.place(stage.number, pass.chunk);
         if (layout_.next_stage(stage.number, pass.chunk, backward))
-          visit(number(pass, part + (backward ? -1 : 1)), false, backward, work);
+          visit(number(pass, chunk + (backward ? -1 : 1)), false, backward, work);
         // What it needs comes from where the pass the other way would send to.
         if (layout_.next_stage(stage.number, pass.chunk, !backward))
-          visit(number(pass, part), true, backward, work);
+          visit(number(pass, chunk), true, backward, work);
       }
     }
   }
@@ -214,9 +214,9 @@ void draw_operators(Events& events, const Stage& stage, const WorkSpan& work) {
     return event.pass.microbatch < stage.options.operator_microbatches;
   };
   if (std::none_of(work.passes.begin(), work.passes.end(), drawn)) return;
-  const std::vector<ModelChunk> parts = stage.simulation.parts_of(stage.number);
+  const std::vector<ModelChunk> chunks = stage.simulation.chunks_of(stage.number);
   const auto operators_of = [&](const PipelinePass& pass) {
-    return stage.operators.of(parts[static_cast<std::size_t>(pass.chunk)], pass.kind);
+    return stage.operators.of(chunks[static_cast<std::size_t>(pass.chunk)], pass.kind);
   };
   Seconds start = work.start;
   const PipelinePass& pass = work.passes.front().pass;
@@ -285,7 +285,7 @@ void draw_end_of_step(Events& events, const Stage& stage, Seconds through, Secon
   const Terms& step = stage.simulation.terms();
   draw("wait for the slowest device", Term::Straggler, Stream::Compute, step[Term::Straggler]);
   for (const RepeatedCollective& closing :
-       closing_collectives(stage.run, stage.simulation.parts_of(stage.number))) {
+       closing_collectives(stage.run, stage.simulation.chunks_of(stage.number))) {
     const Term term = closing_term(closing);
     const std::string name = std::string(name_of(closing.kind)) + " over " + name_of(closing.group);
     draw(name, term, term == Term::TensorExposed ? Stream::Tensor : Stream::Data,

@@ -31,32 +31,32 @@ struct ChunkMessages {
   Seconds reduce;
 };
 
-PassPrice forward_price(const Run& run, const LayerPrices& prices, const ModelChunk& part) {
+PassPrice forward_price(const Run& run, const LayerPrices& prices, const ModelChunk& chunk) {
   PassPrice pass;
-  pass.add(mean_block(run, prices, part).forward, part.blocks);
-  if (part.embedding) pass.add(prices.embedding.forward, 1.0);
-  if (part.head) pass.add(prices.head.forward, 1.0);
+  pass.add(mean_block(run, prices, chunk).forward, chunk.blocks);
+  if (chunk.embedding) pass.add(prices.embedding.forward, 1.0);
+  if (chunk.head) pass.add(prices.head.forward, 1.0);
   return pass;
 }
 
-PassPrice backward_price(const Run& run, const LayerPrices& prices, const ModelChunk& part) {
-  const BlockPrice block = mean_block(run, prices, part);
+PassPrice backward_price(const Run& run, const LayerPrices& prices, const ModelChunk& chunk) {
+  const BlockPrice block = mean_block(run, prices, chunk);
   PassPrice pass;
-  pass.add(block.backward, part.blocks);
-  pass.add(block.recompute, run.strategy.recompute.blocks_of(part.blocks));
-  if (part.embedding) pass.add(prices.embedding.backward, 1.0);
-  if (part.head) pass.add(prices.head.recompute, 1.0), pass.add(prices.head.backward, 1.0);
+  pass.add(block.backward, chunk.blocks);
+  pass.add(block.recompute, run.strategy.recompute.blocks_of(chunk.blocks));
+  if (chunk.embedding) pass.add(prices.embedding.backward, 1.0);
+  if (chunk.head) pass.add(prices.head.recompute, 1.0), pass.add(prices.head.backward, 1.0);
   return pass;
 }
 
 std::vector<ChunkMessages> chunk_messages(const Run& run, const LayerPrices& prices,
                                           const StepSimulation& simulation, int stage) {
   std::vector<ChunkMessages> chunks;
-  for (const ModelChunk& part : simulation.parts_of(stage)) {
-    const DataParallelMessages shared = simulation.exchange().messages({part});
-    const DataParallelMessages experts = simulation.exchange().expert_messages({part});
-    chunks.push_back({.forward = forward_price(run, prices, part),
-                      .backward = backward_price(run, prices, part),
+  for (const ModelChunk& chunk : simulation.chunks_of(stage)) {
+    const DataParallelMessages shared = simulation.exchange().messages({chunk});
+    const DataParallelMessages experts = simulation.exchange().expert_messages({chunk});
+    chunks.push_back({.forward = forward_price(run, prices, chunk),
+                      .backward = backward_price(run, prices, chunk),
                       .gather = shared.times.gather + experts.times.gather,
                       .gather_again = shared.again.time + experts.again.time,
                       .reduce = shared.times.reduce() + experts.times.reduce()});
@@ -82,15 +82,15 @@ bool is_last(std::span<const PassEvent> passes, std::size_t index) {
                       });
 }
 
-Terms pass_terms(const PartPasses& part, PassKind kind, bool first, bool last) {
+Terms pass_terms(const ChunkPassTimes& chunk, PassKind kind, bool first, bool last) {
   Terms terms;
   switch (kind) {
-    case PassKind::Forward: return first ? part.first_forward : part.forward;
-    case PassKind::Backward: terms = part.backward; break;
-    case PassKind::DataGradient: terms = part.backward - part.weights; break;
-    case PassKind::WeightGradient: terms = part.weights; break;
+    case PassKind::Forward: return first ? chunk.first_forward : chunk.forward;
+    case PassKind::Backward: terms = chunk.backward; break;
+    case PassKind::DataGradient: terms = chunk.backward - chunk.weights; break;
+    case PassKind::WeightGradient: terms = chunk.weights; break;
   }
-  if (last) terms += part.last_backward - part.backward;
+  if (last) terms += chunk.last_backward - chunk.backward;
   return terms;
 }
 

@@ -14,10 +14,10 @@ void CompleteSearch::search(const LayoutGroup& group, const Visit& visit) {
 }
 
 // That keep the rules.
-std::vector<const DealtPipeline*> CompleteSearch::pipelines_of(const SearchLayout& layout) const {
+std::vector<const AllowedPipeline*> CompleteSearch::pipelines_of(const SearchLayout& layout) const {
   const SearchSpace& space = problem_.space;
-  std::vector<const DealtPipeline*> list;
-  for (const DealtPipeline& pipeline : problem_.pipelines.at(layout.pp)) {
+  std::vector<const AllowedPipeline*> list;
+  for (const AllowedPipeline& pipeline : problem_.pipelines.at(layout.pp)) {
     if (space.go_together(layout, pipeline.choice) &&
         !broken_rule_name(problem_.base.model,
                           space.strategy(layout, pipeline.choice, {}, space.recomputes().front()),
@@ -30,7 +30,7 @@ std::vector<const DealtPipeline*> CompleteSearch::pipelines_of(const SearchLayou
 void CompleteSearch::search(const SearchLayout& layout, const Visit& visit) {
   if (broken_layout(problem_, layout)) return;
   const SearchSpace& space = problem_.space;
-  const std::vector<const DealtPipeline*> pipelines = pipelines_of(layout);
+  const std::vector<const AllowedPipeline*> pipelines = pipelines_of(layout);
   for (const SearchSharding& sharding : space.shardings(layout)) {
     const Run& run = prices_.run_of(space.strategy(layout, {.embeddings_as_layers = true}, sharding,
                                                    space.recomputes().front()));
@@ -38,7 +38,7 @@ void CompleteSearch::search(const SearchLayout& layout, const Visit& visit) {
     const RankParameters rank = rank_parameters(run.model, run.strategy);
     SharedPasses passes(run, rank);
     SharedChunks chunks(run, rank);
-    for (const DealtPipeline* pipeline : pipelines) {
+    for (const AllowedPipeline* pipeline : pipelines) {
       prices_.run_of(space.strategy(layout, pipeline->choice, sharding, {}));
       const StageContents contents(run, pipeline->counts->shared_stages(), rank);
       StageWalks walks(run, contents, chunks);

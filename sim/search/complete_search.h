@@ -43,7 +43,7 @@ class CompleteSearch {
 
  private:
   void search(const SearchLayout& layout, const Visit& visit);
-  std::vector<const DealtPipeline*> pipelines_of(const SearchLayout& layout) const;
+  std::vector<const AllowedPipeline*> pipelines_of(const SearchLayout& layout) const;
   void evaluate(CompleteStrategy& one, const StageContents& contents, StageWalks& walks,
                 SharedPasses& passes);
 

@@ -56,31 +56,31 @@ std::vector<int> steady_passes(const PipelineShape& shape, int in_flight, int ch
   return passes;
 }
 
-// What the blocks and ends of a part leave.  Of a part with several kinds of block it is not known
+// What the blocks of a chunk leave, with its embedding and head.  Of a chunk with several kinds of block it is not known
 // which are recomputed: those that leave least.
-double left_by_layers(const ModelChunk& part, const LayerSums& sums, const LayerSums& left) {
-  if (part.has_one_kind()) return sums.times(left);
+double left_by_layers(const ModelChunk& chunk, const LayerSums& sums, const LayerSums& left) {
+  if (chunk.has_one_kind()) return sums.times(left);
   LayerSums others = sums;
   others.recomputed = {};
   double recomputed = 0.0, least = std::numeric_limits<double>::infinity();
-  for_each_kind(part.of_kind, [&](std::size_t slot, int) {
+  for_each_kind(chunk.of_kind, [&](std::size_t slot, int) {
     recomputed += sums.recomputed[slot], least = std::min(least, left.recomputed[slot]);
   });
   return others.times(left) + recomputed * least;
 }
 
-double left_by(const ModelChunk& part, const LayerSums& sums, const LayerBounds& layers) {
-  const double received = part.embedding ? 0.0 : layers.residual,
-               sent = part.head || layers.sent_outputs_stay ? 0.0 : layers.residual;
-  return left_by_layers(part, sums, layers.left) + received - sent;
+double left_by(const ModelChunk& chunk, const LayerSums& sums, const LayerBounds& layers) {
+  const double received = chunk.embedding ? 0.0 : layers.residual,
+               sent = chunk.head || layers.sent_outputs_stay ? 0.0 : layers.residual;
+  return left_by_layers(chunk, sums, layers.left) + received - sent;
 }
 
 // Of the layer at which a backward pass begins.
-double rise_at(const ModelChunk& part, const LayerBounds& layers) {
-  if (part.head) return layers.rise.head;
-  if (part.blocks == 0) return 0.0;
+double rise_at(const ModelChunk& chunk, const LayerBounds& layers) {
+  if (chunk.head) return layers.rise.head;
+  if (chunk.blocks == 0) return 0.0;
   double block = std::numeric_limits<double>::infinity();
-  for_each_kind(part.of_kind,
+  for_each_kind(chunk.of_kind,
                 [&](std::size_t slot, int) { block = std::min(block, layers.rise.blocks[slot]); });
   return layers.residual + block;
 }
@@ -113,12 +113,12 @@ void activation_bounds(const PipelineShape& shape, const std::vector<PassesInFli
     bool has_blocks = false;
     for (int chunk = 0; chunk < chunks; ++chunk) {
       const auto at = static_cast<std::size_t>(chunk);
-      const ModelChunk& part = stages.chunk(stage, chunk);
+      const ModelChunk& own_chunk = stages.chunk(stage, chunk);
       if (chunk == 0 || stages.chunk_kind(stage, chunk) != stages.chunk_kind(stage, chunk - 1))
-        each = left_by(part, counts.chunk(kind, chunk, recompute), layers);
+        each = left_by(own_chunk, counts.chunk(kind, chunk, recompute), layers);
       left += own.first[at] * each;
       if (!own.steady.empty()) steady += own.steady[at] * each;
-      has_blocks = has_blocks || part.blocks > 0;
+      has_blocks = has_blocks || own_chunk.blocks > 0;
     }
     const double rise = rise_at(stages.chunk(stage, chunks - 1), layers);
     bounds[kind] = {.first = std::max(0.0, left + std::max(0.0, rise)),

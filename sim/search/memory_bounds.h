@@ -1,14 +1,14 @@
 // How much memory a rank needs at least, without following a step: a bound with which a search
-// leaves out strategies that do not fit, or that can be neither among the best nor on the Pareto
-// front.
+// leaves out strategies that do not fit, or that can be neither among the best nor on the
+// Pareto front.
 //
 // It is a true lower bound of Memory::peak, whatever the strategy, lowered as that of the step time
 // is (step_bounds.h).
 //
 // After its warm-up a stage holds what lasts (states, gradients that persist), and what each
 // forward pass that has no backward pass yet has left; then the last chunk's backward pass begins
-// and its last layer rises.  Where gradients come and go, the update finds all of them, and has its
-// temporaries.
+// and its last layer rises. Where gradients come and go, the update finds all of them, and has
+// its temporaries.
 //
 // Source: ours.
 #pragma once
@@ -34,7 +34,7 @@ struct StateBounds {
 std::vector<StateBounds> state_bounds(const Run& run, const RankParameters& rank,
                                       const std::vector<StageParameters>& held);
 
-// What passes in flight hold on a stage: at the peak of the first backward pass, and beside the
+// What passes in flight hold on a stage: at the peak of the first backward pass, and next to the
 // gradients of all blocks.
 struct StageActivations {
   double first = 0.0, steady = 0.0;  // bytes
@@ -45,7 +45,7 @@ struct StageActivations {
 // Forward passes of a stage whose backward passes are to come, by chunk.
 struct PassesInFlight {
   std::vector<int> first;   // when the first backward pass begins
-  std::vector<int> steady;  // beside the gradients of all blocks; empty: never so many again
+  std::vector<int> steady;  // next to the gradients of all blocks; empty: never so many again
 };
 
 // Of the stages of each kind; none of schedules that split or join passes.

@@ -57,14 +57,14 @@ bool deals_layers(const Transformer& model, Strategy pipeline) {
 }
 
 void add_pipelines(PlanProblem& problem, int pp) {
-  std::vector<DealtPipeline>& pipelines = problem.pipelines[pp];
+  std::vector<AllowedPipeline>& pipelines = problem.pipelines[pp];
   if (!pipelines.empty()) return;
   for (const SearchPipeline& choice : problem.space.pipelines(pp)) {
-    DealtPipeline& pipeline = pipelines.emplace_back(DealtPipeline{choice});
+    AllowedPipeline& pipeline = pipelines.emplace_back(AllowedPipeline{choice});
     const Strategy strategy =
         problem.space.strategy({.pp = pp}, choice, {}, problem.space.recomputes().front());
     const int layers = problem.base.model.num_layers + (choice.embeddings_as_layers ? 2 : 0);
-    if (stage_layout(strategy).parts() <= layers &&
+    if (stage_layout(strategy).model_chunks() <= layers &&
         (strategy.stage_layers.empty() || deals_layers(problem.base.model, strategy)))
       pipeline.counts.emplace(
           std::make_shared<const EqualStages>(problem.base.model, strategy,

@@ -23,9 +23,9 @@ struct ShardedRun {
 using ShardedRuns = std::vector<ShardedRun>;  // by Sharding
 
 // A pipeline that the layers of the model allow.
-struct DealtPipeline {
+struct AllowedPipeline {
   SearchPipeline choice;
-  std::optional<StageCounts> counts{};  // none: more parts than layers
+  std::optional<StageCounts> counts{};  // none: more chunks than layers
 };
 
 // Layouts one after the other.
@@ -50,8 +50,8 @@ struct PlanProblem {
   SearchSpace space;
   std::vector<SearchLayout> layouts{};
   std::vector<LayoutGroup> groups{};
-  std::map<int, std::vector<DealtPipeline>> pipelines{};  // by pp
-  mutable std::mutex telling{};                           // of what is found
+  std::map<int, std::vector<AllowedPipeline>> pipelines{};  // by pp
+  mutable std::mutex telling{};                             // of what is found
 
   // `of` must outlive it.
   explicit PlanProblem(const PlanQuery& of);

@@ -42,7 +42,8 @@ struct PlanQuery {
   // Also the Pareto front of time and memory: what is slow but small has to be looked at too.
   bool pareto = true;
   int threads = 1;  // 0: all cores; plans and front do not depend on it
-  // Told how many of the groups of layouts are done, one thread at a time; false ends the search.
+  // Called with how many of the groups of layouts are done, one thread at a time; false ends
+  // the search.
   std::function<bool(std::size_t done, std::size_t all)> progress{};
 };
 
@@ -76,8 +77,8 @@ struct NearestMiss {
   double fit_probability = 0.0;  // of a device's memory
 };
 
-// What a search has found, and what it has looked at: evaluated = feasible + pruned + all of
-// `rejected`.
+// What a search has found, and what it has looked at: evaluated = feasible + pruned + all
+// of `rejected`.
 struct Plan {
   bool complete = true;       // false: progress ended the search, and what is left was not seen
   std::size_t evaluated = 0;  // strategies of the space

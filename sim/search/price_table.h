@@ -1,5 +1,5 @@
-// The prices of layers that strategies of a search share, each worked out when it is first asked
-// for.
+// The prices of layers that strategies of a search share, each worked out when it is first
+// asked for.
 #pragma once
 
 #include <array>

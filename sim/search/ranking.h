@@ -17,10 +17,10 @@
 // order in which strategies come nor on the number of threads that bring them.
 //
 // A strategy of which only bounds are known, t and c at least, can be left out where it can be
-// neither: it takes longer than (1 + w) of the last idea that counts, or of its own idea's fastest,
-// or another of its idea is as fast and needs less; and a known strategy takes less than t and has
-// a peak of at most c, so that it is not on the front.  Strategies that come later only make that
-// truer.
+// neither: it takes longer than (1 + w) of the last idea that counts, or of its own idea's
+// fastest, or another of its idea is as fast and needs less; and a known strategy takes less than
+// t and has a peak of at most c, so that it is not on the front. Strategies that come later only
+// make that truer.
 #pragma once
 
 #include <compare>
@@ -52,7 +52,7 @@ struct Idea {
 Idea idea_of(const Strategy& strategy);
 
 // Of strategies as fast and as large as one another: the one with fewer ranks that divide the
-// model, recomputing less, with fewer parts, comes first.  Strict and total over those that a
+// model, recomputing less, with fewer chunks, comes first.  Strict and total over those that a
 // search tries.
 bool comes_first(const Strategy& one, const Strategy& other);
 

@@ -5,10 +5,10 @@
 // A new searched field is a member of SearchLayout, SearchPipeline or SearchSharding, and a row of
 // the table in searched_fields.cpp.
 //
-// A search chooses level by level.  A layout decides the prices of layers; a pipeline deals layers
-// to stages; a sharding divides states among data ranks and numbers these; then what is recomputed.
-// Rows of a level stand in the order in which they are chosen: what makes sense for one may depend
-// on those before it.
+// A search chooses level by level.  A layout decides the prices of layers; a pipeline, how stages
+// share the layers; a sharding, how data ranks share the states, and in which order they are
+// numbered; then what is recomputed.  Rows of a level stand in the order in which they are chosen:
+// what makes sense for one may depend on those before it.
 #pragma once
 
 #include <array>
@@ -68,7 +68,7 @@ struct SearchPipeline {
   PipelineSchedule schedule = PipelineSchedule::OneForwardOneBackward;
   int virtual_stages = 1;
   bool embeddings_as_layers = false;
-  // Of each model chunk, where the head takes the place of some layers; empty: dealt evenly.
+  // Of each model chunk, where the head takes the place of some layers; empty: as many each.
   std::vector<int> chunk_layers{};
 };
 

@@ -78,8 +78,8 @@ std::vector<std::size_t> Searcher::ways_of(const SearchLayout& layout) const {
 }
 
 std::size_t Searcher::leaves(const SearchLayout& layout) const {
-  const std::vector<DealtPipeline>& all = problem_.pipelines.at(layout.pp);
-  const auto pipelines = std::count_if(all.begin(), all.end(), [&](const DealtPipeline& one) {
+  const std::vector<AllowedPipeline>& all = problem_.pipelines.at(layout.pp);
+  const auto pipelines = std::count_if(all.begin(), all.end(), [&](const AllowedPipeline& one) {
     return problem_.space.go_together(layout, one.choice);
   });
   return static_cast<std::size_t>(pipelines) * problem_.space.shardings(layout).size() *
@@ -254,7 +254,7 @@ void Searcher::search(const SearchLayout& layout) {
   node.ways = ways_of(layout);
   for (const SearchSharding& sharding : problem_.space.shardings(layout))
     node.shardings.push_back(sharding_search(layout, sharding));
-  for (const DealtPipeline& pipeline : problem_.pipelines.at(layout.pp)) {
+  for (const AllowedPipeline& pipeline : problem_.pipelines.at(layout.pp)) {
     if (!problem_.space.go_together(layout, pipeline.choice)) continue;
     node.pipeline = &pipeline;
     search_pipeline(node);

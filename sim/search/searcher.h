@@ -29,12 +29,12 @@ struct ShardingSearch {
   StepShape shape{};
 };
 
-// A layout, a pipeline of it, and a way to recompute.
+// A layout, a pipeline of it, and a recompute policy.
 struct SearchNode {
   const SearchLayout& layout;
   Bytes context{};  // of each process (context_memory)
   std::vector<ShardingSearch> shardings{};
-  const DealtPipeline* pipeline = nullptr;
+  const AllowedPipeline* pipeline = nullptr;
   PipelineShape shape{};
   Idea idea{};                      // but for the sharding
   std::vector<std::size_t> ways{};  // to recompute that go with the layout
@@ -66,7 +66,7 @@ class Searcher {
     Bytes peak{}, needed{};  // at least
     Idea idea{};
     const SearchLayout* layout = nullptr;
-    const DealtPipeline* pipeline = nullptr;
+    const AllowedPipeline* pipeline = nullptr;
     SearchSharding sharding{};
     std::size_t recompute = 0;
     const LayoutPrices* prices = nullptr;

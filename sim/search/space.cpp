@@ -84,10 +84,10 @@ std::vector<Recompute> sensible_recomputes(const SearchBase& base) {
 
 SearchSpace::SearchSpace(const SearchBase& base, const Restriction& restriction) : base_(base) {
   for (const SearchedField& field : searched_fields()) {
-    asked_.push_back(listed(restriction, field));
+    requested_.push_back(listed(restriction, field));
     excluded_.push_back(listed(base.excluded, field));
     filters_ = filters_ || !excluded_.back().empty() ||
-               (field.restricted == Restricted::Filtered && !asked_.back().empty());
+               (field.restricted == Restricted::Filtered && !requested_.back().empty());
   }
   recomputes_ = asked_recomputes(restriction);
   if (recomputes_.empty()) recomputes_ = sensible_recomputes(base);
@@ -96,8 +96,8 @@ SearchSpace::SearchSpace(const SearchBase& base, const Restriction& restriction)
   if (recomputes_.empty()) throw Error("recompute: every recompute policy is excluded");
 }
 
-const std::vector<std::int64_t>& SearchSpace::asked(std::string_view key) const {
-  return asked_[row_of(key)];
+const std::vector<std::int64_t>& SearchSpace::requested(std::string_view key) const {
+  return requested_[row_of(key)];
 }
 
 bool SearchSpace::is_allowed(SearchLevel level, const Strategy& strategy) const {
@@ -107,8 +107,8 @@ bool SearchSpace::is_allowed(SearchLevel level, const Strategy& strategy) const 
     const SearchedField& field = fields[row];
     if (field.level != level || !field.value.of) continue;
     const std::int64_t value = field.value.of(strategy);
-    const bool filtered = field.restricted == Restricted::Filtered && !asked_[row].empty();
-    if (has(excluded_[row], value) || (filtered && !has(asked_[row], value))) return false;
+    const bool filtered = field.restricted == Restricted::Filtered && !requested_[row].empty();
+    if (has(excluded_[row], value) || (filtered && !has(requested_[row], value))) return false;
   }
   return true;
 }
@@ -116,7 +116,7 @@ bool SearchSpace::is_allowed(SearchLevel level, const Strategy& strategy) const 
 std::vector<std::int64_t> SearchSpace::values(std::size_t row, const SearchChoice& so_far) const {
   const SearchedField& field = searched_fields()[row];
   if (field.applies && !field.applies(base_, so_far)) return {0};
-  if (field.restricted == Restricted::Replaced && !asked_[row].empty()) return asked_[row];
+  if (field.restricted == Restricted::Replaced && !requested_[row].empty()) return requested_[row];
   return field.sensible(base_, so_far);
 }
 
@@ -154,11 +154,11 @@ bool asks_for_overlap(const SearchBase& base, const std::vector<std::vector<std:
 
 bool SearchSpace::go_together(const SearchLayout& layout, const SearchPipeline& pipeline) const {
   return !layout.moe_overlap || layout.pp == 1 ||
-         pipeline.schedule == PipelineSchedule::Interleaved || asks_for_overlap(base_, asked_);
+         pipeline.schedule == PipelineSchedule::Interleaved || asks_for_overlap(base_, requested_);
 }
 
 bool SearchSpace::go_together(const SearchLayout& layout, const Recompute& recompute) const {
-  return !layout.moe_overlap || !recompute.whole() || asks_for_overlap(base_, asked_);
+  return !layout.moe_overlap || !recompute.whole() || asks_for_overlap(base_, requested_);
 }
 
 namespace {
@@ -180,72 +180,73 @@ std::vector<int> evenly(int layers, int count) {
   return shares;
 }
 
-// One layer more on all parts but the last, which has what is left.
-std::vector<int> dealt_with_rest_last(int layers, int parts) {
-  const int others = layers / parts + 1;
-  std::vector<int> dealt(static_cast<std::size_t>(parts), others);
-  const long long rest = layers - static_cast<long long>(others) * (parts - 1);
-  dealt.back() = static_cast<int>(std::max(-1ll, rest));
-  return dealt;
+// One layer more in all chunks but the last, which has what is left.
+std::vector<int> layers_with_rest_last(int layers, int chunks) {
+  const int others = layers / chunks + 1;
+  std::vector<int> divided(static_cast<std::size_t>(chunks), others);
+  const long long rest = layers - static_cast<long long>(others) * (chunks - 1);
+  divided.back() = static_cast<int>(std::max(-1ll, rest));
+  return divided;
 }
 
 // Over stages of so many chunks as if the head were `head` layers.  None where the last stage has
 // too few for its other chunks.
-std::vector<int> dealt_with_head_as(int head, int layers, int stages, int chunks) {
+std::vector<int> layers_with_head_as(int head, int layers, int stages, int chunks) {
   const int last = (layers + head) / stages - head;
   if (last < chunks - 1) return {};
   const int end = std::max(0, (last + head) / chunks - head);
   const std::vector<int> of_stages = evenly(layers - last, stages - 1);
-  std::vector<int> dealt(static_cast<std::size_t>(stages * chunks), end);
+  std::vector<int> divided(static_cast<std::size_t>(stages * chunks), end);
   const auto put = [&](int stage, const std::vector<int>& shares) {
     for (std::size_t chunk = 0; chunk < shares.size(); ++chunk)
-      dealt[chunk * static_cast<std::size_t>(stages) + static_cast<std::size_t>(stage)] =
+      divided[chunk * static_cast<std::size_t>(stages) + static_cast<std::size_t>(stage)] =
           shares[chunk];
   };
   for (int stage = 0; stage + 1 < stages; ++stage)
     put(stage, evenly(of_stages[static_cast<std::size_t>(stage)], chunks));
   if (chunks > 1) put(stages - 1, evenly(last - end, chunks - 1));
-  return dealt;
+  return divided;
 }
 
 }  // namespace
 
-// None where layers of several tokens' prediction move layers off the last part already, and where
-// both ends of the model meet on a stage; nor where that is how layers are dealt anyway or leaves a
-// part without any, but for the head's.
-void SearchSpace::add_short_ends(std::vector<SearchPipeline>& list, const SearchPipeline& even,
-                                 int pp) const {
-  const int chunks = even.virtual_stages, parts = pp * chunks, layers = base_.model.num_layers;
-  const bool ends_meet =
+// None where layers of several tokens' prediction move layers off the last chunk already, and where
+// embedding and head meet on a stage; nor where that is how layers are divided anyway or leaves a
+// chunk without any, but for the head's.
+void SearchSpace::add_short_last_chunks(std::vector<SearchPipeline>& list,
+                                        const SearchPipeline& even, int pp) const {
+  const int virtual_stages = even.virtual_stages, chunks = pp * virtual_stages,
+            layers = base_.model.num_layers;
+  const bool embedding_meets_head =
       even.schedule == PipelineSchedule::ZbV || even.schedule == PipelineSchedule::DualPipe;
-  if (pp == 1 || parts > layers + 1 || base_.model.mtp_layers > 0 || ends_meet) return;
-  const auto add = [&](const std::vector<int>& dealt, int least) {
-    if (dealt.empty() || dealt.back() < least) return;
-    const bool has_layers = *std::min_element(dealt.begin(), dealt.end() - 1) >= 1;
+  if (pp == 1 || chunks > layers + 1 || base_.model.mtp_layers > 0 || embedding_meets_head) return;
+  const auto add = [&](const std::vector<int>& divided, int least) {
+    if (divided.empty() || divided.back() < least) return;
+    const bool has_layers = *std::min_element(divided.begin(), divided.end() - 1) >= 1;
     const bool is_new = std::none_of(list.begin(), list.end(), [&](const SearchPipeline& known) {
-      return known.virtual_stages == chunks && known.chunk_layers == dealt;
+      return known.virtual_stages == virtual_stages && known.chunk_layers == divided;
     });
     if (!has_layers || !is_new) return;
     list.push_back(even);
-    list.back().chunk_layers = dealt;
+    list.back().chunk_layers = divided;
   };
-  const std::vector<int> rest_last = dealt_with_rest_last(layers, parts);
+  const std::vector<int> rest_last = layers_with_rest_last(layers, chunks);
   if (rest_last.back() < rest_last.front() - 1) add(rest_last, 1);
   for (int head = 2; head <= head_layers(base_.model); ++head)
-    add(dealt_with_head_as(head, layers, pp, chunks), 0);
+    add(layers_with_head_as(head, layers, pp, virtual_stages), 0);
 }
 
-// With layers dealt in each way.
+// With layers divided in each way.
 void SearchSpace::add_pipelines(std::vector<SearchPipeline>& list, PipelineSchedule schedule,
                                 int pp, int virtual_stages) const {
-  const bool one_part = static_cast<long long>(pp) * virtual_stages == 1;
-  for (const bool ends : {false, true}) {
-    if (ends && (one_part || !base_.strategy.stage_layers.empty())) continue;
-    const SearchPipeline pipeline{schedule, virtual_stages, ends};
+  const bool one_chunk = static_cast<long long>(pp) * virtual_stages == 1;
+  for (const bool embeddings_as_layers : {false, true}) {
+    if (embeddings_as_layers && (one_chunk || !base_.strategy.stage_layers.empty())) continue;
+    const SearchPipeline pipeline{schedule, virtual_stages, embeddings_as_layers};
     if (!is_allowed(SearchLevel::Pipeline, strategy({.pp = pp}, pipeline, {}, {}))) continue;
     list.push_back(pipeline);
-    if (ends || one_part || !base_.strategy.stage_layers.empty()) continue;
-    add_short_ends(list, pipeline, pp);
+    if (embeddings_as_layers || one_chunk || !base_.strategy.stage_layers.empty()) continue;
+    add_short_last_chunks(list, pipeline, pp);
   }
 }
 
@@ -254,8 +255,8 @@ void SearchSpace::add_pipelines(std::vector<SearchPipeline>& list, PipelineSched
 std::vector<SearchPipeline> SearchSpace::pipelines(int pp) const {
   std::vector<std::int64_t> sensible{1};
   for (int v = 2; pp > 1 && v <= (base_.model.num_layers + 2) / pp; ++v) sensible.push_back(v);
-  const std::vector<std::int64_t>&schedules = asked("pipeline_schedule"),
-        &chunks = asked("virtual_stages");
+  const std::vector<std::int64_t>&schedules = requested("pipeline_schedule"),
+        &chunks = requested("virtual_stages");
   std::vector<SearchPipeline> list;
   for (const std::int64_t v : chunks.empty() ? sensible : chunks) {
     const PipelineSchedule schedule =

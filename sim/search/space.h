@@ -1,19 +1,19 @@
 // The strategies that a search tries, as a tree: layouts, each with its pipelines, its shardings
-// and the ways to recompute.
+// and its recompute policies.
 //
 //   layout       tp, pp, cp, dp over all divisors of the devices (cp: powers of two that leave a
 //                rank kContextTokens of a sequence); micro-batches of up to kMaxMicroBatch
 //                sequences, of short ones kMaxMicroBatchTokens, that divide the batch; expert ranks
 //                over all divisors of the experts that the ranks can share out, experts divided as
 //                the rest of the model or whole; with tensor ranks sequence parallelism or not;
-//                where the framework can, their collectives beside GEMMs or not (of ranks that one
-//                fabric joins), tokens sent to experts once to each rank and node or row by row,
-//                beside the other pass of another micro-batch or not
-//   pipeline     1F1B, and interleaved with every number of virtual stages; layers are dealt
+//                where the framework can, their collectives overlapped with GEMMs or not (of ranks
+//                that one fabric joins), tokens sent to experts once to each rank and node or row
+//                by row, overlapped with the other pass of another micro-batch or not
+//   pipeline     1F1B, and interleaved with every number of virtual stages; layers are divided
 //                evenly, or the embedding and the head count as one each, or the head takes the
-//                place of layers of the last stage: with p v parts of L layers each other one has
+//                place of layers of the last stage: with p v chunks of L layers each other one has
 //                floor(L / (p v)) + 1, or the head counts as n layers, for each n from 2 to what it
-//                is as many FLOPs as (kMostHeadLayers), of the last stage and of its last part,
+//                is as many FLOPs as (kMostHeadLayers), of the last stage and of its last chunk,
 //                which may be the head's alone
 //   sharding     none and what the framework has, without pipelines and in them, of ZeRO-1, ZeRO-2,
 //                ZeRO-3 and HSDP over every true divisor of the ranks; where the framework can, the
@@ -27,8 +27,8 @@
 // asked later (strategy/validity.h).
 //
 // Left out: GPipe, which takes as long as 1F1B and holds more; zero-bubble schedules unless they
-// are asked for, and DualPipe unless the framework's record has it, because few do; layers dealt by
-// hand; offload, overlap of data ranks and precision, which are those of the base.
+// are asked for, and DualPipe unless the framework's record has it, because few do; layers divided
+// by hand; offload, overlap of data ranks and precision, which are those of the base.
 #pragma once
 
 #include <cstddef>
@@ -66,17 +66,18 @@ class SearchSpace {
   template <class Visit>
   void choose(SearchLevel level, std::size_t row, SearchChoice& choice, const Visit& visit) const;
   std::vector<std::int64_t> values(std::size_t row, const SearchChoice& so_far) const;
-  const std::vector<std::int64_t>& asked(std::string_view key) const;
-  // Whether no field of a level has a value that is excluded, or another than those it is filtered
-  // by.
+  const std::vector<std::int64_t>& requested(std::string_view key) const;
+  // Whether no field of a level has a value that is excluded, or another than those it is
+  // filtered by.
   bool is_allowed(SearchLevel level, const Strategy& strategy) const;
   void add_pipelines(std::vector<SearchPipeline>& list, PipelineSchedule schedule, int pp,
                      int virtual_stages) const;
-  void add_short_ends(std::vector<SearchPipeline>& list, const SearchPipeline& even, int pp) const;
+  void add_short_last_chunks(std::vector<SearchPipeline>& list, const SearchPipeline& even,
+                             int pp) const;
 
   const SearchBase& base_;
-  Lists asked_, excluded_;  // none: whatever makes sense
-  bool filters_ = false;    // some values
+  Lists requested_, excluded_;  // none: whatever makes sense
+  bool filters_ = false;        // some values
   std::vector<Recompute> recomputes_;
 };
 

@@ -29,10 +29,10 @@ double LayerSums::times(const LayerSums& each) const {
 
 namespace {
 
-LayerSums sums_of(const ModelChunk& part, const Recompute& recompute) {
-  LayerSums sums{.embedding = part.embedding ? 1.0 : 0.0, .head = part.head ? 1.0 : 0.0};
-  const double share = part.blocks > 0 ? recompute.blocks_of(part.blocks) / part.blocks : 0.0;
-  for_each_kind(part.of_kind, [&](std::size_t slot, int blocks) {
+LayerSums sums_of(const ModelChunk& chunk, const Recompute& recompute) {
+  LayerSums sums{.embedding = chunk.embedding ? 1.0 : 0.0, .head = chunk.head ? 1.0 : 0.0};
+  const double share = chunk.blocks > 0 ? recompute.blocks_of(chunk.blocks) / chunk.blocks : 0.0;
+  for_each_kind(chunk.of_kind, [&](std::size_t slot, int blocks) {
     sums.blocks[slot] = blocks, sums.recomputed[slot] = share * blocks;
   });
   return sums;
@@ -66,7 +66,7 @@ using BlockTable = std::vector<BlockPrice> BlockPrices::*;
 template <class Value>
 double least(const LayerPrices& prices, BlockTable blocks, std::size_t slot, const Value& value) {
   const double own = value((prices.*blocks)[slot]);
-  return prices.wide ? std::min(own, value((*prices.wide.*blocks)[slot])) : own;
+  return prices.high_precision ? std::min(own, value((*prices.high_precision.*blocks)[slot])) : own;
 }
 
 // A value of every kind of block.
@@ -80,7 +80,7 @@ KindTable<double> least_of_all(const LayerPrices& prices, const Value& value,
 }
 
 void set_times(LayerBounds& bounds, const LayerPrices& prices) {
-  const EndPrice &embedding = prices.embedding, &head = prices.head;
+  const EmbeddingOrHeadPrice &embedding = prices.embedding, &head = prices.head;
   bounds.forward.blocks =
       least_of_all(prices, [](const BlockPrice& b) { return b.forward.total().value(); });
   bounds.forward.embedding = embedding.forward.total().value();
@@ -105,7 +105,8 @@ void set_all_to_alls(LayerBounds& bounds, const LayerPrices& prices) {
     KindTable<double> values{};
     for (std::size_t slot = 0; slot < prices.blocks.size(); ++slot) {
       values[slot] = value(prices.blocks[slot]);
-      if (prices.wide) values[slot] = std::max(values[slot], value(prices.wide->blocks[slot]));
+      if (prices.high_precision)
+        values[slot] = std::max(values[slot], value(prices.high_precision->blocks[slot]));
     }
     return values;
   };
@@ -151,7 +152,7 @@ void set_host_times(LayerBounds& bounds, const Run& run, const LayerPrices& pric
                           [&](const BlockPrice& b) { return time(b, kinds[slot].has_experts()); });
     return times;
   };
-  const EndPrice &embedding = prices.embedding, &head = prices.head;
+  const EmbeddingOrHeadPrice &embedding = prices.embedding, &head = prices.head;
   bounds.forward_host = {
       .blocks = of([&](const BlockPrice& b, bool moe) { return host.block(b.forward, moe); }),
       .embedding = host.end(embedding.forward),
@@ -237,12 +238,12 @@ CollectiveRules collective_rules(const Run& run, const DataParallelCollectives& 
 }
 
 void add_copies(StageCollectives& sum, const Run& run, const DataParallelCollectives& exchange,
-                const ModelChunk& part) {
+                const ModelChunk& chunk) {
   const double bytes_per_second = run.cluster.device.achieved_bandwidth().value();
-  const double each = exchange.trained_parameters(part) / bytes_per_second;
+  const double each = exchange.trained_parameters(chunk) / bytes_per_second;
   const double gathered = each * gather_copy_bytes(run, exchange);
   sum.gather_copies += gathered;
-  sum.gather_copies_again += exchange.least_backward_gathers(part) * gathered;
+  sum.gather_copies_again += exchange.least_backward_gathers(chunk) * gathered;
   sum.reduce_copies += each * reduction_copy_bytes(run, exchange);
   sum.accumulation += each * accumulation_bytes(run, exchange);
 }
@@ -251,14 +252,14 @@ StageCollectives stage_collectives(const Run& run, const DataParallelCollectives
                                    const EqualStages& stages, int stage, bool overlaps) {
   StageCollectives sum;
   for (int chunk = 0; chunk < stages.layout().chunks(); ++chunk) {
-    const ModelChunk& part = stages.chunk(stage, chunk);
-    add_copies(sum, run, exchange, part);
-    if (part.blocks == 0) continue;
-    const DataParallelTimes unit = exchange.unit_times(part);
-    const double count = exchange.units(part);
+    const ModelChunk& own_chunk = stages.chunk(stage, chunk);
+    add_copies(sum, run, exchange, own_chunk);
+    if (own_chunk.blocks == 0) continue;
+    const DataParallelTimes unit = exchange.unit_times(own_chunk);
+    const double count = exchange.units(own_chunk);
     sum.gather += count * unit.gather.value();
     sum.first_gather += unit.gather.value();
-    const double again = exchange.least_backward_gathers(part);
+    const double again = exchange.least_backward_gathers(own_chunk);
     sum.gather_again += again * count * unit.gather.value();
     sum.first_gather_again += again * unit.gather.value();
     // One message after the backward pass may take less than its units would.
@@ -442,9 +443,9 @@ std::vector<StageParameters> stage_parameters(const RankParameters& rank,
   for (const EqualStages::Kind& kind : counts.kinds()) {
     StageParameters& sum = kinds.emplace_back();
     for (int chunk = 0; chunk < counts.layout().chunks(); ++chunk) {
-      const ModelChunk& part = counts.stages().chunk(kind.first, chunk);
-      const double apart = rank.apart(part);
-      sum.shared += rank.held(part) - apart, sum.experts += apart;
+      const ModelChunk& own_chunk = counts.stages().chunk(kind.first, chunk);
+      const double experts = rank.divided_experts(own_chunk);
+      sum.shared += rank.held(own_chunk) - experts, sum.experts += experts;
     }
   }
   return kinds;

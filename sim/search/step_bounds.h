@@ -1,13 +1,13 @@
 // What a step takes at least, without simulating it: a bound with which a search leaves out
 // strategies that can be neither among the best nor on the Pareto front, and what it shares with
-// the bound of memory (memory_bounds.h): the stages' parts and their layers.
+// the bound of memory (memory_bounds.h): the stages' chunks and their layers.
 //
 // It is a true lower bound of step_time(), whatever the strategy.  It is lowered by kBoundRounding,
 // more than sums of some thousand terms in another order differ by.
 //
-// Let f, b be what a forward and a backward pass of a stage's parts take at least (the times of
-// their layers, and the host's where those are longer: t = (d^4 + h^4)^(1/4) of all parts of a
-// stage together, which is no more than the sum over the parts, because it is a norm), m the
+// Let f, b be what a forward and a backward pass of a stage's chunks take at least (the times of
+// their layers, and the host's where those are longer: t = (d^4 + h^4)^(1/4) of all chunks of a
+// stage together, which is no more than the sum over the chunks, because it is a norm), m the
 // micro-batches, and G, R the time to gather the weights and to reduce the gradients of a stage's
 // blocks once.  A communicator carries one message at a time, so that a pass takes no less than its
 // messages, and no less than its compute, with the copies that messages need, between its first
@@ -51,8 +51,8 @@ struct LayerSums {
   double times(const LayerSums& each) const;
 };
 
-// The layers of a pipeline's stages, of which bounds are sums: by recompute policy, for each kind of
-// stage.
+// The layers of a pipeline's stages, of which bounds are sums: by recompute policy, for each kind
+// of stage.
 class StageCounts {
  public:
   StageCounts(std::shared_ptr<const EqualStages> stages, const std::vector<Recompute>& recomputes);

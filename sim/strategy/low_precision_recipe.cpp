@@ -65,12 +65,12 @@ bool keeps_blocks_in_high_precision(const LowPrecisionRecipe& recipe, Precision 
 }
 
 LayerCounts high_precision_blocks(const LowPrecisionRecipe& recipe, Precision precision,
-                                  const Transformer& model, const ModelChunk& part) {
+                                  const Transformer& model, const ModelChunk& chunk) {
   LayerCounts high{};
   if (!keeps_blocks_in_high_precision(recipe, precision)) return high;
   const auto add = [&](int first, int last) {
-    const int from = std::max(first, part.first_layer),
-              count = std::min(last, part.first_layer + part.blocks) - from;
+    const int from = std::max(first, chunk.first_layer),
+              count = std::min(last, chunk.first_layer + chunk.blocks) - from;
     if (count <= 0) return;
     for_each_kind(count_layers(model, from, count),
                   [&](std::size_t slot, int layers) { high[slot] += layers; });

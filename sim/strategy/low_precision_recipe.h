@@ -98,7 +98,7 @@ bool keeps_blocks_in_high_precision(const LowPrecisionRecipe& recipe, Precision 
 // Blocks of multi-token prediction are low-precision: Megatron-LM enters its context for them
 // without a number of their layer (core/fp8_utils.py get_fp8_context).
 LayerCounts high_precision_blocks(const LowPrecisionRecipe& recipe, Precision precision,
-                                  const Transformer& model, const ModelChunk& part);
+                                  const Transformer& model, const ModelChunk& chunk);
 
 // Whether layer `layer` of the model is one.
 bool is_high_precision_layer(const LowPrecisionRecipe& recipe, Precision precision,

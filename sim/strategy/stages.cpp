@@ -5,12 +5,13 @@
 
 namespace llmsim::sim {
 
-bool StageLayout::ends_meet() const {
+bool StageLayout::embedding_meets_head() const {
   return stages == 1 || schedule == PipelineSchedule::ZbV || schedule == PipelineSchedule::DualPipe;
 }
 
 std::optional<int> StageLayout::next_stage(int stage, int chunk, bool backward) const {
-  if (stages == 1 || part(stage, chunk) == (backward ? 0 : parts() - 1)) return std::nullopt;
+  if (stages == 1 || place(stage, chunk) == (backward ? 0 : model_chunks() - 1))
+    return std::nullopt;
   const int next = stage + (goes_up(chunk) != backward ? -1 : 1);
   if (schedule == PipelineSchedule::ZbV && (next < 0 || next == stages)) return std::nullopt;
   return (next + stages) % stages;
@@ -35,69 +36,70 @@ bool updates_unsynchronised(PipelineSchedule schedule) { return splits_backward(
 
 namespace {
 
-// Layers that multi-token prediction and the head count as when layers are dealt, if the last part
-// has room for them.
-int prediction_layers(const Transformer& model, int parts) {
-  if (model.mtp_layers == 0 || parts == 1) return 0;
+// Layers that multi-token prediction and the head count as, if the last chunk has room for them.
+int prediction_layers(const Transformer& model, int chunks) {
+  if (model.mtp_layers == 0 || chunks == 1) return 0;
   const int counted = 2 * model.mtp_layers + 1;
-  return (model.num_layers + counted) / parts >= counted ? counted : 0;
+  return (model.num_layers + counted) / chunks >= counted ? counted : 0;
 }
 
-// Layers as they are dealt, multi-token-prediction layers included.
-std::vector<ModelChunk> dealt_evenly(const Transformer& model, const Strategy& strategy,
-                                     int count) {
+// Chunks with their numbers of layers, those of multi-token prediction included.
+std::vector<ModelChunk> evenly_divided(const Transformer& model, const Strategy& strategy,
+                                       int count) {
   const int extra = strategy.embeddings_as_layers ? 2 : 0;
   const int prediction = prediction_layers(model, count);
-  const int dealt = model.num_layers + extra + prediction;
-  std::vector<ModelChunk> parts(static_cast<std::size_t>(count));
-  for (ModelChunk& part : parts) part.blocks = dealt / count;
-  const int remainder = dealt % count;
+  const int counted = model.num_layers + extra + prediction;
+  std::vector<ModelChunk> chunks(static_cast<std::size_t>(count));
+  for (ModelChunk& chunk : chunks) chunk.blocks = counted / count;
+  const int remainder = counted % count;
   const int first = (count - remainder) / 2;
-  for (int i = first; i < first + remainder; ++i) ++parts[static_cast<std::size_t>(i)].blocks;
+  for (int i = first; i < first + remainder; ++i) ++chunks[static_cast<std::size_t>(i)].blocks;
   if (strategy.embeddings_as_layers) {
-    parts.front().blocks -= 1;
-    parts.back().blocks -= 1;
+    chunks.front().blocks -= 1;
+    chunks.back().blocks -= 1;
   }
-  parts.back().blocks += model.mtp_layers - prediction;
-  return parts;
+  chunks.back().blocks += model.mtp_layers - prediction;
+  return chunks;
 }
 
-// `stage_layers` of each part; or of each stage, over its chunks as evenly as they go, the first
-// ones taking what is left.
-std::vector<ModelChunk> dealt_by_hand(const Transformer& model, const Strategy& strategy,
-                                      const StageLayout& layout) {
-  std::vector<ModelChunk> parts(static_cast<std::size_t>(layout.parts()));
-  const int given = static_cast<int>(strategy.stage_layers.size()), chunks = layout.parts() / given;
+// The same with `stage_layers` for each chunk, or for each stage, whose chunks share them evenly, the
+// first ones taking what is left.
+std::vector<ModelChunk> divided_as_given(const Transformer& model, const Strategy& strategy,
+                                         const StageLayout& layout) {
+  std::vector<ModelChunk> chunks(static_cast<std::size_t>(layout.model_chunks()));
+  const int given = static_cast<int>(strategy.stage_layers.size()),
+            sharing = layout.model_chunks() / given;
   for (int i = 0; i < given; ++i) {
     const int layers = strategy.stage_layers[static_cast<std::size_t>(i)];
-    for (int chunk = 0; chunk < chunks; ++chunk) {
-      ModelChunk& part = parts[static_cast<std::size_t>(chunks == 1 ? i : layout.part(i, chunk))];
-      part.blocks = layers / chunks + (chunk < layers % chunks ? 1 : 0);
+    for (int number = 0; number < sharing; ++number) {
+      const int place = sharing == 1 ? i : layout.place(i, number);
+      chunks[static_cast<std::size_t>(place)].blocks =
+          layers / sharing + (number < layers % sharing ? 1 : 0);
     }
   }
-  parts.back().blocks += model.mtp_layers;
-  return parts;
+  chunks.back().blocks += model.mtp_layers;
+  return chunks;
 }
 
 }  // namespace
 
-std::vector<ModelChunk> model_parts(const Transformer& model, const Strategy& strategy) {
+std::vector<ModelChunk> model_chunks(const Transformer& model, const Strategy& strategy) {
   const StageLayout layout = stage_layout(strategy);
-  const int count = layout.parts();
-  std::vector<ModelChunk> parts = strategy.stage_layers.empty()
-                                      ? dealt_evenly(model, strategy, count)
-                                      : dealt_by_hand(model, strategy, layout);
-  parts.front().embedding = true;
-  parts.back().head = true;
-  parts.back().meets_embedding = count > 1 && layout.ends_meet();
+  const int count = layout.model_chunks();
+  std::vector<ModelChunk> chunks = strategy.stage_layers.empty()
+                                       ? evenly_divided(model, strategy, count)
+                                       : divided_as_given(model, strategy, layout);
+  chunks.front().embedding = true;
+  chunks.back().head = true;
+  chunks.back().meets_embedding = count > 1 && layout.embedding_meets_head();
   int layer = 0;
-  for (ModelChunk& part : parts) {
-    part.first_layer = layer;
-    part.of_kind = count_layers(model, layer, part.blocks);
-    part.moe_blocks = count_moe_layers(model, layer, part.blocks);
-    layer += part.blocks;
+  for (ModelChunk& chunk : chunks) {
+    chunk.first_layer = layer;
+    chunk.of_kind = count_layers(model, layer, chunk.blocks);
+    chunk.moe_blocks = count_moe_layers(model, layer, chunk.blocks);
+    layer += chunk.blocks;
   }
-  return parts;
+  return chunks;
 }
 
 bool have_equal_layers(const ModelChunk& one, const ModelChunk& other, const Transformer& model,
@@ -120,7 +122,7 @@ bool have_equal_layers(const ModelChunk& one, const ModelChunk& other, const Tra
 
 EqualStages::EqualStages(const Transformer& model, const Strategy& strategy,
                          const LowPrecisionRecipe& recipe)
-    : layout_(stage_layout(strategy)), chunks_(model_parts(model, strategy)) {
+    : layout_(stage_layout(strategy)), chunks_(model_chunks(model, strategy)) {
   chunk_kinds_.reserve(chunks_.size());
   for (std::size_t place = 0; place < chunks_.size(); ++place) {
     const ModelChunk& own = chunks_[place];
@@ -151,27 +153,28 @@ bool EqualStages::have_equal_chunks(int one, int other) const {
   return true;
 }
 
-double parameter_tensors(const Transformer& model, const ModelChunk& part) {
+double parameter_tensors(const Transformer& model, const ModelChunk& chunk) {
   constexpr int kFinalNorm = 2;
   const LayerKinds kinds = layer_kinds(model);
   int tensors =
-      (part.embedding ? 1 : 0) + (part.head ? kFinalNorm + (model.tied_embeddings ? 0 : 1) : 0);
-  for_each_kind(part.of_kind, [&](std::size_t slot, int blocks) {
+      (chunk.embedding ? 1 : 0) + (chunk.head ? kFinalNorm + (model.tied_embeddings ? 0 : 1) : 0);
+  for_each_kind(chunk.of_kind, [&](std::size_t slot, int blocks) {
     tensors += blocks * weight_tensors(model, kinds[slot]);
   });
   return tensors;
 }
 
-std::vector<ModelChunk> stage_parts(const Transformer& model, const Strategy& strategy, int stage) {
-  const std::vector<ModelChunk> all = model_parts(model, strategy);
-  std::vector<ModelChunk> parts;
+std::vector<ModelChunk> stage_chunks(const Transformer& model, const Strategy& strategy,
+                                     int stage) {
+  const std::vector<ModelChunk> all = model_chunks(model, strategy);
+  std::vector<ModelChunk> chunks;
   for (int chunk = 0; chunk < stage_layout(strategy).chunks(); ++chunk)
-    parts.push_back(all[part_index(strategy, stage, chunk)]);
-  return parts;
+    chunks.push_back(all[chunk_place(strategy, stage, chunk)]);
+  return chunks;
 }
 
-std::size_t part_index(const Strategy& strategy, int stage, int chunk) {
-  return static_cast<std::size_t>(stage_layout(strategy).part(stage, chunk));
+std::size_t chunk_place(const Strategy& strategy, int stage, int chunk) {
+  return static_cast<std::size_t>(stage_layout(strategy).place(stage, chunk));
 }
 
 Bytes stage_output(const Transformer& model, const Strategy& strategy) {

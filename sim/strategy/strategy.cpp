@@ -359,9 +359,9 @@ const StrategyField* find_strategy_field(const std::string& key) {
   return find_field(strategy_fields(), key);
 }
 
-bool says_something(const StrategyField& field, const Strategy& strategy) {
+bool is_stated(const StrategyField& field, const Strategy& strategy) {
   if (field.written == Always) return true;
-  return field.says ? field.says(strategy) : field.get(strategy) != field.get(Strategy{});
+  return field.is_stated ? field.is_stated(strategy) : field.get(strategy) != field.get(Strategy{});
 }
 
 void put(const PartialStrategy& partial, Strategy& strategy) {

@@ -177,7 +177,7 @@ struct StrategyField : Field<Strategy> {
   const char* options = "";  // spellings of its option; empty: the key with dashes
   Written written = Written::Always;
   // Whether it means anything under a strategy; null: where it differs from a plain strategy's.
-  bool (*says)(const Strategy&) = nullptr;
+  bool (*is_stated)(const Strategy&) = nullptr;
   // The framework has a default of its own (hwdb/frameworks/frameworks.h).
   bool of_framework = false;
 };
@@ -188,7 +188,7 @@ const std::vector<StrategyField>& strategy_fields();
 const StrategyField* find_strategy_field(const std::string& key);
 
 // Whether a field is written under a strategy; false: null or nothing stands there.
-bool says_something(const StrategyField& field, const Strategy& strategy);
+bool is_stated(const StrategyField& field, const Strategy& strategy);
 
 // Fields of a strategy by key.
 using PartialStrategy = PartialRecord;

@@ -30,8 +30,8 @@ constexpr const char* kStageCount = "stage_layers needs a number for each stage 
 constexpr const char* kStageSum = "stage_layers does not add up to num_layers";
 constexpr const char* kStageLeast = "a stage needs a layer for each of its chunks";
 constexpr const char* kSplitStages = "zero-bubble schedules and dualpipe need pp > 1";
-constexpr const char* kOnePart = "zb-h1 and dualpipe have one part of the model per stage";
-constexpr const char* kTwoParts = "zb-v needs virtual_stages = 2";
+constexpr const char* kOneChunk = "zb-h1 and dualpipe have one chunk of the model per stage";
+constexpr const char* kTwoChunks = "zb-v needs virtual_stages = 2";
 constexpr const char* kEvenStages = "dualpipe needs an even pp";
 constexpr const char* kBothEnds = "dualpipe needs an even num_microbatches >= 2 * pp";
 constexpr const char* kDenseExperts = "ep > 1 needs an MoE model";
@@ -53,7 +53,7 @@ constexpr const char* kShard = "shard_size does not divide dp * cp";
 constexpr const char* kMeshOrder = "tp-cp-ep-pp-dp needs etp * ep = tp * cp";
 
 // Layers to deal out: the embedding and the head count where the strategy says so.
-int dealt_layers(const Transformer& model, const Strategy& strategy) {
+int layers_to_divide(const Transformer& model, const Strategy& strategy) {
   return model.num_layers + (strategy.embeddings_as_layers ? 2 : 0);
 }
 
@@ -137,14 +137,14 @@ const char* broken_split_schedule(const Strategy& strategy) {
              both_ends = strategy.pipeline_schedule == PipelineSchedule::DualPipe;
   if (!vee && !both_ends && strategy.pipeline_schedule != PipelineSchedule::ZbH1) return nullptr;
   if (strategy.pp == 1) return kSplitStages;
-  if (strategy.virtual_stages != (vee ? 2 : 1)) return vee ? kTwoParts : kOnePart;
+  if (strategy.virtual_stages != (vee ? 2 : 1)) return vee ? kTwoChunks : kOneChunk;
   if (!both_ends) return nullptr;
   if (strategy.pp % 2 != 0) return kEvenStages;
   const int m = strategy.num_microbatches();
   return m % 2 != 0 || m < 2 * strategy.pp ? kBothEnds : nullptr;
 }
 
-// A schedule and its number of chunks must be told the same way: neither overrides the other.
+// A schedule and its number of chunks must agree: neither overrides the other.
 const char* broken_chunks(const Strategy& s) {
   const bool one = s.pipeline_schedule == PipelineSchedule::GPipe ||
                    s.pipeline_schedule == PipelineSchedule::OneForwardOneBackward;
@@ -170,7 +170,8 @@ const char* broken_stage_layers(const Transformer& model, const Strategy& s) {
 }
 
 const char* broken_pipeline(const Transformer& model, const Strategy& strategy) {
-  if (strategy.virtual_stages > dealt_layers(model, strategy) / strategy.pp) return kFewerLayers;
+  if (strategy.virtual_stages > layers_to_divide(model, strategy) / strategy.pp)
+    return kFewerLayers;
   if (strategy.virtual_stages > 1 && strategy.pp == 1) return kVirtual;
   if (const char* rule = broken_chunks(strategy)) return rule;
   if (const char* rule = broken_stage_layers(model, strategy)) return rule;
@@ -251,7 +252,7 @@ std::string interleaved_message(const Strategy& s) {
 }
 
 std::string layers_message(const Transformer& model, const Strategy& s) {
-  const int layers = dealt_layers(model, s);
+  const int layers = layers_to_divide(model, s);
   const std::string nearest = s.pp <= layers ? equals("virtual_stages", layers / s.pp)
                                              : equals("pp", std::max(1, layers / s.virtual_stages));
   return equals("pp * virtual_stages", product_of(s.pp, s.virtual_stages)) +
@@ -285,7 +286,7 @@ std::optional<std::string> hybrid_message(const char* rule, const Transformer& m
 std::optional<std::string> expert_message(const char* rule, const Transformer& model,
                                           const Strategy& s) {
   const std::int64_t etp = s.expert_tensor_ranks();
-  const bool apart = etp != s.tp;
+  const bool has_own_tensor_ranks = etp != s.tp;
   if (rule == kDenseExperts)
     return equals("ep", s.ep) + " needs an MoE model, which the model is not (nearest: ep = 1)";
   if (rule == kExperts) return divides_message("ep", s.ep, "num_experts", model.moe->num_experts);
@@ -297,7 +298,7 @@ std::optional<std::string> expert_message(const char* rule, const Transformer& m
   if (rule == kExpertLoad)
     return "moe_imbalance and moe_capacity are relative to the mean load: 1 or more";
   if (rule == kExpertFfn)
-    return divides_message(apart ? "etp" : "tp", etp, "moe.expert_ffn_size",
+    return divides_message(has_own_tensor_ranks ? "etp" : "tp", etp, "moe.expert_ffn_size",
                            model.moe->expert_ffn_size);
   if (rule == kSharedFfn)
     return divides_message("tp", s.tp, "moe.shared_expert_ffn_size",
@@ -306,7 +307,7 @@ std::optional<std::string> expert_message(const char* rule, const Transformer& m
   // With etp = tp both sides are tp times what people think in.
   const std::int64_t ranks = rule == kExpertRanks ? product_of(s.dp, s.cp) : s.shard_size;
   const std::string name = rule == kExpertRanks ? "dp * cp" : "shard_size";
-  if (!apart) return divides_message("ep", s.ep, name, ranks);
+  if (!has_own_tensor_ranks) return divides_message("ep", s.ep, name, ranks);
   return divides_message("etp * ep", etp * s.ep, "tp * " + name, ranks * s.tp);
 }
 
@@ -350,11 +351,11 @@ std::optional<std::string> chunks_message(const char* rule, const Transformer& m
     return stage_layers + ": each stage needs a layer for each of its chunks, " + virtual_stages +
            ", but for the chunk of the head";
   if (rule == kSplitStages) return schedule + " needs pp > 1, but pp = 1 (nearest: pp = 2)";
-  if (rule == kOnePart)
-    return schedule + " has one part of the model per stage, but " + virtual_stages +
+  if (rule == kOneChunk)
+    return schedule + " has one chunk of the model per stage, but " + virtual_stages +
            " (nearest: virtual_stages = 1)";
-  if (rule == kTwoParts)
-    return schedule + " has two parts of the model per stage, but " + virtual_stages +
+  if (rule == kTwoChunks)
+    return schedule + " has two chunks of the model per stage, but " + virtual_stages +
            " (nearest: virtual_stages = 2)";
   if (rule == kEvenStages)
     return schedule + " needs an even pp, but " + equals("pp", s.pp) +

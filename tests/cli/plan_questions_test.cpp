@@ -128,8 +128,8 @@ TEST(ManyPlansOfOneRun, KeepTheFirstLayoutOnOtherHardware) {
   const auto answers = several_answers(options, database);
   ASSERT_TRUE(answers && answers->plans.size() == 2);
   const sim::Prediction& first = answers->plans[0].answer.plan.plans.front();
-  EXPECT_EQ(answers->plans[0].kept->step_time, first.step_time);
-  const sim::Prediction& kept = *answers->plans[1].kept;
+  EXPECT_EQ(answers->plans[0].same_layout->step_time, first.step_time);
+  const sim::Prediction& kept = *answers->plans[1].same_layout;
   EXPECT_EQ(kept.run.cluster.device.id, "h100_sxm");
   RunOptions by_hand = predict_options(asked("8"), first.run.strategy);
   by_hand.hardware = "h100_sxm";
@@ -151,7 +151,7 @@ TEST(ManyPlansOfOneRun, KeepNoLayoutOfAnotherModel) {
   options.run.model = "gpt2,gpt2-medium";
   const auto answers = several_answers(options, hwdb::Database(":memory:"));
   ASSERT_TRUE(answers && answers->plans.size() == 2);
-  EXPECT_FALSE(answers->plans[1].kept.has_value());
+  EXPECT_FALSE(answers->plans[1].same_layout.has_value());
 }
 
 // 8.03e9 parameters with 18 bytes each of weights, gradients and states are 134.6 GiB: more than one

@@ -198,7 +198,7 @@ TEST(CrossEntropyKernel, IsTheMeanNegativeLogLikelihood) {
   const LossContext context{.tokens_of_step = 6.0, .shard = {}, .tensor = nullptr};
   LossOutput out = cross_entropy(logits.clone(), targets, context);
   expect_close(out.loss, plain({logits}));
-  expect_close(cross_entropy_backward(out.kept, targets, context, at::kFloat),
+  expect_close(cross_entropy_backward(out.saved, targets, context, at::kFloat),
                reference_gradients(plain, {logits}, at::ones({}))[0]);
 }
 

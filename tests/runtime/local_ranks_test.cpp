@@ -32,8 +32,8 @@ LocalRun run(int ranks, std::vector<std::string> misbehaviour, Limits limits = L
 TEST(LocalRanks, EndWell) {
   const LocalRun all = run(3, {});
   EXPECT_FALSE(all.failure) << *all.failure;
-  ASSERT_EQ(all.ends.size(), 3u);
-  for (const RankEnd& end : all.ends) EXPECT_EQ(end.exit_code, 0);
+  ASSERT_EQ(all.ended.size(), 3u);
+  for (const RankEnd& end : all.ended) EXPECT_EQ(end.exit_code, 0);
 }
 
 // The survivors fail too, but are not to blame.
@@ -43,8 +43,8 @@ TEST(LocalRanks, ADeadRankIsNamedWithItsSignal) {
   EXPECT_EQ(dead.failure->rfind("rank 1 on " + host_name(), 0), 0u) << *dead.failure;
   EXPECT_NE(dead.failure->find("killed by signal 9"), std::string::npos) << *dead.failure;
   EXPECT_EQ(dead.failure->find("rank 0"), std::string::npos) << *dead.failure;
-  EXPECT_EQ(dead.ends[0].exit_code, 1);
-  EXPECT_EQ(dead.ends[1].signal, 9);
+  EXPECT_EQ(dead.ended[0].exit_code, 1);
+  EXPECT_EQ(dead.ended[1].signal, 9);
 }
 
 // Operations time out after 5 s, and the others have 5 s to end.  The rank would hang for an hour:
@@ -71,7 +71,7 @@ TEST(LocalRanks, ARankThatOutlivesTheOthersIsEnded) {
   const LocalRun lingering = run(2, {"1", "linger"}, Limits::Short);
   ASSERT_TRUE(lingering.failure);
   EXPECT_EQ(lingering.failure->rfind("rank 1 on ", 0), 0u) << *lingering.failure;
-  EXPECT_EQ(lingering.ends[0].exit_code, 0);
+  EXPECT_EQ(lingering.ended[0].exit_code, 0);
 }
 
 TEST(LocalRanks, RefuseAProgramThatIsNot) {

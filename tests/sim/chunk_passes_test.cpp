@@ -16,8 +16,8 @@ namespace {
 constexpr double kRounding = 1e-12;
 
 // Three equal blocks of a middle stage: each allocates 10 forward, of which 4 stay, and 7 backward.
-Chunk three_blocks(const LayerMemory& memory) {
-  Chunk chunk({.blocks = 3}, false);
+ChunkLayers three_blocks(const LayerMemory& memory) {
+  ChunkLayers chunk({.blocks = 3}, false);
   chunk.add(
       {.memory = &memory, .units = {.shared = {.whole = Bytes(100.0), .gradients = Bytes(200.0)}}},
       0);
@@ -44,7 +44,7 @@ TEST(ChunkPasses, AForwardPassReceivesAndLeavesWhatItsLayersSave) {
 
 TEST(ChunkPasses, ShardedWeightsAreGatheredAheadAndFreed) {
   const LayerMemory memory = ten_forward_seven_backward();
-  const Chunk chunk = three_blocks(memory);
+  const ChunkLayers chunk = three_blocks(memory);
   PassRules rules{.units = {.freed = true, .shards_weights = true, .shards_gradients = true}};
   EXPECT_EQ(forward_pass<double>(chunk, rules, {}).rise().total, 8.0 + 10.0 + 100.0);
   rules.units.ahead = 1;
@@ -64,8 +64,8 @@ TEST(ChunkPasses, ShardedWeightsAreGatheredAheadAndFreed) {
 // Of any run.
 
 // The same layers, none of which is known to be equal to another.
-Chunk with_distinct_layers(const Chunk& chunk, bool tied) {
-  Chunk distinct(chunk.part(), tied);
+ChunkLayers with_distinct_layers(const ChunkLayers& chunk, bool tied) {
+  ChunkLayers distinct(chunk.model_chunk(), tied);
   for (int i = 0; i < chunk.size(); ++i) distinct.add(chunk[i], chunk.index(i));
   return distinct;
 }
@@ -82,10 +82,10 @@ void expect_same(const ChunkPass<double>& one, const ChunkPass<double>& other) {
   EXPECT_EQ(one.under_reduction, other.under_reduction);
 }
 
-void expect_same_passes(const Chunk& one, const Chunk& other, const PassRules& rules) {
+void expect_same_passes(const ChunkLayers& one, const ChunkLayers& other, const PassRules& rules) {
   for (const bool whole : {false, true}) {
     for (const bool lent : {false, true}) {
-      const UnitState state{.whole = whole, .lent = lent};
+      const UnitState state{.whole = whole, .head_gradient_begun = lent};
       expect_same(forward_pass<double>(one, rules, state),
                   forward_pass<double>(other, rules, state));
       for (const BackwardTurn turn :
@@ -115,7 +115,8 @@ TEST(ChunkPasses, EqualLayersMayBeLeftOut) {
   for_each_stage([](const auto& run, const auto& prices, const auto& contents, int stage,
                     const PassRules& rules) {
     for (int i = 0; i < contents.chunks(); ++i) {
-      const Chunk chunk = chunk_layers(run, prices, contents.rank(), contents.part(stage, i));
+      const ChunkLayers chunk =
+          chunk_layers(run, prices, contents.rank(), contents.chunk(stage, i));
       expect_same_passes(chunk, with_distinct_layers(chunk, contents.rank().tied), rules);
     }
   });
@@ -124,9 +125,9 @@ TEST(ChunkPasses, EqualLayersMayBeLeftOut) {
 TEST(ChunkPasses, PartsWithTheSameLayersHaveTheSame) {
   for_each_stage([](const auto& run, const auto& prices, const auto& contents, int stage,
                     const PassRules& rules) {
-    const ModelChunk& first = contents.part(stage, 0);
+    const ModelChunk& first = contents.chunk(stage, 0);
     for (int i = 1; i < contents.chunks(); ++i) {
-      const ModelChunk& part = contents.part(stage, i);
+      const ModelChunk& part = contents.chunk(stage, i);
       const EqualStages& stages = contents.stages();
       if (stages.chunk_kind(stage, i) != stages.chunk_kind(stage, 0)) continue;
       expect_same_passes(chunk_layers(run, prices, contents.rank(), first),

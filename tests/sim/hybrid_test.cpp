@@ -194,7 +194,7 @@ TEST(MambaTensors, ThatAreSavedAreThoseOfTheFusedFunction) {
 TEST(HybridStages, CountTheirKindsOfLayer) {
   TrainingRun run = hybrid_run(2);
   run.strategy.pp = 2, run.strategy.dp = 1;
-  const std::vector<ModelChunk> parts = model_parts(run.model, run.strategy);
+  const std::vector<ModelChunk> parts = model_chunks(run.model, run.strategy);
   EXPECT_EQ(parts[0].of_kind, (LayerCounts{2, 1, 1}));
   EXPECT_EQ(parts[1].of_kind, (LayerCounts{2, 2, 0}));
   EXPECT_FALSE(parts[0] == parts[1]);

@@ -126,7 +126,8 @@ TEST(Launch, HooksOfGradientsCostTheHostMore) {
   // micro-batches.
   TrainingRun run = small_run();
   run.framework.host.per_gradient = Seconds(1.0);
-  const double tensors = parameter_tensors(run.model, model_parts(run.model, run.strategy).front());
+  const double tensors =
+      parameter_tensors(run.model, model_chunks(run.model, run.strategy).front());
   EXPECT_NEAR(predict(run).step_time.value(), run.strategy.num_microbatches() * tensors, 1.0);
   run.framework.host.factor = 0.5;
   EXPECT_NEAR(predict(run).step_time.value(), 0.5 * run.strategy.num_microbatches() * tensors, 1.0);

@@ -98,7 +98,7 @@ class EveryModel : public testing::TestWithParam<CatalogueEntry> {};
 TEST_P(EveryModel, HasThePublishedSumOfItsWeights) {
   const CatalogueEntry& entry = GetParam();
   const Transformer& m = entry.model;
-  const Parameters ends = parameters_of_ends(m);
+  const Parameters ends = embedding_and_head_parameters(m);
   std::int64_t total = ends.embedding + ends.positions + ends.norms + ends.head;
   for (int layer = 0; layer < m.num_layers; ++layer) {
     for (const LayerWeight& weight : layer_weights(m, kind_of_layer(m, layer)))

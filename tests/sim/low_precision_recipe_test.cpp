@@ -119,8 +119,9 @@ TEST(LowPrecisionRecipe, HighPrecisionBlocksOfBothKindsArePricedByTheirNumbers) 
   run.framework.low_precision.high_precision_first = 1,
   run.framework.low_precision.high_precision_last = 1;  // the dense one and one of seven MoE models
   const LayerPrices prices = layer_prices(run);
-  const Seconds by_hand = prices.wide->blocks[0].forward.gemm +
-                          6.0 * prices.blocks[1].forward.gemm + prices.wide->blocks[1].forward.gemm;
+  const Seconds by_hand = prices.high_precision->blocks[0].forward.gemm +
+                          6.0 * prices.blocks[1].forward.gemm +
+                          prices.high_precision->blocks[1].forward.gemm;
   const ModelChunk whole{.blocks = 8, .of_kind = {1, 7}, .moe_blocks = 7};
   EXPECT_NEAR(8.0 * mean_block(run, prices, whole).forward.gemm / by_hand, 1.0, 1e-12);
 }
@@ -134,16 +135,17 @@ TEST(LowPrecisionRecipe, TheStageThatHasThemExecutesThem) {
   run.framework.low_precision.high_precision_last = 1;
   const LayerPrices prices = layer_prices(run);
   const PassOperators operators(run);
-  const std::vector<ModelChunk> parts = model_parts(run.model, run.strategy);
+  const std::vector<ModelChunk> parts = model_chunks(run.model, run.strategy);
   const RankParameters rank = rank_parameters(run.model, run.strategy);
   const DataParallelCollectives exchange(run, rank);
   const auto forward = [&](std::size_t part) {
-    return part_passes(run, prices, exchange, rank, parts[part]).forward[Term::ForwardGemm];
+    return chunk_pass_times(run, prices, exchange, rank, parts[part]).forward[Term::ForwardGemm];
   };
   EXPECT_NEAR(forward(1) / (2.0 * prices.blocks[0].forward.gemm), 1.0, 1e-12);
-  EXPECT_NEAR(forward(0) / (prices.blocks[0].forward.gemm + prices.wide->blocks[0].forward.gemm),
-              1.0, 1e-12);
-  EXPECT_GT(prices.wide->blocks[0].forward.gemm, 1.5 * prices.blocks[0].forward.gemm);
+  EXPECT_NEAR(
+      forward(0) / (prices.blocks[0].forward.gemm + prices.high_precision->blocks[0].forward.gemm),
+      1.0, 1e-12);
+  EXPECT_GT(prices.high_precision->blocks[0].forward.gemm, 1.5 * prices.blocks[0].forward.gemm);
   // Operators one by one say the same, layer by layer.
   Seconds gemms;
   for (const PassOperator& op : operators.of(parts[3], PassKind::Forward)) {

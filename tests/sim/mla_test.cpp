@@ -148,11 +148,11 @@ TEST(Prediction, LayersOfItCountWhenLayersAreDealt) {
   model.num_layers = 61, model.mtp_layers = 1;
   Strategy strategy;
   strategy.pp = 16;
-  const std::vector<ModelChunk> parts = model_parts(model, strategy);
+  const std::vector<ModelChunk> parts = model_chunks(model, strategy);
   for (std::size_t i = 0; i + 1 < parts.size(); ++i) EXPECT_EQ(parts[i].blocks, 4);
   EXPECT_EQ(parts.back().blocks, 2);  // with the one ahead
   strategy.pp = 1;
-  EXPECT_EQ(model_parts(model, strategy).front().blocks, 62);
+  EXPECT_EQ(model_chunks(model, strategy).front().blocks, 62);
 }
 
 // The stage of the head embeds the next tokens: a copy of the table, the projection 2 h h and three
@@ -161,10 +161,11 @@ TEST(Prediction, LayersOfItNeedTheEmbeddingBesideTheHead) {
   Transformer model = small_model();
   const Strategy strategy;
   const ModelChunk last{.blocks = 1, .head = true, .of_kind = {1}};
-  const double plain = rank_parameters(model, strategy).ends(last);
+  const double plain = rank_parameters(model, strategy).embedding_and_head(last);
   model.mtp_layers = 1;
   const RankParameters rank = rank_parameters(model, strategy);
-  EXPECT_DOUBLE_EQ(rank.ends(last) - plain, rank.embedding + 2.0 * 1024.0 * 1024.0 + 3.0 * 1024.0);
+  EXPECT_DOUBLE_EQ(rank.embedding_and_head(last) - plain,
+                   rank.embedding + 2.0 * 1024.0 * 1024.0 + 3.0 * 1024.0);
 }
 
 }  // namespace

@@ -193,7 +193,7 @@ TEST(Plan, GivesTheStagesOfTheEndsFewerLayersWhereThatDividesThem) {
   ASSERT_FALSE(result.plans.empty());
   const TrainingRun& best = result.plans.front().run;
   std::vector<int> blocks;
-  for (const ModelChunk& part : model_parts(best.model, best.strategy))
+  for (const ModelChunk& part : model_chunks(best.model, best.strategy))
     blocks.push_back(part.blocks);
   EXPECT_EQ(blocks, (std::vector{1, 2, 2, 1}));
 }

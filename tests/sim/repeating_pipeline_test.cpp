@@ -13,7 +13,7 @@ namespace {
 using Chunks = std::vector<ChunkTimes>;
 
 Chunks equal_chunks(const PipelineShape& shape) {
-  return Chunks(static_cast<std::size_t>(shape.layout().parts()),
+  return Chunks(static_cast<std::size_t>(shape.layout().model_chunks()),
                 {.forward = Seconds(1.1), .backward = Seconds(2.3)});
 }
 
@@ -122,7 +122,7 @@ TEST(RepeatingPipeline, OneStageOfSeveralChunksIsTheSumOfItsPasses) {
 //                              + sum_{j<k} (B_j + u)
 double lower_bound(const PipelineShape& shape, const Chunks& chunks) {
   const auto part = [&](int stage, int chunk) {
-    return chunks[static_cast<std::size_t>(shape.layout().part(stage, chunk))];
+    return chunks[static_cast<std::size_t>(shape.layout().place(stage, chunk))];
   };
   double bound = 0.0, ends = 0.0;
   for (int k = 0; k < shape.stages; ++k) {

@@ -39,12 +39,12 @@ TEST(RankParameters, ATiedHeadOnTheStageOfTheEmbeddingIsNoSecondCopy) {
   const ModelChunk first{.blocks = 2, .embedding = true, .of_kind = {2}},
       last{.blocks = 1, .head = true, .meets_embedding = true, .of_kind = {1}};
   EXPECT_EQ(rank.held(first) + rank.held(last), (2.0 * 10.0 + 100.0) + (1.0 * 10.0 + 5.0));
-  EXPECT_EQ(rank.read_ends(last), 95.0);
+  EXPECT_EQ(rank.read_embedding_and_head(last), 95.0);
   // Untied, the head has a table of its own, but predicted tokens are embedded by the table that is
   // there.
   rank.tied = false, rank.predicts = true, rank.prediction = 7.0;
-  EXPECT_EQ(rank.ends(last), 95.0 + 7.0);
-  EXPECT_EQ(rank.read_ends(last), 95.0 + 7.0 + 100.0);
+  EXPECT_EQ(rank.embedding_and_head(last), 95.0 + 7.0);
+  EXPECT_EQ(rank.read_embedding_and_head(last), 95.0 + 7.0 + 100.0);
 }
 
 TEST(RankParameters, AdaptersAreAllThatIsTrained) {
@@ -101,7 +101,7 @@ TEST(RankParameters, ExpertRanksShareTheExpertsAlone) {
   EXPECT_EQ(block.partial, 1024.0 * 8);
   const ModelChunk part{.blocks = 3, .of_kind = {3}, .moe_blocks = 3};
   EXPECT_EQ(rank.held(part), 3.0 * (block.own + block.experts));
-  EXPECT_EQ(rank.apart(part), 3.0 * block.experts);
+  EXPECT_EQ(rank.divided_experts(part), 3.0 * block.experts);
 }
 
 TEST(RankParameters, AModelOfBothKindsHasAllItsParameters) {
@@ -112,7 +112,7 @@ TEST(RankParameters, AModelOfBothKindsHasAllItsParameters) {
   run.model.moe->shared_expert_gate = true;
   const RankParameters rank = rank_parameters(run.model, run.strategy);
   double held = 0.0;
-  for (const ModelChunk& part : model_parts(run.model, run.strategy)) held += rank.held(part);
+  for (const ModelChunk& part : model_chunks(run.model, run.strategy)) held += rank.held(part);
   EXPECT_EQ(held, static_cast<double>(parameters(run.model).total()));
 }
 

@@ -149,7 +149,7 @@ TEST(StageBytes, AreNoLessThanThoseOfAllStagesWithAsManyParameters) {
     SCOPED_TRACE(seed);
     const StageContents contents(*run);
     for (int stage = 0; stage < run->strategy.pp; ++stage) {
-      const double apart = contents.apart(stage);
+      const double apart = contents.divided_experts(stage);
       const StageParameters held{contents.held(stage) - apart, apart};
       const auto exact = bounded(stage_bytes(*run, contents, stage), run->framework);
       for (const double share : {1.0, 0.5}) {

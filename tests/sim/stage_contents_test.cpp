@@ -26,9 +26,9 @@ TrainingRun run_of(const Transformer& model, const Strategy& strategy) {
 TEST(StageContents, AStageHasEveryChunkOfItsOwn) {
   const TrainingRun run = run_of(small_model(), interleaved());
   const StageContents contents(run);
-  EXPECT_EQ(contents.part(0, 0), (ModelChunk{.blocks = 2, .embedding = true, .of_kind = {2}}));
-  EXPECT_EQ(contents.part(0, 1), (ModelChunk{.blocks = 2, .of_kind = {2}}));
-  EXPECT_EQ(contents.part(1, 1), (ModelChunk{.blocks = 2, .head = true, .of_kind = {2}}));
+  EXPECT_EQ(contents.chunk(0, 0), (ModelChunk{.blocks = 2, .embedding = true, .of_kind = {2}}));
+  EXPECT_EQ(contents.chunk(0, 1), (ModelChunk{.blocks = 2, .of_kind = {2}}));
+  EXPECT_EQ(contents.chunk(1, 1), (ModelChunk{.blocks = 2, .head = true, .of_kind = {2}}));
   EXPECT_EQ(contents.blocks(0), 4);
   const RankParameters& rank = contents.rank();
   EXPECT_DOUBLE_EQ(contents.held(0), 4.0 * rank.kinds[0].own + rank.embedding);

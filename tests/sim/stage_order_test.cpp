@@ -26,7 +26,7 @@ struct PassTimes {
 std::vector<ChunkTimes> equal_chunks(const PipelineShape& shape, const PassTimes& t) {
   const ChunkTimes chunk{
       .forward = Seconds(t.f), .backward = Seconds(t.both()), .weights = Seconds(t.w)};
-  return std::vector<ChunkTimes>(static_cast<std::size_t>(shape.layout().parts()), chunk);
+  return std::vector<ChunkTimes>(static_cast<std::size_t>(shape.layout().model_chunks()), chunk);
 }
 
 PipelineShape shape_of(PipelineSchedule schedule, int p, int m) {

@@ -11,7 +11,7 @@ namespace {
 Bytes table_message(const TrainingRun& run) {
   Bytes sum;
   for (const RepeatedCollective& closing :
-       closing_collectives(run, stage_parts(run.model, run.strategy, 0))) {
+       closing_collectives(run, stage_chunks(run.model, run.strategy, 0))) {
     if (closing.group == GroupKind::Embedding) sum += closing.calls * closing.message;
   }
   return sum;
@@ -52,7 +52,7 @@ TEST(StageMessages, AreOfBothDirections) {
   run.strategy.dp = 1, run.strategy.pp = 4, run.strategy.tp = 2;
   run.strategy.global_batch = 8;
   const auto messages = [&](int stage) {
-    return stage_messages(run, stage_parts(run.model, run.strategy, stage));
+    return stage_messages(run, stage_chunks(run.model, run.strategy, stage));
   };
   const Bytes whole(1024.0 * 1024.0 * 2.0);
   ASSERT_EQ(messages(1).size(), 1u);
@@ -78,7 +78,7 @@ TEST(StageMessages, AreOfBothDirections) {
   EXPECT_EQ(messages(3)[0].message, whole);
   EXPECT_EQ(messages(3)[1].kind, CollectiveKind::AllGather);
   run.strategy = {};
-  EXPECT_TRUE(stage_messages(run, stage_parts(run.model, run.strategy, 0)).empty());
+  EXPECT_TRUE(stage_messages(run, stage_chunks(run.model, run.strategy, 0)).empty());
 }
 
 }  // namespace

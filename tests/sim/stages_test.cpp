@@ -15,7 +15,7 @@ using enum PipelineSchedule;
 
 std::vector<int> parts_of(const StageLayout& layout, int stage) {
   std::vector<int> parts;
-  for (int chunk = 0; chunk < layout.chunks(); ++chunk) parts.push_back(layout.part(stage, chunk));
+  for (int chunk = 0; chunk < layout.chunks(); ++chunk) parts.push_back(layout.place(stage, chunk));
   return parts;
 }
 
@@ -38,7 +38,7 @@ TEST(StageLayout, DualPipeHoldsEveryPartTwice) {
   for (int stage = 0; stage < 6; ++stage) {
     for (const int part : parts_of(layout, stage)) ++held[static_cast<std::size_t>(part)];
   }
-  EXPECT_EQ(layout.parts(), 6);
+  EXPECT_EQ(layout.model_chunks(), 6);
   EXPECT_EQ(held, std::vector<int>(6, 2));
   EXPECT_EQ(layout.chunk_microbatches(), 6);
 }
@@ -48,7 +48,7 @@ TEST(StageLayout, DualPipeHoldsEveryPartTwice) {
 TEST(StageLayout, TheFirstStageOfAVHasBothEndsOfTheModel) {
   Strategy s;
   s.pp = s.virtual_stages = 2, s.pipeline_schedule = ZbV;
-  const std::vector<ModelChunk> parts = stage_parts(small_model(), s, 0);
+  const std::vector<ModelChunk> parts = stage_chunks(small_model(), s, 0);
   ASSERT_EQ(parts.size(), 2U);
   EXPECT_TRUE(parts[0].embedding && parts[1].head);
   EXPECT_EQ(parts[1].first_layer, 6);
@@ -64,7 +64,7 @@ std::vector<int> blocks_of(const std::vector<ModelChunk>& parts) {
 TEST(Stages, LayersAreDealtEvenly) {
   Strategy s;
   s.pp = 4;
-  const auto parts = model_parts(small_model(), s);
+  const auto parts = model_chunks(small_model(), s);
   EXPECT_EQ(blocks_of(parts), (std::vector<int>{2, 2, 2, 2}));
   EXPECT_TRUE(parts.front().embedding);
   EXPECT_TRUE(parts.back().head);
@@ -73,20 +73,20 @@ TEST(Stages, LayersAreDealtEvenly) {
 
 TEST(Stages, EndsMeetWhereOneStageHasBoth) {
   Strategy s;
-  EXPECT_FALSE(model_parts(small_model(), s).back().meets_embedding);  // one part has both
-  EXPECT_TRUE(model_parts(small_model(), s).back().has_table());
+  EXPECT_FALSE(model_chunks(small_model(), s).back().meets_embedding);  // one part has both
+  EXPECT_TRUE(model_chunks(small_model(), s).back().has_table());
   s.pp = 2;
-  EXPECT_FALSE(model_parts(small_model(), s).back().has_table());
+  EXPECT_FALSE(model_chunks(small_model(), s).back().has_table());
   s.pipeline_schedule = PipelineSchedule::DualPipe;
-  EXPECT_TRUE(model_parts(small_model(), s).back().meets_embedding);
-  EXPECT_FALSE(model_parts(small_model(), s).front().meets_embedding);
+  EXPECT_TRUE(model_chunks(small_model(), s).back().meets_embedding);
+  EXPECT_FALSE(model_chunks(small_model(), s).front().meets_embedding);
 }
 
 TEST(Stages, ARemainderGoesToTheMiddle) {
   Strategy s;
   s.pp = 3;
   // 8 = 3 * 2 + 2.
-  EXPECT_EQ(blocks_of(model_parts(small_model(), s)), (std::vector<int>{3, 3, 2}));
+  EXPECT_EQ(blocks_of(model_chunks(small_model(), s)), (std::vector<int>{3, 3, 2}));
 }
 
 TEST(Stages, EmbeddingAndHeadCanCountAsLayers) {
@@ -95,7 +95,7 @@ TEST(Stages, EmbeddingAndHeadCanCountAsLayers) {
   model.num_layers = 70;
   Strategy s;
   s.pp = 12, s.embeddings_as_layers = true;
-  EXPECT_EQ(blocks_of(model_parts(model, s)),
+  EXPECT_EQ(blocks_of(model_chunks(model, s)),
             (std::vector<int>{5, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 5}));
 }
 
@@ -105,7 +105,7 @@ TEST(Stages, NoLayerIsLost) {
       Strategy s;
       s.pp = pp, s.embeddings_as_layers = ends;
       int sum = 0;
-      for (const int blocks : blocks_of(model_parts(small_model(), s))) sum += blocks;
+      for (const int blocks : blocks_of(model_chunks(small_model(), s))) sum += blocks;
       EXPECT_EQ(sum, 8);
     }
   }
@@ -116,12 +116,12 @@ TEST(Stages, NoLayerIsLost) {
 TEST(Stages, TensorsAreThoseOfTheBlocksAndTheEnds) {
   const Transformer gpt2 = find_model("gpt2")->model;
   Strategy s;
-  EXPECT_EQ(parameter_tensors(gpt2, model_parts(gpt2, s).front()), 12 * 12 + 1 + 2);
+  EXPECT_EQ(parameter_tensors(gpt2, model_chunks(gpt2, s).front()), 12 * 12 + 1 + 2);
   // Without biases: two norms, qkv, output, gate and up as one, down; an untied head.
   const Transformer llama = find_model("llama-7b")->model;
-  EXPECT_EQ(parameter_tensors(llama, model_parts(llama, s).front()), 32 * 6 + 1 + 2 + 1);
+  EXPECT_EQ(parameter_tensors(llama, model_chunks(llama, s).front()), 32 * 6 + 1 + 2 + 1);
   s.pp = 2;
-  EXPECT_EQ(parameter_tensors(llama, model_parts(llama, s).front()), 16 * 6 + 1);
+  EXPECT_EQ(parameter_tensors(llama, model_chunks(llama, s).front()), 16 * 6 + 1);
 }
 
 std::vector<std::size_t> chunk_kinds(const EqualStages& stages) {

@@ -72,7 +72,7 @@ StageTimes times_of(const StepSimulation& simulation, const std::vector<PassEven
     until = event.end;
   }
   for (int chunk = 0; chunk < simulation.shape().layout().chunks(); ++chunk) {
-    const PartPasses& part = simulation.passes(stage, chunk);
+    const ChunkPassTimes& part = simulation.passes(stage, chunk);
     const Seconds exchanged = part.first_forward.total() - part.forward.total() +
                               part.last_backward.total() - part.backward.total();
     times.span += exchanged, times.work += exchanged;

@@ -67,11 +67,11 @@ TEST(StrategyFields, UnknownKeysAndValuesOutOfRangeAreRefused) {
 
 TEST(StrategyFields, SayNothingWhereTheStrategyHasNoUseForThem) {
   Strategy strategy;
-  EXPECT_FALSE(says_something(*find_strategy_field("cp_scheme"), strategy));
+  EXPECT_FALSE(is_stated(*find_strategy_field("cp_scheme"), strategy));
   strategy.cp = 2;
-  EXPECT_TRUE(says_something(*find_strategy_field("cp_scheme"), strategy));
-  EXPECT_TRUE(says_something(*find_strategy_field("compile"), strategy));
-  EXPECT_FALSE(says_something(*find_strategy_field("moe_imbalance"), strategy));
+  EXPECT_TRUE(is_stated(*find_strategy_field("cp_scheme"), strategy));
+  EXPECT_TRUE(is_stated(*find_strategy_field("compile"), strategy));
+  EXPECT_FALSE(is_stated(*find_strategy_field("moe_imbalance"), strategy));
 }
 
 TEST(FrameworkFields, KeysArePathsOfMembers) {

@@ -249,7 +249,7 @@ TEST(Timeline, JoinedPassesHaveTheOperatorsOfBoth) {
   const auto labels = [&](std::size_t part, PassKind kind) {
     std::vector<std::string> list;
     for (const PassOperator& op :
-         PassOperators(run).of(model_parts(run.model, run.strategy)[part], kind))
+         PassOperators(run).of(model_chunks(run.model, run.strategy)[part], kind))
       list.push_back((op.layer ? "L" + std::to_string(*op.layer) + " " : "") + op.label);
     return list;
   };

@@ -21,20 +21,20 @@ TEST(Uncertain, HasEndsThatHoldNineInTen) {
 }
 
 TEST(Combined, AddsLogarithmsInSquaresOnEachSide) {
-  const OutputEnds ends[] = {{10.0 * std::exp(-0.3), 10.0 * std::exp(0.1)},
-                             {10.0 * std::exp(0.2), 10.0 * std::exp(-0.4)}};
-  const Estimate<double> estimate = combined(10.0, ends);
+  const OutputInterval intervals[] = {{10.0 * std::exp(-0.3), 10.0 * std::exp(0.1)},
+                                      {10.0 * std::exp(0.2), 10.0 * std::exp(-0.4)}};
+  const Estimate<double> estimate = combined(10.0, intervals);
   EXPECT_NEAR(estimate.low, 10.0 * std::exp(-0.5), 1e-12);
   EXPECT_NEAR(estimate.high, 10.0 * std::exp(std::sqrt(0.05)), 1e-12);
-  EXPECT_EQ(combined(0.0, ends).high, 0.0);
+  EXPECT_EQ(combined(0.0, intervals).high, 0.0);
 }
 
 // The product of two log-normal values is one, with the sum of the variances.
 TEST(Combined, IsExactForProducts) {
   const Uncertain<double> a{3.0, 0.3}, b{5.0, 0.4};
-  const OutputEnds ends[] = {{a.low() * b.median, a.high() * b.median},
-                             {a.median * b.low(), a.median * b.high()}};
-  EXPECT_NEAR(combined(15.0, ends).high, (Uncertain<double>{15.0, 0.5}).high(), 1e-12);
+  const OutputInterval intervals[] = {{a.low() * b.median, a.high() * b.median},
+                                      {a.median * b.low(), a.median * b.high()}};
+  EXPECT_NEAR(combined(15.0, intervals).high, (Uncertain<double>{15.0, 0.5}).high(), 1e-12);
 }
 
 TEST(Pooled, ByHand) {

@@ -102,14 +102,15 @@ TEST(Validity, SchedulesWithSplitPassesNameWhatTheyNeed) {
   run.strategy.dp = 1, run.strategy.pp = 4;
   EXPECT_EQ(message_of(run), "");
   run.strategy.pipeline_schedule = PipelineSchedule::ZbV;
-  EXPECT_EQ(message_of(run),
-            "pipeline_schedule = zb-v has two parts of the model per stage, but virtual_stages = 1 "
-            "(nearest: virtual_stages = 2)");
+  EXPECT_EQ(
+      message_of(run),
+      "pipeline_schedule = zb-v has two chunks of the model per stage, but virtual_stages = 1 "
+      "(nearest: virtual_stages = 2)");
   run.strategy.virtual_stages = 2;
   EXPECT_EQ(message_of(run), "");
   run.strategy.pipeline_schedule = PipelineSchedule::DualPipe;
   EXPECT_EQ(message_of(run),
-            "pipeline_schedule = dualpipe has one part of the model per stage, but virtual_stages "
+            "pipeline_schedule = dualpipe has one chunk of the model per stage, but virtual_stages "
             "= 2 (nearest: virtual_stages = 1)");
   run.strategy.virtual_stages = 1;
   EXPECT_EQ(message_of(run), "");

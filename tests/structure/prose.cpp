@@ -102,7 +102,6 @@ constexpr Rule kPrivateWords[] = {
     {"wide", R"(\bwide (formats?|blocks?|copy|copies)\b)", "16-bit, high precision"},
 };
 
-// Identifiers that are renamed tree-wide later are not here.
 constexpr Rule kPrivateNames[] = {
     {"habits", R"(\bhabits\b)", "behaviour"},
     {"nob", R"(\b[Kk]nobs?\b)", "factor"},
@@ -110,7 +109,15 @@ constexpr Rule kPrivateNames[] = {
     {"asked", R"(\b(asked_\w+|\w+_asked)\b)", "given, stated"},
     {"lend", R"(\blend\w*\b)", "provide"},
     {"end", R"(\b(end_parameters|gathered_ends)\b)", "embedding_and_head"},
-    {"bool apart", R"(\bbool apart\b)", "divided"},
+    {"apart", R"(\b(apart|\w+_apart)\b)", "divided"},
+    {"part", R"(\bModelChunk>?&? parts?\b|\bparts_of\b)", "chunk"},
+    {"ends", R"(\bends\b)", "embedding_and_head, bounds"},
+    {"wide", R"(\bwide\b)", "high_precision, in_16_bits"},
+    {"lent", R"(\blent\b)", "provided"},
+    {"ealt", R"(\b(\w+_dealt|dealt|dealt_\w+|Dealt\w+)\b)", "divided"},
+    {"says", R"(\b(says|says_\w+)\b)", "states"},
+    {"kept", R"(\b(kept|kept_(?!temporary)\w+)\b)", "saved, resident"},
+    {"beside", R"(\b(beside|beside_\w+|\w+_beside)\b)", "overlapped"},
 };
 
 }  // namespace

@@ -40,7 +40,7 @@ class Embedding {
 struct HeadTape {
   at::Tensor x;
   NormOutput norm;
-  at::Tensor kept;      // plain: what the loss saves of the logits
+  at::Tensor saved;     // plain: what the loss saves of the logits
   at::Tensor gradient;  // chunked: of the norm's output, whole
 };
 

@@ -1,4 +1,4 @@
-#include "runtime/model/ends.h"
+#include "runtime/model/embedding_and_head.h"
 
 #include <algorithm>
 #include <utility>
@@ -91,7 +91,7 @@ at::Tensor Head::forward(at::Tensor x, const at::Tensor& targets, HeadTape& tape
   at::Tensor logits =
       linear_forward(context_.tensor.column_input(tape.norm.y), projection_.weight(), {});
   LossOutput out = cross_entropy(std::move(logits), targets, loss);
-  tape.kept = std::move(out.kept);
+  tape.saved = std::move(out.saved);
   return out.loss;
 }
 
@@ -107,7 +107,7 @@ at::Tensor Head::chunked_loss(const at::Tensor& y, const at::Tensor& targets, He
     LossOutput out = cross_entropy(linear_forward(part, weight, {}), wanted, loss);
     total.add_(out.loss);
     const at::Tensor dlogits =
-        cross_entropy_backward(std::move(out.kept), wanted, loss, y.scalar_type());
+        cross_entropy_backward(std::move(out.saved), wanted, loss, y.scalar_type());
     at::Tensor dy = tape.gradient.narrow(0, begin, size);
     at::mm_out(dy, dlogits, weight);
     add_linear_weight_gradient(dlogits, part, gradient, {});
@@ -119,7 +119,7 @@ at::Tensor Head::backward(const at::Tensor& targets, HeadTape tape, double token
   at::Tensor dy = std::move(tape.gradient);
   if (!dy.defined()) {
     const at::Tensor dlogits = cross_entropy_backward(
-        std::move(tape.kept), targets, loss_context(tokens_of_step), tape.x.scalar_type());
+        std::move(tape.saved), targets, loss_context(tokens_of_step), tape.x.scalar_type());
     dy = linear_data_gradient(dlogits, projection_.weight());
     add_linear_weight_gradient(dlogits, context_.tensor.column_input(tape.norm.y),
                                projection_.gradient(), {});
