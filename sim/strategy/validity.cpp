@@ -30,7 +30,7 @@ constexpr const char* kStageCount = "stage_layers needs a number for each stage 
 constexpr const char* kStageSum = "stage_layers does not add up to num_layers";
 constexpr const char* kStageLeast = "a stage needs a layer for each of its chunks";
 constexpr const char* kSplitStages = "zero-bubble schedules and dualpipe need pp > 1";
-constexpr const char* kOneChunk = "zb-h1 and dualpipe have one chunk of the model per stage";
+constexpr const char* kWholeStage = "zb-h1 and dualpipe have one chunk of the model per stage";
 constexpr const char* kTwoChunks = "zb-v needs virtual_stages = 2";
 constexpr const char* kEvenStages = "dualpipe needs an even pp";
 constexpr const char* kBothEnds = "dualpipe needs an even num_microbatches >= 2 * pp";
@@ -137,7 +137,7 @@ const char* broken_split_schedule(const Strategy& strategy) {
              both_ends = strategy.pipeline_schedule == PipelineSchedule::DualPipe;
   if (!vee && !both_ends && strategy.pipeline_schedule != PipelineSchedule::ZbH1) return nullptr;
   if (strategy.pp == 1) return kSplitStages;
-  if (strategy.virtual_stages != (vee ? 2 : 1)) return vee ? kTwoChunks : kOneChunk;
+  if (strategy.virtual_stages != (vee ? 2 : 1)) return vee ? kTwoChunks : kWholeStage;
   if (!both_ends) return nullptr;
   if (strategy.pp % 2 != 0) return kEvenStages;
   const int m = strategy.num_microbatches();
@@ -351,7 +351,7 @@ std::optional<std::string> chunks_message(const char* rule, const Transformer& m
     return stage_layers + ": each stage needs a layer for each of its chunks, " + virtual_stages +
            ", but for the chunk of the head";
   if (rule == kSplitStages) return schedule + " needs pp > 1, but pp = 1 (nearest: pp = 2)";
-  if (rule == kOneChunk)
+  if (rule == kWholeStage)
     return schedule + " has one chunk of the model per stage, but " + virtual_stages +
            " (nearest: virtual_stages = 1)";
   if (rule == kTwoChunks)
