@@ -7,6 +7,7 @@
 
 #include "cli/number_list.h"
 #include "cli/run_request.h"
+#include "hwdb/models/catalogue.h"
 #include "hwdb/text/spelling.h"
 #include "reports/models.h"
 #include "sim/base/error.h"
@@ -22,16 +23,16 @@ std::string lower(std::string text) {
 
 std::vector<std::string> families() {
   std::vector<std::string> names;
-  for (const sim::CatalogueEntry& entry : sim::catalogue())
+  for (const sim::NamedModel& entry : hwdb::catalogue())
     names.push_back(sim::family_of(entry.model.name));
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }
 
-std::vector<const sim::CatalogueEntry*> entries_of(const std::string& family) {
-  std::vector<const sim::CatalogueEntry*> entries;
-  for (const sim::CatalogueEntry& entry : sim::catalogue()) {
+std::vector<const sim::NamedModel*> entries_of(const std::string& family) {
+  std::vector<const sim::NamedModel*> entries;
+  for (const sim::NamedModel& entry : hwdb::catalogue()) {
     if (family.empty() || sim::family_of(entry.model.name) == lower(family))
       entries.push_back(&entry);
   }
@@ -53,7 +54,7 @@ void set_seq_len(sim::Transformer& model, const std::string& text) {
   }
 }
 
-std::string rendered(const sim::CatalogueEntry& entry, reports::Format format,
+std::string rendered(const sim::NamedModel& entry, reports::Format format,
                      const reports::Style& style) {
   if (format == reports::Format::Json) return reports::model_json(entry);
   return reports::render(reports::shape_table(entry), format, style) + "\n" +
@@ -109,7 +110,7 @@ int run_model_list(const ModelListOptions& options) {
 
 int run_model_show(const ModelShowOptions& options) {
   const reports::Format format = format_of(options.output);
-  sim::CatalogueEntry entry = model_named("model", options.name);
+  sim::NamedModel entry = model_named("model", options.name);
   if (options.seq_len) set_seq_len(entry.model, *options.seq_len);
   write_result(rendered(entry, format, style_of(options.output)), options.output);
   return 0;

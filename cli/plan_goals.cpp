@@ -125,8 +125,8 @@ bool is_hopeless(const sim::Transformer& model, const sim::Run& run) {
 }
 
 PlanComparison largest_model(const PlanOptions& options, const hwdb::Database& database) {
-  std::vector<const sim::CatalogueEntry*> entries;
-  for (const sim::CatalogueEntry& entry : sim::catalogue()) entries.push_back(&entry);
+  std::vector<const sim::NamedModel*> entries;
+  for (const sim::NamedModel& entry : hwdb::catalogue()) entries.push_back(&entry);
   std::stable_sort(entries.begin(), entries.end(), [](const auto* one, const auto* other) {
     return sim::parameters(one->model).total() > sim::parameters(other->model).total();
   });
@@ -134,7 +134,7 @@ PlanComparison largest_model(const PlanOptions& options, const hwdb::Database& d
   RunOptions run = options.run;
   run.model = entries.back()->model.name;
   const sim::Run base = query_of(run, database).base;
-  for (const sim::CatalogueEntry* entry : entries) {
+  for (const sim::NamedModel* entry : entries) {
     if (is_hopeless(entry->model, base)) continue;
     run.model = entry->model.name;
     if (trial.fits(run, run.model) || trial.interrupted()) break;

@@ -15,13 +15,13 @@
 #include "cli/progress.h"
 #include "cli/run_changes.h"
 #include "cli/run_request.h"
+#include "hwdb/models/catalogue.h"
 #include "hwdb/runs/run_resolver.h"
 #include "hwdb/store/database_rows.h"
 #include "reports/page/page.h"
 #include "reports/prediction.h"
 #include "reports/validation.h"
 #include "sim/base/error.h"
-#include "sim/model/catalogue.h"
 #include "sim/predict.h"
 
 namespace llmsim::cli {
@@ -135,7 +135,7 @@ void check_interactive(const ReportOptions& options) {
     throw Error("--interactive: --format html is expected");
   if (questions_of(options.plan.run).list.size() != 1)
     throw Error("--interactive: one question, with one value for each option, is expected");
-  if (!sim::find_model(options.plan.run.model))
+  if (!hwdb::find_model(options.plan.run.model))
     throw Error("--interactive: --model = " + options.plan.run.model +
                 ": a model of the catalogue is expected, as a page reads no files");
 }

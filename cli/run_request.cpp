@@ -345,8 +345,8 @@ bool says_all_of(const sim::PartialTransformer& known, const sim::PartialTransfo
 void name_model(hwdb::RunRecord& record) {
   if (record.model.name || record.model.fields.contains("vocab_size")) return;
   const sim::PartialTransformer stated = shape_of(record.model.fields);
-  const sim::CatalogueEntry* found = nullptr;
-  for (const sim::CatalogueEntry& entry : sim::catalogue()) {
+  const sim::NamedModel* found = nullptr;
+  for (const sim::NamedModel& entry : hwdb::catalogue()) {
     const sim::PartialTransformer known = shape_of(sim::fields_of(entry.model));
     if (!says_all_of(known, stated)) continue;
     if (found && !says_all_of(known, shape_of(sim::fields_of(found->model)))) return;
@@ -385,8 +385,8 @@ sim::Run launched_run(const RunOptions& options, hwdb::RunResolver& resolver) {
 
 }  // namespace
 
-sim::CatalogueEntry model_named(const std::string& option, const std::string& name) {
-  if (const sim::CatalogueEntry* entry = sim::find_model(name)) return *entry;
+sim::NamedModel model_named(const std::string& option, const std::string& name) {
+  if (const sim::NamedModel* entry = hwdb::find_model(name)) return *entry;
   if (std::filesystem::exists(name) || name.ends_with(".json")) {
     return {.model = hwdb::load_model_config(name),
             .aliases = {},
@@ -394,7 +394,7 @@ sim::CatalogueEntry model_named(const std::string& option, const std::string& na
             .source = name};
   }
   throw Error(option + " = " + name + ": neither a known model nor a config.json" +
-              hwdb::did_you_mean(sim::nearest_models(name, 3)));
+              hwdb::did_you_mean(hwdb::nearest_models(name, 3)));
 }
 
 hwdb::RunResolver resolver_of(const std::string& site, const hwdb::Database& database) {

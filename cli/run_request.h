@@ -19,17 +19,17 @@
 #include <string>
 
 #include "cli/run_options.h"
+#include "hwdb/models/catalogue.h"
 #include "hwdb/runs/run_record.h"
 #include "hwdb/runs/run_resolver.h"
 #include "hwdb/store/database.h"
-#include "sim/model/catalogue.h"
 #include "sim/plan.h"
 #include "sim/run.h"
 
 namespace llmsim::cli {
 
 // The model of the catalogue, or of a config.json.  Throws Error that begins "OPTION = NAME".
-sim::CatalogueEntry model_named(const std::string& option, const std::string& name);
+sim::NamedModel model_named(const std::string& option, const std::string& name);
 
 // Resolves runs of a site; of none where its name is empty.
 hwdb::RunResolver resolver_of(const std::string& site, const hwdb::Database& database);

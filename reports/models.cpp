@@ -12,7 +12,7 @@
 namespace llmsim::reports {
 namespace {
 
-using sim::CatalogueEntry;
+using sim::NamedModel;
 using sim::Transformer;
 
 Cell count(std::int64_t value) { return Cell(value); }
@@ -166,7 +166,7 @@ std::vector<sim::Convention> training_conventions(const Transformer& model) {
 
 }  // namespace
 
-Table catalogue_table(const std::vector<const CatalogueEntry*>& entries) {
+Table catalogue_table(const std::vector<const NamedModel*>& entries) {
   Table table("Models", {{"name", "model"},
                          {"num_layers", "layers", Kind::Integer},
                          {"hidden_size", "hidden", Kind::Integer},
@@ -179,7 +179,7 @@ Table catalogue_table(const std::vector<const CatalogueEntry*>& entries) {
                          {"num_parameters", "parameters", Kind::Integer},
                          {"active_parameters", "active", Kind::Integer},
                          {"aliases", "also called"}});
-  for (const CatalogueEntry* entry : entries) {
+  for (const NamedModel* entry : entries) {
     const Transformer& m = entry->model;
     const sim::Parameters p = sim::parameters(m);
     table.add_row(
@@ -191,7 +191,7 @@ Table catalogue_table(const std::vector<const CatalogueEntry*>& entries) {
   return table;
 }
 
-Table shape_table(const CatalogueEntry& entry) {
+Table shape_table(const NamedModel& entry) {
   Table table(entry.model.name, {{"field", "shape"}, {"value", "value"}});
   Fields fields;
   add_sizes(fields, entry.model);
@@ -202,7 +202,7 @@ Table shape_table(const CatalogueEntry& entry) {
   return table;
 }
 
-Table parameters_table(const CatalogueEntry& entry) {
+Table parameters_table(const NamedModel& entry) {
   const sim::Parameters p = sim::parameters(entry.model);
   const auto total = static_cast<double>(p.total());
   Table table("Parameters", {{"part", "part"},
@@ -233,7 +233,7 @@ Table training_flops_table(const Transformer& model) {
   return table;
 }
 
-std::string model_json(const CatalogueEntry& entry) {
+std::string model_json(const NamedModel& entry) {
   const sim::Parameters p = sim::parameters(entry.model);
   Json document = {{"name", entry.model.name},
                    {"family", sim::family_of(entry.model.name)},

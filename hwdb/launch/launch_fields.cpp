@@ -6,8 +6,8 @@
 
 #include "hwdb/frameworks/settings.h"
 #include "hwdb/launch/layer_pattern.h"
+#include "hwdb/models/catalogue.h"
 #include "sim/base/error.h"
-#include "sim/model/catalogue.h"
 #include "sim/strategy/stages.h"
 
 namespace llmsim::hwdb {
@@ -41,10 +41,9 @@ bool same_but_length(const sim::Transformer& model, const sim::Transformer& know
 }
 
 std::optional<std::string> catalogue_name(const sim::Transformer& model) {
-  if (const auto* named = sim::find_model(model.name);
-      named && same_but_length(model, named->model))
+  if (const auto* named = find_model(model.name); named && same_but_length(model, named->model))
     return named->model.name;
-  for (const sim::CatalogueEntry& entry : sim::catalogue()) {
+  for (const sim::NamedModel& entry : catalogue()) {
     if (same_but_length(model, entry.model)) return entry.model.name;
   }
   return std::nullopt;

@@ -8,10 +8,10 @@
 
 #include "hwdb/frameworks/settings.h"
 #include "hwdb/launch/layer_pattern.h"
+#include "hwdb/models/catalogue.h"
 #include "hwdb/text/json_reader.h"
 #include "sim/base/error.h"
 #include "sim/base/number_text.h"
-#include "sim/model/catalogue.h"
 
 namespace llmsim::hwdb {
 namespace {
@@ -30,8 +30,7 @@ bool is_true(const LaunchValues& fields, const std::string& key) {
 
 // Layers of the model that is read, by its shape or its name.
 int layers_of(const LaunchValues& fields, const RunRecord& record) {
-  const sim::CatalogueEntry* const known =
-      record.model.name ? sim::find_model(*record.model.name) : nullptr;
+  const sim::NamedModel* const known = record.model.name ? find_model(*record.model.name) : nullptr;
   return count_in(fields, "model.num_layers", known ? known->model.num_layers : 0);
 }
 

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "hwdb/models/catalogue.h"
 #include "hwdb/text/spelling.h"
-#include "sim/model/catalogue.h"
 
 namespace llmsim::hwdb {
 namespace {
@@ -41,8 +41,8 @@ bool same_positions(const RecordedModel& m, const sim::Transformer& known) {
 }
 
 // The model of the same family with the recorded shape and positions.
-const sim::CatalogueEntry* sibling(const RecordedModel& m, const sim::Transformer& named) {
-  for (const sim::CatalogueEntry& entry : sim::catalogue()) {
+const sim::NamedModel* sibling(const RecordedModel& m, const sim::Transformer& named) {
+  for (const sim::NamedModel& entry : catalogue()) {
     const sim::Transformer& known = entry.model;
     const bool same_size = count_of(m, "num_layers") == known.num_layers &&
                            count_of(m, "hidden_size") == known.hidden_size;
@@ -58,8 +58,8 @@ constexpr const char* kShape[] = {"num_layers", "hidden_size", "num_heads"};
 // That of the name; where it has other positions or widths, its sibling that has the recorded ones
 // (the throughput tables of llm-foundry call a model with learned positions mpt-7b, the released
 // one has ALiBi).
-const sim::CatalogueEntry* catalogue_entry(const RecordedModel& m) {
-  const sim::CatalogueEntry* named = m.name ? sim::find_model(*m.name) : nullptr;
+const sim::NamedModel* catalogue_entry(const RecordedModel& m) {
+  const sim::NamedModel* named = m.name ? find_model(*m.name) : nullptr;
   if (!named) return nullptr;
   // Records of hybrids count layers and leave the rest to the name.
   const auto* const first = std::begin(kShape) + (is_hybrid(named->model) ? 1 : 0);
@@ -67,11 +67,11 @@ const sim::CatalogueEntry* catalogue_entry(const RecordedModel& m) {
       std::none_of(first, std::end(kShape), [&](const char* key) { return states(m, key); });
   const bool same = shape_missing || same_shape(m, named->model);
   if (same && same_positions(m, named->model)) return named;
-  if (const sim::CatalogueEntry* other = sibling(m, named->model)) return other;
+  if (const sim::NamedModel* other = sibling(m, named->model)) return other;
   return same ? named : nullptr;
 }
 
-void check_described(const RecordedModel& m, const sim::CatalogueEntry* entry,
+void check_described(const RecordedModel& m, const sim::NamedModel* entry,
                      const Assumptions& assume) {
   if (m.architecture && *m.architecture != "decoder" && *m.architecture != "encoder" &&
       *m.architecture != "hybrid") {
@@ -83,13 +83,13 @@ void check_described(const RecordedModel& m, const sim::CatalogueEntry* entry,
   if (m.architecture == "hybrid" && !hybrid)
     assume.refuse("model.architecture = hybrid: model.layer_pattern is missing" +
                   (m.name && !entry ? " and " + *m.name + " is no model of the catalogue" +
-                                          did_you_mean(sim::nearest_models(*m.name, 3))
+                                          did_you_mean(nearest_models(*m.name, 3))
                                     : ""));
   const auto missing = std::find_if(std::begin(kShape), std::end(kShape),
                                     [&](const char* key) { return !states(m, key); });
   if (entry || missing == std::end(kShape)) return;
   const std::string known = m.name ? " and " + *m.name + " is no model of the catalogue" +
-                                         did_you_mean(sim::nearest_models(*m.name, 3))
+                                         did_you_mean(nearest_models(*m.name, 3))
                                    : "";
   assume.refuse(std::string("model.") + *missing + " is missing" + known);
 }
@@ -199,7 +199,7 @@ RecordedModel recorded(const sim::Transformer& t) {
 sim::Transformer model_of(const RunRecord& record, const FrameworkDefaults& defaults,
                           Assumptions& assume) {
   const RecordedModel& m = record.model;
-  const sim::CatalogueEntry* entry = catalogue_entry(m);
+  const sim::NamedModel* entry = catalogue_entry(m);
   check_described(m, entry, assume);
   sim::Transformer t =
       entry ? adapted_model(m, entry->model, assume) : described_model(m, defaults, assume);

@@ -12,8 +12,9 @@ std::span<const ShippedText> shipped_facts();
 // Changes whenever one of those files does.
 std::string_view shipped_facts_hash();
 
-// facts/frameworks.json, which is read where it lies and not through the database.
+// facts/frameworks.json and others that are read where they lie and not through the database.
 std::string_view shipped_frameworks_json();
+std::string_view shipped_models_json();
 
 // launch/targets/*.rows, by the names of their targets (launch/row_text.h).
 std::span<const ShippedText> shipped_launch_rows();

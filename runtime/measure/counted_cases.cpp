@@ -7,12 +7,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include "hwdb/models/catalogue.h"
 #include "runtime/library/device.h"
 #include "runtime/library/memory_meter.h"
 #include "runtime/library/operator_call.h"
 #include "runtime/measure/counted_step.h"
 #include "runtime/measure/results.h"
-#include "sim/model/catalogue.h"
 #include "sim/strategy/mesh.h"
 
 namespace llmsim::runtime {
@@ -306,7 +306,7 @@ void add_large(std::vector<CountedCase>& cases) {
                                      {"llama-3.1-405b", {"tp-8-sp-pp-16", deep}, 16, {0, 8, 15}},
                                      {"llama-3.1-405b", {"zero3-1024-full", wide}, 1, {0}}};
   for (const LargeTraining& training : trainings) {
-    TrainingSetup setup = setup_of(sim::find_model(training.model)->model, Formats::Bf16, 1);
+    TrainingSetup setup = setup_of(hwdb::find_model(training.model)->model, Formats::Bf16, 1);
     training.form.divide(setup.strategy);
     setup.strategy.global_batch = training.micro_batches * setup.strategy.dp;
     add_divided(cases, setup, std::string(training.model) + " bf16 " + training.form.name,

@@ -7,9 +7,9 @@
 #include <set>
 #include <tuple>
 
+#include "hwdb/models/catalogue.h"
 #include "sim/base/error.h"
 #include "sim/cost/kernels.h"
-#include "sim/model/catalogue.h"
 #include "sim/model/parameters.h"
 #include "sim/operators/block.h"
 #include "sim/operators/embedding_and_head.h"
@@ -109,7 +109,7 @@ std::vector<sim::Strategy> strategies(sim::Precision precision) {
 
 std::vector<sim::Transformer> models() {
   std::vector<sim::Transformer> all;
-  for (const sim::CatalogueEntry& entry : sim::catalogue()) {
+  for (const sim::NamedModel& entry : hwdb::catalogue()) {
     for (int seq_len = kShortest; seq_len <= std::min(kLongest, entry.model.seq_len);
          seq_len *= 2) {
       all.push_back(entry.model);

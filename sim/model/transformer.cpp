@@ -185,6 +185,11 @@ void Transformer::validate() const {
   validate_total(*this);
 }
 
+std::string family_of(const std::string& name) {
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  return std::string(name.begin(), std::find_if_not(name.begin(), name.end(), is_letter));
+}
+
 int expert_row_size(const Transformer& model) {
   return model.moe->latent_size.value_or(model.hidden_size);
 }

@@ -5,6 +5,7 @@
 // and encoders of BERT's kind; `parameters.h` counts them exactly.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -212,6 +213,18 @@ struct Transformer {
 
   bool operator==(const Transformer&) const = default;
 };
+
+// A model as it was published.
+struct NamedModel {
+  Transformer model;                 // model.name is the canonical name, such as "llama-3-70b"
+  std::vector<std::string> aliases;  // what people type: "llama-70b", "llama3-70b"
+  std::optional<std::int64_t> published_parameters;  // exact integer where one is published
+  std::string source;                                // where the shape and the count were read
+};
+
+// The letters before the first digit or hyphen of a model's name: "llama" of "llama-3-70b", "gpt"
+// of "gpt2-xl".
+std::string family_of(const std::string& name);
 
 // Whether some layers have no attention, or no MLP.
 inline bool is_hybrid(const Transformer& model) { return model.layer_pattern.has_value(); }

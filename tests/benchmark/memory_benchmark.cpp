@@ -4,7 +4,7 @@
 
 #include "sim/cost/layer_prices.h"
 #include "sim/memory/footprint.h"
-#include "sim/model/catalogue.h"
+#include "tests/catalogue.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {

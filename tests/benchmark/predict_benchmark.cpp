@@ -1,8 +1,8 @@
 #include <benchmark/benchmark.h>
 
-#include "sim/model/catalogue.h"
 #include "sim/plan.h"
 #include "sim/predict.h"
+#include "tests/catalogue.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {

@@ -8,9 +8,9 @@
 
 #include "sim/cost/layer_prices.h"
 #include "sim/memory/footprint.h"
-#include "sim/model/catalogue.h"
 #include "sim/schedule/step.h"
 #include "sim/search/complete_search.h"
+#include "tests/catalogue.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {

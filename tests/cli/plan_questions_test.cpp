@@ -10,7 +10,7 @@
 #include "cli/plan_goals.h"
 #include "cli/predict_command.h"
 #include "cli/run_request.h"
-#include "sim/model/catalogue.h"
+#include "hwdb/models/catalogue.h"
 #include "sim/model/parameters.h"
 #include "sim/predict.h"
 #include "tests/cli/program.h"
@@ -194,8 +194,8 @@ TEST_F(ManyPlans, TheLargestModelOfFourBitsIsLarger) {
   const std::string found = run(one + "--largest model").out;
   ASSERT_NE(found.find(says), std::string::npos) << found;
   const std::string name = found.substr(found.find(says) + says.size());
-  EXPECT_GE(sim::parameters(sim::find_model(name.substr(0, name.find('\n')))->model).total(),
-            sim::parameters(sim::find_model("llama-70b")->model).total())
+  EXPECT_GE(sim::parameters(hwdb::find_model(name.substr(0, name.find('\n')))->model).total(),
+            sim::parameters(hwdb::find_model("llama-70b")->model).total())
       << found;
 }
 

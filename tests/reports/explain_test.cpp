@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "sim/explain.h"
-#include "sim/model/catalogue.h"
+#include "tests/catalogue.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::reports {

@@ -5,13 +5,14 @@
 #include <nlohmann/json.hpp>
 
 #include "gtest/gtest.h"
+#include "tests/catalogue.h"
 
 namespace llmsim::reports {
 namespace {
 
 using nlohmann::json;
 
-const sim::CatalogueEntry& known(const char* name) { return *sim::find_model(name); }
+const sim::NamedModel& known(const char* name) { return *sim::find_model(name); }
 
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "hwdb/models/catalogue.h"
 #include "runtime/model/trainer.h"
-#include "sim/model/catalogue.h"
 
 namespace llmsim::runtime {
 
@@ -179,7 +179,7 @@ inline std::vector<LargeTraining> large_trainings() {
 
 inline TrainingSetup setup_of(const LargeTraining& large) {
   TrainingSetup setup;
-  setup.model = sim::find_model(large.model)->model;
+  setup.model = hwdb::find_model(large.model)->model;
   setup.device = c10::kMeta;
   setup.strategy.tp = 8;
   setup.strategy.sequence_parallel = true;

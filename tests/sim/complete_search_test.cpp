@@ -8,11 +8,11 @@
 #include <string>
 
 #include "sim/memory/footprint.h"
-#include "sim/model/catalogue.h"
 #include "sim/plan.h"
 #include "sim/schedule/step.h"
 #include "sim/search/price_table.h"
 #include "sim/strategy/validity.h"
+#include "tests/catalogue.h"
 #include "tests/share.h"
 #include "tests/sim/random_query.h"
 

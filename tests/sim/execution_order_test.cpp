@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "sim/model/catalogue.h"
 #include "sim/model/layer_kinds.h"
 #include "sim/operators/block.h"
 #include "sim/operators/embedding_and_head.h"
+#include "tests/catalogue.h"
 #include "tests/sim/model_names.h"
 #include "tests/sim/sample_run.h"
 
@@ -110,7 +110,7 @@ TEST(ExecutionOrder, CastsStandAroundTheirGemms) {
             backward.end());
 }
 
-class EveryLayer : public testing::TestWithParam<CatalogueEntry> {};
+class EveryLayer : public testing::TestWithParam<NamedModel> {};
 
 // Data gradients in the opposite order of the forward GEMMs, each before the weight gradient of its
 // layer.

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "sim/cost/layer_prices.h"
-#include "sim/model/catalogue.h"
 #include "sim/predict.h"
+#include "tests/catalogue.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {

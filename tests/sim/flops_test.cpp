@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "sim/base/error.h"
-#include "sim/model/catalogue.h"
 #include "sim/model/parameters.h"
 #include "sim/predict.h"
+#include "tests/catalogue.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {

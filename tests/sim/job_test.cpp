@@ -6,7 +6,7 @@
 #include <cmath>
 #include <string>
 
-#include "sim/model/catalogue.h"
+#include "tests/catalogue.h"
 #include "tests/error_of.h"
 #include "tests/sim/sample_run.h"
 

@@ -5,9 +5,9 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/model/catalogue.h"
 #include "sim/model/layer_kinds.h"
 #include "sim/operators/block.h"
+#include "tests/catalogue.h"
 #include "tests/sim/model_names.h"
 
 namespace llmsim::sim {
@@ -93,10 +93,10 @@ TEST(LayerWeights, EveryTensorRankHasAKeyValueHead) {
             (16 + 2 * 2) * 128);
 }
 
-class EveryModel : public testing::TestWithParam<CatalogueEntry> {};
+class EveryModel : public testing::TestWithParam<NamedModel> {};
 
 TEST_P(EveryModel, HasThePublishedSumOfItsWeights) {
-  const CatalogueEntry& entry = GetParam();
+  const NamedModel& entry = GetParam();
   const Transformer& m = entry.model;
   const Parameters ends = embedding_and_head_parameters(m);
   std::int64_t total = ends.embedding + ends.positions + ends.norms + ends.head;

@@ -2,12 +2,12 @@
 #include "sim/operators/mamba1.h"
 #include "gtest/gtest.h"
 #include "sim/memory/shards.h"
-#include "sim/model/catalogue.h"
 #include "sim/model/flops.h"
 #include "sim/model/layer_kinds.h"
 #include "sim/operators/block.h"
 #include "sim/predict.h"
 #include "sim/strategy/validity.h"
+#include "tests/catalogue.h"
 #include "tests/sim/operator_lists.h"
 #include "tests/sim/sample_run.h"
 

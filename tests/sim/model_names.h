@@ -7,11 +7,11 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/model/catalogue.h"
+#include "tests/catalogue.h"
 
 namespace llmsim::sim {
 
-inline std::string model_name(const testing::TestParamInfo<CatalogueEntry>& entry) {
+inline std::string model_name(const testing::TestParamInfo<NamedModel>& entry) {
   std::string name = entry.param.model.name;
   std::replace_if(
       name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');

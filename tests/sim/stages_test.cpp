@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/model/catalogue.h"
 #include "sim/strategy/low_precision_recipe.h"
+#include "tests/catalogue.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {

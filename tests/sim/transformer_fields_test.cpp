@@ -5,7 +5,7 @@
 #include <set>
 
 #include "sim/base/error.h"
-#include "sim/model/catalogue.h"
+#include "tests/catalogue.h"
 
 namespace llmsim::sim {
 namespace {

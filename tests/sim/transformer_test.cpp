@@ -171,5 +171,12 @@ TEST(MoeLayers, AreCountedWithoutLookingAtEach) {
   }
 }
 
+TEST(FamilyOf, IsTheLettersThatANameStartsWith) {
+  EXPECT_EQ(family_of("llama-3-70b"), "llama");
+  EXPECT_EQ(family_of("gpt2-xl"), "gpt");
+  EXPECT_EQ(family_of("grok"), "grok");
+  EXPECT_EQ(family_of(""), "");
+}
+
 }  // namespace
 }  // namespace llmsim::sim

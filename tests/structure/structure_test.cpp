@@ -62,7 +62,7 @@ const std::vector<Names> sim_floors{
 
 // The floors of hwdb, in the same way.
 const std::vector<Names> hwdb_floors{
-    {"text"},   {"store", "huggingface"}, {"web", "frameworks"}, {"hardware"}, {"runs"}, {"launch"},
+    {"text"},   {"store", "huggingface"}, {"web", "frameworks", "models"}, {"hardware"}, {"runs"}, {"launch"},
     {"llmsim"},
 };
 
@@ -263,8 +263,8 @@ TEST(Structure, FilesAreNamedForTheirConcept) {
   }
 }
 
-// Its own, or that of the concept whose parts the folder holds: catalogue.h has
-// catalogue/llama.cpp, and huggingface/huggingface.h has huggingface/gpt.cpp.
+// Its own, or that of the concept whose parts the folder holds: targets.h has
+// targets/megatron.cpp, and huggingface/huggingface.h has huggingface/gpt.cpp.
 bool has_header(const std::string& path) {
   const std::filesystem::path source(path), folder = source.parent_path();
   return exists(std::filesystem::path(source).replace_extension(".h").generic_string()) ||

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "gtest/gtest.h"
+#include "hwdb/models/catalogue.h"
 #include "sim/base/error.h"
-#include "sim/model/catalogue.h"
 #include "sim/model/parameters.h"
 
 namespace llmsim::hwdb {
@@ -235,7 +235,7 @@ TEST(ModelConfig, DeepSeekV3IsItsMainModelAndOneMoreLayer) {
 // Every field equals the catalogue's, whose files say the same in other words.
 TEST(ModelConfig, AgreesWithTheCatalogueFieldByField) {
   const auto same = [](const char* text, const char* name, int seq_len) {
-    sim::Transformer expected = sim::find_model(name)->model;
+    sim::Transformer expected = find_model(name)->model;
     sim::Transformer read = read_model_config(text, "config.json");
     EXPECT_EQ(read.seq_len, seq_len) << name;
     read.name = expected.name;
@@ -292,8 +292,7 @@ TEST(ModelConfig, TheTextPartOfAVisionLanguageModelIsRead) {
     "intermediate_size": 10240, "model_type": "gemma3_text", "num_hidden_layers": 34, "sliding_window": 1024},
     "vision_config": {"hidden_size": 1152}})",
                         "f");
-  EXPECT_EQ(sim::parameters(m).total(),
-            sim::parameters(sim::find_model("gemma-3-4b")->model).total());
+  EXPECT_EQ(sim::parameters(m).total(), sim::parameters(find_model("gemma-3-4b")->model).total());
   EXPECT_EQ(m.name, "gemma3");
 }
 
@@ -314,7 +313,7 @@ TEST(ModelConfig, TrainBenchRoundsTheMlpWidth) {
   sim::Transformer read = read_model_config(proxy, "f");
   EXPECT_EQ(read.name, "llama_3.1");
   read.name = "llama-3.1-70b-proxy";
-  EXPECT_EQ(read, sim::find_model("llama-3.1-70b-proxy")->model);
+  EXPECT_EQ(read, find_model("llama-3.1-70b-proxy")->model);
   const std::string llama2 =
       R"({"n_layers": 32, "n_heads": 32, "n_kv_heads": 32, "d_embd": 4096, "max_seq_len": 4096,
     "vocab_size": 32000, "ffn_mult": 1.0, "ffn_factor": 256})";
@@ -384,7 +383,7 @@ constexpr const char* kNemotron3Nano = R"({
 TEST(ModelConfig, NemotronHIsAHybrid) {
   sim::Transformer model = read_model_config(kNemotron3Nano, "config.json");
   EXPECT_EQ(sim::parameters(model).total(), 31'577'937'344);  // as Hugging Face counts it
-  sim::Transformer known = sim::find_model("nemotron-3-nano")->model;
+  sim::Transformer known = find_model("nemotron-3-nano")->model;
   model.name = known.name, model.seq_len = known.seq_len;
   EXPECT_EQ(model, known);
 }
@@ -403,7 +402,7 @@ TEST(ModelConfig, Qwen3NextIsAHybrid) {
       "config.json");
   EXPECT_EQ(sim::parameters(model).total(), 79'674'391'296);  // as Hugging Face counts it
   EXPECT_EQ(model.layer_pattern, "GGG*");
-  const sim::Transformer& known = sim::find_model("qwen3-next")->model;
+  const sim::Transformer& known = find_model("qwen3-next")->model;
   model.name = known.name, model.seq_len = known.seq_len;
   EXPECT_EQ(model, known);
 }
@@ -421,7 +420,7 @@ constexpr const char* kJamba = R"({
 TEST(ModelConfig, JambaIsAHybrid) {
   sim::Transformer model = read_model_config(kJamba, "config.json");
   EXPECT_EQ(sim::parameters(model).total(), 51'570'323'328);  // half the bytes of its weights
-  sim::Transformer known = sim::find_model("jamba-v0.1")->model;
+  sim::Transformer known = find_model("jamba-v0.1")->model;
   model.name = known.name, model.seq_len = known.seq_len;
   EXPECT_EQ(model, known);
   // JambaConfig's own rank of the steps is a sixteenth of the width.

@@ -6,9 +6,9 @@
 #include <gtest/gtest.h>
 
 #include "hwdb/frameworks/frameworks.h"
+#include "hwdb/models/catalogue.h"
 #include "runtime/measure/counted_step.h"
 #include "sim/base/error.h"
-#include "sim/model/catalogue.h"
 #include "tests/error_of.h"
 #include "tests/runtime/print_counts.h"
 #include "tests/runtime/simulated_run.h"
@@ -190,7 +190,7 @@ TEST(LargeModels, HoldAndSendWhatTheSimulatorSays) {
                     .ranks = training.ranks,
                     .shard_size = training.shard_size};
     TrainingSetup setup = setup_of(Family::Llama, form, training.formats, 1);
-    setup.model = sim::find_model(training.model)->model;
+    setup.model = hwdb::find_model(training.model)->model;
     setup.strategy.recompute.kind = training.recompute;
     expect_equal(counted_step(setup, training.ranks - 1), sim::rank_counts(simulated_run(setup), 0),
                  training.model);

@@ -196,7 +196,7 @@ TEST_P(StepMemoryOfKnownModels, IsWhatTheAllocatorsCounted) {
   setup.device = c10::kMeta;
   setup.strategy.precision = formats == Formats::Fp32 ? sim::Precision::Fp32 : sim::Precision::Bf16;
   divide(setup, form);
-  setup.model = sim::find_model(model)->model;
+  setup.model = hwdb::find_model(model)->model;
   setup.model.seq_len = 1024;
   setup.model.vocab_size = (setup.model.vocab_size + 127) / 128 * 128;
   if (form.sharding != sim::Sharding::None && form.stages > 1) setup.model.tied_embeddings = false;
