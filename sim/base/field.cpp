@@ -56,8 +56,9 @@ std::string expected_values(FieldKind kind, const Words& words, double least, do
     case FieldKind::Count: return "an integer" + range;
     case FieldKind::Number: return "a number" + range;
     case FieldKind::Counts: return "a list of integers" + range;
-    case FieldKind::Word: return alternatives(words);
-    case FieldKind::Names: return "some of " + joined(words, ", ");
+    case FieldKind::Word: return words.empty() ? "a text" : alternatives(words);
+    case FieldKind::Names:
+      return words.empty() ? "a list of texts" : "some of " + joined(words, ", ");
   }
   return "";
 }
