@@ -8,6 +8,7 @@
 
 #include "hwdb/frameworks/frameworks.h"
 #include "hwdb/hardware/coefficients.h"
+#include "hwdb/store/shipped_facts.h"
 #include "hwdb/text/json_reader.h"
 #include "hwdb/text/spelling.h"
 #include "sim/base/error.h"
@@ -17,30 +18,13 @@ namespace {
 
 using nlohmann::json;
 
-// What a fact of this kind can be in SI units, and what it usually is: a bound catches GB and
-// TFLOP/s typed for bytes and FLOP/s.
-struct FactRange {
-  double least = 0.0;
-  double usual = 0.0;
-  double most = 0.0;
-  const char* unit = "";
-  bool or_zero = false;
-};
+// facts/hardware_fields.json: the fields of records and their kinds.
+const json& description() {
+  static const json fields =
+      parse_json(std::string(shipped_hardware_fields_json()), "facts/hardware_fields.json");
+  return fields;
+}
 
-constexpr FactRange kFlops{.least = 1e9, .usual = 1e14, .most = 1e17, .unit = "FLOP/s"};
-constexpr FactRange kMemory{.least = 1e8, .usual = 1e11, .most = 1e14, .unit = "bytes"};
-constexpr FactRange kCache{
-    .least = 1e3, .usual = 1e7, .most = 1e11, .unit = "bytes", .or_zero = true};
-constexpr FactRange kHostMemory{.least = 1e8, .usual = 1e12, .most = 1e15, .unit = "bytes"};
-constexpr FactRange kMemoryRate{.least = 1e8, .usual = 1e12, .most = 1e15, .unit = "bytes/s"};
-constexpr FactRange kLinkRate{.least = 1e6, .usual = 1e11, .most = 1e15, .unit = "bytes/s"};
-constexpr FactRange kNetworkRate{.least = 1e7, .usual = 1e11, .most = 8e15, .unit = "bit/s"};
-constexpr FactRange kClock{.least = 1e7, .usual = 1e9, .most = 1e11, .unit = "Hz"};
-constexpr FactRange kDevicePower{.least = 1.0, .usual = 500.0, .most = 1e5, .unit = "W"};
-constexpr FactRange kNodePower{.least = 10.0, .usual = 1e4, .most = 1e6, .unit = "W"};
-constexpr FactRange kPrice{
-    .least = 1e-3, .usual = 3.0, .most = 1e6, .unit = "per hour", .or_zero = true};
-constexpr int kMostDevices = 1 << 22;
 constexpr std::size_t kLongestId = 64;
 
 // What the whole document and the database know: names that a record may refer to, or must not
@@ -53,14 +37,14 @@ struct Context {
 };
 
 // "; did you mean 160e9?": the value with the power of ten that brings it nearest to the usual one.
-std::string did_you_mean_power(const std::string& digits, double value, const FactRange& range) {
+std::string did_you_mean_power(const std::string& digits, double value, const json& range) {
   int best = 0;
   for (const int power : {3, 6, 9, 12, 15}) {
-    const auto distance = [&](int p) { return std::abs(std::log10(value / range.usual) + p); };
-    if (distance(power) < distance(best)) best = power;
+    const double off = std::log10(value / range["usual"].get<double>());
+    if (std::abs(off + power) < std::abs(off + best)) best = power;
   }
   const double scaled = value * std::pow(10.0, best);
-  if (best == 0 || scaled < range.least || scaled > range.most ||
+  if (best == 0 || scaled < range["least"] || scaled > range["most"] ||
       digits.find('e') != std::string::npos)
     return "";
   return "; did you mean " + digits + "e" + std::to_string(best) + "?";
@@ -69,15 +53,17 @@ std::string did_you_mean_power(const std::string& digits, double value, const Fa
 // Digits as people type them: 160 for 160.0, 1e+08 for 100000000.
 std::string short_number(double value) { return fmt::format("{:g}", value); }
 
-void check_number(ObjectReader& reader, const char* key, const FactRange& range) {
+// `range`: what such a number can be in SI units, and what it usually is.
+void check_number(ObjectReader& reader, const char* key, const json& range) {
   const auto value = reader.number(key, 0.0);
-  if (!value || (range.or_zero && *value == 0.0) || (*value >= range.least && *value <= range.most))
+  if (!value || (range.contains("or_zero") && *value == 0.0) ||
+      (*value >= range["least"] && *value <= range["most"]))
     return;
-  const std::string near = *value > 0.0 && *value < range.least
+  const std::string near = *value > 0.0 && *value < range["least"]
                                ? did_you_mean_power(short_number(*value), *value, range)
                                : "";
-  reader.refuse(key, short_number(range.least) + " to " + short_number(range.most) + " " +
-                         range.unit + " is expected" + near);
+  reader.refuse(key, short_number(range["least"]) + " to " + short_number(range["most"]) + " " +
+                         range["unit"].get<std::string>() + " is expected" + near);
 }
 
 void require(ObjectReader& reader, const char* key) {
@@ -148,91 +134,62 @@ void check_names(ObjectReader& reader, const std::string& id, HardwareKind kind,
   }
 }
 
-void check_fabric(ObjectReader& parent) {
-  auto fabric = parent.object("fabric");
-  if (!fabric) return;
-  if (!fabric->one_of("kind", {"switch", "mesh", "paired", "torus", "host", "loopback"}))
-    fabric->refuse("kind", "is missing");
-  fabric->integer("devices", 1, kMostDevices);
-  for (const char* key : {"device_bytes_per_s", "pair_bytes_per_s", "package_bytes_per_s"})
-    check_number(*fabric, key, kLinkRate);
-  fabric->boolean("in_switch_reduction");
-  fabric->boolean("spans_nodes");
-  fabric->text("source");
-  fabric->one_of("evidence", {"data_sheet", "measured", "fitted", "assumed", "given"});
-  fabric->finish();
-}
+void check_fields(ObjectReader& reader, const json& fields);
 
-void check_links(ObjectReader& reader) {
-  if (auto scale_up = reader.object("scale_up")) {
-    for (const char* key : {"kind", "topology", "note"}) scale_up->text(key);
-    for (const char* key : {"generation", "links"}) scale_up->integer(key, 0, 1024);
-    for (const char* key : {"link_bytes_per_s_per_direction", "total_bytes_per_s_per_direction"})
-      check_number(*scale_up, key, kLinkRate);
-    scale_up->finish();
-  }
-  if (auto pcie = reader.object("pcie")) {
-    for (const char* key : {"kind", "practical_source"}) pcie->text(key);
-    for (const char* key : {"generation", "lanes"}) pcie->integer(key, 0, 64);
-    for (const char* key : {"theoretical_bytes_per_s_per_direction", "practical_h2d_bytes_per_s"})
-      check_number(*pcie, key, kLinkRate);
-    pcie->finish();
-  }
-  if (auto network = reader.object("network")) {
-    check_number(*network, "node_bytes_per_s", kLinkRate);
-    network->text("source");
-    network->one_of("evidence", {"data_sheet", "measured", "fitted", "assumed", "given"});
-    network->finish();
+// `kind` is of text, texts, flag, and those of the description.
+void check_field(ObjectReader& reader, const char* key, const std::string& kind) {
+  const json& known = description();
+  const auto words = known["words"].find(kind), counts = known["counts"].find(kind),
+             object = known["objects"].find(kind);
+  if (kind == "text") {
+    reader.text(key);
+  } else if (kind == "texts") {
+    reader.texts(key);
+  } else if (kind == "flag") {
+    reader.boolean(key);
+  } else if (words != known["words"].end()) {
+    reader.one_of(key, *words);
+  } else if (counts != known["counts"].end()) {
+    reader.integer(key, counts->at(0), counts->at(1));
+  } else if (object != known["objects"].end()) {
+    std::optional<ObjectReader> inner = reader.object(key);
+    if (!inner) return;
+    check_fields(*inner, *object);
+    inner->finish();
+  } else {
+    check_number(reader, key, known["ranges"].at(kind));
   }
 }
 
-void check_peaks(ObjectReader& reader) {
-  bool any = false;
-  for (const char* key :
-       {"peak_fp32_vector_flops", "peak_fp32_matrix_flops", "peak_tf32_flops", "peak_fp16_flops",
-        "peak_bf16_flops", "peak_fp8_flops", "peak_fp4_flops", "peak_fp6_flops",
-        "peak_fp64_vector_flops", "peak_fp64_matrix_flops", "peak_int8_ops"}) {
-    check_number(reader, key, kFlops);
+void check_fields(ObjectReader& reader, const json& fields) {
+  const std::string needed = " needed";
+  for (const auto& [key, value] : fields.items()) {
+    std::string kind = value;
+    if (kind.ends_with(needed)) {
+      require(reader, key.c_str());
+      kind.resize(kind.size() - needed.size());
+    }
+    check_field(reader, key.c_str(), kind);
   }
-  for (const char* key : {"peak_fp32_vector_flops", "peak_fp16_flops", "peak_bf16_flops"})
-    any = any || reader.any(key);
-  if (!any)
+}
+
+void check_peaks_and_memory(ObjectReader& reader) {
+  if (!reader.any("peak_fp32_vector_flops") && !reader.any("peak_fp16_flops") &&
+      !reader.any("peak_bf16_flops"))
     reader.refuse("peak_bf16_flops",
                   "is missing: dense FLOP/s are expected, here or as peak_fp16_flops or "
                   "peak_fp32_vector_flops");
-}
-
-void check_memory(ObjectReader& reader) {
-  require(reader, "hbm_bytes");
-  require(reader, "hbm_bytes_per_s");
-  check_number(reader, "hbm_bytes", kMemory);
-  check_number(reader, "hbm_usable_bytes", kMemory);
-  check_number(reader, "hbm_bytes_per_s", kMemoryRate);
   const auto usable = reader.number("hbm_usable_bytes", 0.0);
   if (usable && *usable > *reader.number("hbm_bytes", 0.0))
     reader.refuse("hbm_usable_bytes", "at most hbm_bytes is expected");
-  for (const char* key : {"l2_bytes", "llc_bytes", "shared_memory_bytes_per_cu"})
-    check_number(reader, key, kCache);
 }
 
 void check_accelerator(ObjectReader& reader, const Context& context) {
   const std::string id = checked_id(reader);
   check_names(reader, id, HardwareKind::Accelerator, context);
   check_source(reader);
-  for (const char* key :
-       {"name", "vendor", "architecture", "unit", "hbm_type", "compute_unit_kind"})
-    reader.text(key);
-  check_peaks(reader);
-  check_memory(reader);
-  for (const char* key : {"compute_units", "matrix_cores", "gpcs_or_xcds"})
-    reader.integer(key, 1, 1 << 20);
-  reader.integer("devices_per_node", 1, kMostDevices);
-  check_number(reader, "boost_clock_hz", kClock);
-  check_number(reader, "tdp_watts", kDevicePower);
-  check_number(reader, "price_per_hour", kPrice);
-  check_links(reader);
-  check_fabric(reader);
-  reader.texts("notes");
+  check_fields(reader, description()["objects"]["accelerator"]);
+  check_peaks_and_memory(reader);
   if (const auto like = reader.text("like"))
     check_reference(reader, "like", *like, HardwareKind::Accelerator, context);
   if (const auto home = reader.text("default_system"))
@@ -240,26 +197,10 @@ void check_accelerator(ObjectReader& reader, const Context& context) {
   reader.finish();
 }
 
-void check_network_of_system(ObjectReader& reader) {
-  auto inter = reader.object("inter");
-  if (!inter) return;
-  inter->integer("nics_per_node", 0, 1024);
-  for (const char* key : {"nic_bits_per_s", "node_injection_bits_per_s"})
-    check_number(*inter, key, kNetworkRate);
-  for (const char* key :
-       {"nic_bytes_per_s_per_direction", "node_injection_bytes_per_s_per_direction"})
-    check_number(*inter, key, kLinkRate);
-  inter->text("kind");
-  inter->finish();
-}
-
 void check_system(ObjectReader& reader, const Context& context) {
   const std::string id = checked_id(reader);
   check_names(reader, id, HardwareKind::System, context);
   check_source(reader);
-  for (const char* key :
-       {"name", "accelerator", "intra", "host", "topology", "oversubscription", "storage"})
-    reader.text(key);
   const std::vector<std::string> accelerators = reader.texts("accelerator_ids");
   if (accelerators.empty())
     reader.refuse("accelerator_ids",
@@ -267,15 +208,7 @@ void check_system(ObjectReader& reader, const Context& context) {
   for (const std::string& accelerator : accelerators) {
     check_reference(reader, "accelerator_ids", accelerator, HardwareKind::Accelerator, context);
   }
-  require(reader, "accelerators_per_node");
-  for (const char* key :
-       {"accelerators_per_node", "accelerators_per_scale_up_domain", "nodes", "accelerators_total"})
-    reader.integer(key, 1, kMostDevices);
-  check_number(reader, "node_watts", kNodePower);
-  check_number(reader, "host_memory_bytes", kHostMemory);
-  check_network_of_system(reader);
-  check_fabric(reader);
-  reader.texts("notes");
+  check_fields(reader, description()["objects"]["system"]);
   if (const auto like = reader.text("like"))
     check_reference(reader, "like", *like, HardwareKind::System, context);
   reader.finish();

@@ -14,6 +14,7 @@ std::string_view shipped_facts_hash();
 
 // facts/frameworks.json and others that are read where they lie and not through the database.
 std::string_view shipped_frameworks_json();
+std::string_view shipped_hardware_fields_json();
 std::string_view shipped_kernel_fits_json();
 std::string_view shipped_models_json();
 
