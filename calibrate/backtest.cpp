@@ -70,6 +70,8 @@ void set_predicted(const RunRecord& record, const sim::Prediction& prediction, B
   row.predicted_outcome = verdict(prediction);
   if (usable(prediction.step_time.value())) {
     row.predicted_time = prediction.step_time;
+    row.predicted_rate = prediction.flops_per_device;
+    row.predicted_tokens_per_second = prediction.tokens_per_second_per_device;
     row.interval = prediction.interval;
     if (row.measured_time)
       row.warnings = sim::implausible_measurement(prediction, *row.measured_time);
@@ -82,17 +84,6 @@ void set_predicted(const RunRecord& record, const sim::Prediction& prediction, B
   }
   row.fit_probability = fit_probability(prediction);
   if (row.predicted_outcome == "infeasible") row.skipped = prediction.infeasible->message;
-}
-
-BacktestRow row_of(const RunRecord& record, const Predictor& predict) {
-  BacktestRow row;
-  set_measured(record, row);
-  try {
-    set_predicted(record, predict(record), row);
-  } catch (const Error& error) {
-    row.skipped = error.what();
-  }
-  return row;
 }
 
 BacktestRow skipped_row(std::string id, std::string group, std::string reason) {
@@ -326,6 +317,25 @@ void count(const ByBatch& times, Triples& triples) {
 }
 
 }  // namespace
+
+BacktestRow row_of(const RunRecord& record, const Predictor& predict) {
+  BacktestRow row;
+  set_measured(record, row);
+  try {
+    set_predicted(record, predict(record), row);
+  } catch (const Error& error) {
+    row.skipped = error.what();
+  }
+  return row;
+}
+
+std::optional<double> BacktestRow::time_error() const {
+  return log_ratio(measured_time, predicted_time);
+}
+
+std::optional<double> BacktestRow::peak_error() const {
+  return log_ratio(measured_peak, predicted_peak);
+}
 
 sim::NameTable<Scope> name_table(Scope) {
   static constexpr sim::Named<Scope> kScopes[] = {

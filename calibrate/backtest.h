@@ -48,12 +48,18 @@ struct BacktestRow {
   std::optional<std::pair<sim::Seconds, sim::Seconds>> interval;
   std::optional<sim::Bytes> measured_peak, predicted_peak;
   std::optional<std::pair<sim::Bytes, sim::Bytes>> peak_interval;
+  // Rates of a device, of exact GEMMs and causal attention.
+  std::optional<sim::FlopsPerSecond> predicted_rate;
+  std::optional<double> predicted_tokens_per_second;
   std::optional<double> fit_probability;
   // Predicted: "ok", "oom", "infeasible".
   std::optional<std::string> measured_outcome, predicted_outcome;
   std::optional<std::string> skipped;   // why there is no prediction
   std::vector<std::string> warnings{};  // measured values that cannot be right, see sim/predict.h
   bool unread = false;  // skipped because the run could not be read, or its id appeared before
+
+  std::optional<double> time_error() const;  // ln(predicted / measured)
+  std::optional<double> peak_error() const;
 };
 
 // Scored times and memory peaks of one group.  Errors of times are none where the
@@ -93,6 +99,9 @@ struct Backtest {
 
 // Predicts one run.  Throws Error where it cannot.
 using Predictor = std::function<sim::Prediction(const hwdb::RunRecord&)>;
+
+// The row of one run.
+BacktestRow row_of(const hwdb::RunRecord& record, const Predictor& predict);
 
 // Called before each prediction with the number of runs done and of all runs.
 using Progress = std::function<void(std::size_t done, std::size_t all)>;

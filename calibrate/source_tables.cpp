@@ -16,58 +16,22 @@ using hwdb::SourceTable;
 using sim::Bytes;
 using sim::Prediction;
 
-template <class Quantity>
-std::optional<double> log_ratio(const std::optional<Quantity>& measured,
-                                const std::optional<Quantity>& predicted) {
-  if (!measured || !predicted) return std::nullopt;
-  return std::log(*predicted / *measured);
-}
-
 // --- rows of runs ---
 
-void set_measured(SourceRow& row) {
-  if (!row.record.measured) return;
-  const hwdb::Measured& m = *row.record.measured;
-  row.measured_time = m.step_time;
-  row.measured_tokens = m.tokens_per_second_per_device;
-  row.measured_peak = m.peak_memory;
-  row.measured_outcome = m.outcome;
-  if (m.reported_tflops_per_device) row.reported_rate = *m.reported_tflops_per_device * sim::TFLOPS;
-}
-
-// The source's formula gives the same FLOPs for both times.
-void set_rates(const Prediction& prediction, SourceRow& row) {
-  row.predicted_rate = prediction.flops_per_device;
-  if (row.measured_time)
-    row.measured_rate = prediction.flops_per_device * (prediction.step_time / *row.measured_time);
-  if (row.reported_rate && row.measured_time)
-    row.predicted_reported_rate = *row.reported_rate * (*row.measured_time / prediction.step_time);
-  if (row.measured_tokens) row.predicted_tokens = prediction.tokens_per_second_per_device;
-}
-
-void set_predicted(const Prediction& prediction, SourceRow& row) {
-  row.predicted_outcome = prediction.feasible() ? "ok"
-                          : prediction.infeasible->rule == std::string_view("out of memory")
-                              ? "oom"
-                              : "infeasible";
-  if (row.predicted_outcome == "infeasible") row.skipped = prediction.infeasible->message;
-  if (prediction.step_time <= sim::Seconds(0.0)) return;
-  row.predicted_time = prediction.step_time;
-  row.predicted_peak =
-      comparable_peak(prediction.memory, row.record.measured.value_or(hwdb::Measured{}));
-  set_rates(prediction, row);
-}
-
-SourceRow row_of(const RunRecord& record, const SourceTable& table, const Predictor& predict) {
+SourceRow source_row(const RunRecord& record, const SourceTable& table, const Predictor& predict) {
   SourceRow row;
   row.record = table.assumed ? hwdb::filled(record, *table.assumed) : record;
+  static_cast<BacktestRow&>(row) = row_of(row.record, predict);
   row.counts = record.scored.step_time || table.assumed.has_value();
-  set_measured(row);
-  try {
-    set_predicted(predict(row.record), row);
-  } catch (const Error& error) {
-    row.skipped = error.what();
-  }
+  if (!record.measured) return row;
+  row.measured_tokens_per_second = record.measured->tokens_per_second_per_device;
+  if (const auto rate = record.measured->reported_tflops_per_device)
+    row.reported_rate = *rate * sim::TFLOPS;
+  // The source's formula gives the same FLOPs for both times.
+  if (!row.measured_time || !row.predicted_time) return row;
+  const double faster = *row.measured_time / *row.predicted_time;
+  row.measured_rate = *row.predicted_rate / faster;
+  if (row.reported_rate) row.predicted_reported_rate = *row.reported_rate * faster;
   return row;
 }
 
@@ -80,7 +44,7 @@ void add_rows(std::span<const hwdb::RunFile> files, const Predictor& predict, Fi
   for (const hwdb::RunFile& file : files) {
     for (const RunRecord& record : file.runs) {
       if (listed(table.table, record.id))
-        table.rows.push_back(row_of(record, table.table, predict));
+        table.rows.push_back(source_row(record, table.table, predict));
     }
   }
 }
@@ -165,13 +129,6 @@ bool is_verdict(const SourceRow& row) {
 }
 
 }  // namespace
-
-std::optional<double> SourceRow::time_error() const {
-  return log_ratio(measured_time, predicted_time);
-}
-std::optional<double> SourceRow::peak_error() const {
-  return log_ratio(measured_peak, predicted_peak);
-}
 
 FilledProject filled(const hwdb::SourceProject& project, std::span<const hwdb::RunFile> files,
                      const Ablations& ablations, const Predictor& predict) {

@@ -16,22 +16,14 @@
 
 namespace llmsim::calibrate {
 
-// One measured run of a table.  Predicted values are none where `skipped` gives the reason.
-struct SourceRow {
+// One measured run of a table.  Rates are of a device.
+struct SourceRow : BacktestRow {
   hwdb::RunRecord record;
   bool counts = false;  // its time in the errors
-  std::optional<sim::Seconds> measured_time, predicted_time;
-  // Per device, in the source's own convention.
+  std::optional<sim::FlopsPerSecond> measured_rate;
+  // In the source's own convention.
   std::optional<sim::FlopsPerSecond> reported_rate, predicted_reported_rate;
-  // Per device, exact GEMM and causal attention.
-  std::optional<sim::FlopsPerSecond> measured_rate, predicted_rate;
-  std::optional<double> measured_tokens, predicted_tokens;  // per second and device
-  std::optional<sim::Bytes> measured_peak, predicted_peak;
-  std::optional<std::string> measured_outcome, predicted_outcome;
-  std::optional<std::string> skipped;
-
-  std::optional<double> time_error() const;  // ln(predicted / measured)
-  std::optional<double> peak_error() const;
+  std::optional<double> measured_tokens_per_second;
 };
 
 // One pipeline stage.  Resident is what stays between steps: weights, gradients,

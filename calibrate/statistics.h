@@ -2,6 +2,7 @@
 // the two in the middle), the scatter, the correlation of ranks; and how they are printed.
 #pragma once
 
+#include <cmath>
 #include <optional>
 #include <string>
 #include <utility>
@@ -23,6 +24,14 @@ double weighted_quantile(std::vector<std::pair<double, double>> weighted, double
 // None of nothing.
 std::optional<double> mean_if_any(const std::vector<double>& values);
 std::optional<double> median_if_any(const std::vector<double>& values);
+
+// ln(predicted / measured), none where one of them is missing.
+template <class Quantity>
+std::optional<double> log_ratio(const std::optional<Quantity>& measured,
+                                const std::optional<Quantity>& predicted) {
+  if (!measured || !predicted) return std::nullopt;
+  return std::log(*predicted / *measured);
+}
 
 // Spearman's rank correlation of pairs (x, y): with a and b the ranks of x and y, from 1, equal
 // values having the mean of their ranks, the correlation of Pearson of the ranks,

@@ -1,12 +1,12 @@
 #include "reports/source_tables.h"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
+#include "calibrate/statistics.h"
 #include "reports/units.h"
 
 namespace llmsim::reports {
@@ -158,8 +158,8 @@ std::vector<Cell> figure_cells(const SourceRow& row) {
   return {cell(row.measured_time),
           cell(row.predicted_time),
           cell(row.time_error()),
-          cell(row.measured_tokens),
-          cell(row.predicted_tokens),
+          cell(row.measured_tokens_per_second),
+          row.measured_tokens_per_second ? cell(row.predicted_tokens_per_second) : Cell(),
           cell(row.reported_rate),
           cell(row.predicted_reported_rate),
           cell(row.measured_rate),
@@ -226,10 +226,9 @@ Table stages_table(const FilledTable& filled) {
                                    {"predicted_reserved_bytes", "predicted", Kind::Bytes},
                                    {"id", "run", Kind::Text}});
   for (const StageRow& row : filled.stages) {
-    const bool both = row.measured_peak && row.predicted_peak;
     table.add_row({row.stage, cell(row.measured_resident), cell(row.predicted_resident),
                    cell(row.measured_peak), cell(row.predicted_peak),
-                   both ? Cell(std::log(*row.predicted_peak / *row.measured_peak)) : Cell(),
+                   cell(calibrate::log_ratio(row.measured_peak, row.predicted_peak)),
                    cell(row.measured_reserved), cell(row.predicted_reserved), row.run});
   }
   return table;
