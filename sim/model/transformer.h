@@ -227,7 +227,9 @@ struct NamedModel {
 std::string family_of(const std::string& name);
 
 // Whether some layers have no attention, or no MLP.
-inline bool is_hybrid(const Transformer& model) { return model.layer_pattern.has_value(); }
+inline bool is_hybrid(const Transformer& model) {
+  return model.layer_pattern && !model.layer_pattern->empty();
+}
 
 // Values of a row that an expert reads and writes: latent_size or hidden_size.  Requires model.moe.
 int expert_row_size(const Transformer& model);

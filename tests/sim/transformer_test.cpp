@@ -171,6 +171,11 @@ TEST(MoeLayers, AreCountedWithoutLookingAtEach) {
   }
 }
 
+TEST(Transformer, APatternNeedsLetters) {
+  EXPECT_EQ(complaint([](Transformer& m) { m.layer_pattern = ""; }),
+            "layer_pattern =  has 0 letters, which do not divide num_layers = 2");
+}
+
 TEST(FamilyOf, IsTheLettersThatANameStartsWith) {
   EXPECT_EQ(family_of("llama-3-70b"), "llama");
   EXPECT_EQ(family_of("gpt2-xl"), "gpt");
