@@ -75,9 +75,9 @@ void add_model_fields(const sim::Transformer& model, LaunchValues& fields) {
 // the head.
 bool dealt_unevenly(const sim::Run& run) {
   const sim::Strategy& s = run.strategy;
-  const int parts = sim::stage_layout(s).parts();
+  const int chunks = sim::stage_layout(s).model_chunks();
   const int dealt = run.model.num_layers + (s.embeddings_as_layers ? 2 : 0);
-  return parts > 1 && (!s.stage_layers.empty() || dealt % parts != 0 || run.model.mtp_layers > 0);
+  return chunks > 1 && (!s.stage_layers.empty() || dealt % chunks != 0 || run.model.mtp_layers > 0);
 }
 
 void add_derived_fields(const sim::Run& run, LaunchValues& fields) {
@@ -173,7 +173,7 @@ LaunchValues fields_of(const sim::Run& run) {
   LaunchValues fields;
   for (const sim::StrategyField& field : sim::strategy_fields()) {
     const auto value = field.get(run.strategy);
-    if (value && says_something(field, run.strategy)) fields[field.key] = sim::text_of(*value);
+    if (value && is_stated(field, run.strategy)) fields[field.key] = sim::text_of(*value);
   }
   for (const auto& [key, value] : run.settings) fields[key] = sim::text_of(value);
   add_model_fields(run.model, fields);

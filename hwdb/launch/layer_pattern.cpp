@@ -109,13 +109,13 @@ ExpertLayers expert_layers(const std::string& pattern, int num_layers) {
 
 std::string stage_layout_text(const sim::Transformer& model, const sim::Strategy& strategy) {
   std::string layout;
-  for (const sim::ModelChunk& part : model_parts(model, strategy)) {
-    const int predicted = part.head ? model.mtp_layers : 0;
-    if (part.first_layer > 0 || !layout.empty()) layout += "|";
-    if (part.embedding) layout += "E";
-    if (part.blocks > predicted) layout += "t*" + std::to_string(part.blocks - predicted);
+  for (const sim::ModelChunk& chunk : model_chunks(model, strategy)) {
+    const int predicted = chunk.head ? model.mtp_layers : 0;
+    if (chunk.first_layer > 0 || !layout.empty()) layout += "|";
+    if (chunk.embedding) layout += "E";
+    if (chunk.blocks > predicted) layout += "t*" + std::to_string(chunk.blocks - predicted);
     if (predicted > 0) layout += "m*" + std::to_string(predicted);
-    if (part.head) layout += "L";
+    if (chunk.head) layout += "L";
   }
   return layout;
 }

@@ -135,7 +135,7 @@ void set_defaults(const RecordedTraining& t, sim::Strategy usual, bool laid_out,
     if (!field.of_framework || t.strategy.contains(field.key)) continue;
     const sim::FieldValue value = *field.get(usual);
     field.put(s, value);
-    if (says_something(field, asked) && (laid_out || !is_chosen_later(field.key)))
+    if (is_stated(field, asked) && (laid_out || !is_chosen_later(field.key)))
       assume.note(("training." + field.key).c_str(), sim::text_of(value),
                   "default of the framework for such a run");
   }

@@ -425,13 +425,14 @@ TEST(RunResolver, AnOffloadedStepSplitsLikeItsPublishedTrace) {
   sim::Run run = resolved(shipped_run("fused-ce", "fusedce-1xa100-32k-baseline"));
   const sim::RankParameters rank = sim::rank_parameters(run.model, run.strategy);
   const sim::DataParallelCollectives exchange(run, rank);
-  const std::vector<sim::ModelChunk> parts = sim::model_parts(run.model, run.strategy);
-  const sim::PartPasses passes =
-      sim::part_passes(run, sim::layer_prices(run), exchange, rank, parts.front());
+  const std::vector<sim::ModelChunk> chunks = sim::model_chunks(run.model, run.strategy);
+  const sim::ChunkPassTimes passes =
+      sim::chunk_pass_times(run, sim::layer_prices(run), exchange, rank, chunks.front());
   EXPECT_NEAR(passes.forward.total().value(), 10.0, 1.5);
   EXPECT_NEAR(passes.last_backward.total().value(), 55.0, 8.0);
-  EXPECT_NEAR(sim::update_time(run, {.shared = exchange.trained_parameters(parts.front())}).value(),
-              12.0, 1.0);
+  EXPECT_NEAR(
+      sim::update_time(run, {.shared = exchange.trained_parameters(chunks.front())}).value(), 12.0,
+      1.0);
 }
 
 TEST(RunResolver, WhatAFusedLossIsFollowsFromTheFrameworkOrTheRun) {
@@ -450,11 +451,11 @@ TEST(RunResolver, LayersOfEachStageAreWhatTheRunSays) {
   record.training.strategy["pp"] = 4;
   record.training.strategy["stage_layers"] = std::vector<int>{7, 9, 9, 7};
   const sim::Run run = resolved(record);
-  const std::vector<sim::ModelChunk> parts = sim::model_parts(run.model, run.strategy);
-  ASSERT_EQ(parts.size(), 4U);
-  EXPECT_EQ(parts[0].blocks, 7);
-  EXPECT_EQ(parts[1].blocks, 9);
-  EXPECT_EQ(parts[3].blocks, 7);
+  const std::vector<sim::ModelChunk> chunks = sim::model_chunks(run.model, run.strategy);
+  ASSERT_EQ(chunks.size(), 4U);
+  EXPECT_EQ(chunks[0].blocks, 7);
+  EXPECT_EQ(chunks[1].blocks, 9);
+  EXPECT_EQ(chunks[3].blocks, 7);
   record.training.strategy["stage_layers"] = std::vector<int>{7, 9, 9};
   EXPECT_EQ(sim::predict(resolved(record)).infeasible->message,
             "stage_layers = [7, 9, 9] has 3 numbers, but pp = 4 and virtual_stages = 1");
