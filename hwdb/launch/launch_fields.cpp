@@ -71,13 +71,13 @@ void add_model_fields(const sim::Transformer& model, LaunchValues& fields) {
       layer_pattern(model.num_layers, model.moe->num_dense_layers, model.moe->layer_interval);
 }
 
-// Whether layers are dealt to stages otherwise than all alike, with or without the embedding and
-// the head.
-bool dealt_unevenly(const sim::Run& run) {
+// Whether stages have different numbers of layers, with or without the embedding and the head.
+bool have_unequal_layers(const sim::Run& run) {
   const sim::Strategy& s = run.strategy;
   const int chunks = sim::stage_layout(s).model_chunks();
-  const int dealt = run.model.num_layers + (s.embeddings_as_layers ? 2 : 0);
-  return chunks > 1 && (!s.stage_layers.empty() || dealt % chunks != 0 || run.model.mtp_layers > 0);
+  const int layers = run.model.num_layers + (s.embeddings_as_layers ? 2 : 0);
+  return chunks > 1 &&
+         (!s.stage_layers.empty() || layers % chunks != 0 || run.model.mtp_layers > 0);
 }
 
 void add_derived_fields(const sim::Run& run, LaunchValues& fields) {
@@ -100,7 +100,7 @@ void add_derived_fields(const sim::Run& run, LaunchValues& fields) {
   const int weighted = run.model.num_layers + (s.embeddings_as_layers ? 2 : 0);
   fields["weighted_layers_per_chunk"] = std::to_string((weighted + parts - 1) / parts);
   fields["remainder"] = "first";
-  if (dealt_unevenly(run)) fields["stage_layout"] = stage_layout_text(run.model, s);
+  if (have_unequal_layers(run)) fields["stage_layout"] = stage_layout_text(run.model, s);
 }
 
 // Nothing where tensor, context and expert ranks do not fit into a node, and under ZeRO-2.

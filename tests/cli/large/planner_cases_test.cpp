@@ -201,7 +201,7 @@ sim::PlanQuery head_query(const HeadCase& asked) {
 
 int layers_of_last_stage(const sim::Run& run) {
   int layers = 0;
-  for (const auto& part : sim::stage_parts(run.model, run.strategy, run.strategy.pp - 1))
+  for (const auto& part : sim::stage_chunks(run.model, run.strategy, run.strategy.pp - 1))
     layers += part.blocks;
   return layers;
 }
