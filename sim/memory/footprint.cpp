@@ -75,8 +75,8 @@ Bytes offloaded(const Run& run, const LayerPrices& prices, const StageContents& 
   const StateShards expert_shards = expert_state_shards(run.strategy);
   const ParameterStorage storage = storage_of(run.strategy, run.framework);
   Bytes bytes;
-  const double experts = contents.divided_experts(stage),
-               trained_experts = run.strategy.adapters ? 0.0 : experts;
+  const double divided_experts = contents.divided_experts(stage),
+               trained_experts = run.strategy.adapters ? 0.0 : divided_experts;
   const auto divided = [](double whole, double experts, double ranks, double expert_ranks) {
     return (whole - experts) / ranks + experts / expert_ranks;
   };
@@ -86,8 +86,9 @@ Bytes offloaded(const Run& run, const LayerPrices& prices, const StageContents& 
     bytes += Bytes(owned * host_update_bytes(run, storage));
   }
   if (offload.parameters) {
-    bytes += Bytes(divided(contents.held(stage), experts, shards.weights, expert_shards.weights) *
-                   storage.weight_bytes);
+    bytes += Bytes(
+        divided(contents.held(stage), divided_experts, shards.weights, expert_shards.weights) *
+        storage.weight_bytes);
   }
   if (offload.activations) bytes += offloaded_activations(run, prices, contents, stage);
   return bytes;
