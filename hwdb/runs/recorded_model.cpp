@@ -180,9 +180,8 @@ void replace_objects(const sim::PartialTransformer& fields, sim::Transformer& t)
                  .latent_size = known.latent_size};
   }
   if (sim::states_object(fields, "mla")) t.mla = sim::Mla{};
-  if (sim::states_object(fields, "mamba")) t.mamba = sim::Mamba{};
-  if (sim::states_object(fields, "gated_delta_net")) t.gated_delta_net = sim::GatedDeltaNet{};
-  if (sim::states_object(fields, "mamba1")) t.mamba1 = sim::Mamba1{};
+  for (const sim::ScanMixer& mixer : sim::scan_mixers())
+    if (sim::states_object(fields, mixer.object)) mixer.give(t);
   if (sim::states_object(fields, "encoder")) t.encoder = sim::Encoder::bert();
 }
 

@@ -72,8 +72,9 @@ RecordedModel read_model(ObjectReader reader) {
       reader.one_of("architecture", {"decoder", "encoder", "hybrid", "vision-language", "other"});
   read_fields(reader, "", sim::transformer_fields(), m.fields);
   read_bias(reader, m);
-  for (const char* object : {"moe", "mla", "mamba", "gated_delta_net", "mamba1", "encoder"})
-    read_object(reader, object, m.fields);
+  for (const char* object : {"moe", "mla", "encoder"}) read_object(reader, object, m.fields);
+  for (const sim::ScanMixer& mixer : sim::scan_mixers())
+    read_object(reader, mixer.object, m.fields);
   m.num_parameters = reader.integer("num_parameters", 1, std::int64_t{1} << 53);
   m.trainable = reader.one_of("trainable", {"all", "lora", "adapter"});
   if (std::optional<ObjectReader> lora = reader.object("lora")) {

@@ -40,4 +40,12 @@ std::optional<double> number_from(const std::string& text) {
   return number;
 }
 
+std::string divisors_text(int n) {
+  std::string list;
+  for (int d = 1; d <= n; ++d) {
+    if (n % d == 0) list += (list.empty() ? "" : ", ") + std::to_string(d);
+  }
+  return list;
+}
+
 }  // namespace llmsim::sim

@@ -15,4 +15,7 @@ std::string shortest_text(double number);
 // The finite number that the whole of a text writes: "0.1", "1e+20"; none of "", "1 GB", "nan".
 std::optional<double> number_from(const std::string& text);
 
+// "1, 2, 3, 6" of 6.
+std::string divisors_text(int n);
+
 }  // namespace llmsim::sim

@@ -56,24 +56,6 @@ Flops attention_flops_per_token(const Transformer& model, int layer, bool causal
   return 2.0 * width * attended_keys(model, layer, causal) * FLOP;
 }
 
-Flops scan_flops_per_token(const Mamba& mamba) {
-  const double heads = mamba.num_heads, values = mamba.head_dim, states = mamba.state_size,
-               chunk = mamba.chunk_size;
-  return (mamba.num_groups * chunk * states + heads * chunk * values +
-          4.0 * heads * values * states) *
-         FLOP;
-}
-
-Flops scan_flops_per_token(const GatedDeltaNet& net) {
-  const double keys = net.key_head_dim, values = net.value_head_dim, chunk = net.chunk_size;
-  return net.num_value_heads *
-         (6.0 * keys * values + chunk * (3.0 * keys + 2.0 * values) + chunk * chunk / 3.0) * FLOP;
-}
-
-Flops scan_flops_per_token(const Mamba1& mamba) {
-  return 4.0 * static_cast<double>(mamba.inner_size) * mamba.state_size * FLOP;
-}
-
 Flops head_flops_per_token(const Transformer& model) {
   const HeadWeights head = head_weights(model);
   const double first = static_cast<double>(head.of_first) / model.seq_len;
@@ -86,9 +68,7 @@ Flops forward_flops_per_token(const Transformer& model, bool causal) {
   for (int layer = 0; layer < model.num_layers + model.mtp_layers; ++layer) {
     const LayerKind kind = kind_of_layer(model, layer);
     if (kind.has_attention()) total += attention_flops_per_token(model, layer, causal);
-    if (kind.mixer == Mixer::Mamba2) total += scan_flops_per_token(*model.mamba);
-    if (kind.mixer == Mixer::GatedDeltaNet) total += scan_flops_per_token(*model.gated_delta_net);
-    if (kind.mixer == Mixer::Mamba1) total += scan_flops_per_token(*model.mamba1);
+    if (const ScanMixer* mixer = scan_mixer(kind.mixer)) total += mixer->flops_per_token(model);
   }
   return total;
 }

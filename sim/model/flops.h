@@ -35,34 +35,6 @@ double attended_keys(const Transformer& model, int layer, bool causal);
 //   2 H (d_q + d_v) attended_keys
 Flops attention_flops_per_token(const Transformer& model, int layer, bool causal);
 
-// Forward FLOPs of the scan of one Mamba-2 layer for one token, in chunks of Q tokens, with H heads
-// of P values, states of N and G groups:
-//
-//   within chunks   G Q N + H Q P     C B^T, masked, and the GEMM of that with x: causal halves
-//   between them    4 H P N           x into the states of chunks, and these into the output
-//
-// Its convolution and its gates are no GEMMs.  Source: Dao & Gu, arXiv 2405.21060, section 6.
-Flops scan_flops_per_token(const Mamba& mamba);
-
-// The same of a gated delta net in chunks of C tokens, with H_v value heads and states of K x V:
-//
-//   H_v (6 K V + C (3 K + 2 V) + C^2 / 3)
-//
-// The first term has new values, new states and outputs from the states (2 K V each); the
-// second, of causal halves within a chunk, K K^T, Q K^T and T K, and T V and the scores times
-// values; the third is T, the inverse of a triangular matrix.  Source: Yang et al., arXiv
-// 2412.06464, section 3.3; fla/ops/gated_delta_rule/chunk.py.
-Flops scan_flops_per_token(const GatedDeltaNet& net);
-
-// The same of a Mamba-1 layer with d_i channels and states of N: each token's B into the states and
-// these into the output.
-//
-//   4 d_i N
-//
-// Decays, steps and gates are elementwise, which is not counted.  Source: Gu & Dao, arXiv
-// 2312.00752, algorithm 2.
-Flops scan_flops_per_token(const Mamba1& mamba);
-
 // FLOPs of the LM head and of the layers right before it, averaged over the tokens of a sequence:
 // of an encoder only predicted_share pass it, and one token passes its classifier of sentences.
 Flops head_flops_per_token(const Transformer& model);

@@ -16,12 +16,9 @@ LayerMlp mlp_of_layer(const Transformer& model, int layer) {
 }
 
 Mixer mixer_of(char letter) {
-  switch (letter) {
-    case 'M': return Mixer::Mamba2;
-    case 'G': return Mixer::GatedDeltaNet;
-    case 'S': return Mixer::Mamba1;
-    default: return Mixer::Attention;
-  }
+  for (const ScanMixer& mixer : scan_mixers())
+    if (mixer.letter == letter) return mixer.mixer;
+  return Mixer::Attention;
 }
 
 LayerKind kind_in_pattern(const Transformer& model, int layer) {

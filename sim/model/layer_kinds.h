@@ -13,7 +13,6 @@
 
 namespace llmsim::sim {
 
-enum class Mixer : std::uint8_t { None, Attention, Mamba2, GatedDeltaNet, Mamba1 };
 enum class LayerMlp : std::uint8_t { None, Dense, Experts };
 
 struct LayerKind {
@@ -55,9 +54,6 @@ class LayerKinds {
   KindTable<LayerKind> list_{};
   std::size_t size_ = 0;
 };
-
-// The letters of Transformer::layer_pattern.
-inline constexpr const char* kLayerLetters = "M*-EGS";
 
 // True where layer `layer` (from 0) has experts.  Multi-token-prediction layers have attention, and
 // what else the layers after the last would have without a pattern.

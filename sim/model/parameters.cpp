@@ -1,41 +1,13 @@
 #include "sim/model/parameters.h"
 
+#include "sim/model/layer_table.h"
+
 namespace llmsim::sim {
 namespace {
 
 using Count = std::int64_t;
 
-// The weights of one layer, as they are added.
-struct Table {
-  const Transformer& model;
-  Count hidden, kv_heads;
-  LayerWeights list{};
-
-  void add(const LayerWeight& weight) { list.add(weight); }
-
-  void column_parallel(LayerWeight weight) {
-    weight.divided = TensorAxis::Columns;
-    add(weight);
-  }
-
-  void row_parallel(LayerWeight weight) {
-    weight.divided = TensorAxis::Rows, weight.columns = hidden;
-    add(weight);
-  }
-
-  // In layers of at least `norms`.
-  void norm(WeightName name, int norms) {
-    if (model.norm_weight && model.norms_per_layer >= norms)
-      add({.name = name, .part = LayerPart::Norms, .columns = hidden, .biases = model.bias.norm});
-  }
-
-  // A vector of a mixer that tensor ranks divide.
-  void divided_vector(WeightName name, Count size) {
-    column_parallel({.name = name, .part = LayerPart::Mixer, .columns = size});
-  }
-};
-
-void add_heads(Table& table) {
+void add_heads(LayerTable& table) {
   using enum WeightName;
   const Count a = table.model.num_heads, d = table.model.head_dim,
               queries = (table.model.attention_gate ? 2 : 1) * a,
@@ -51,7 +23,7 @@ void add_heads(Table& table) {
   table.column_parallel({.name = QkNorm, .columns = heads * d, .biases = table.model.bias.norm});
 }
 
-void add_mla(Table& table, const Mla& mla) {
+void add_mla(LayerTable& table, const Mla& mla) {
   using enum WeightName;
   const Count heads = table.model.num_heads, rank = mla.kv_lora_rank,
               queries = mla.q_lora_rank.value_or(0);
@@ -74,7 +46,7 @@ void add_mla(Table& table, const Mla& mla) {
       {.name = MlaUp, .rows = rank, .columns = heads * (mla.qk_nope_head_dim + mla.v_head_dim)});
 }
 
-void add_attention(Table& table) {
+void add_attention(LayerTable& table) {
   using enum WeightName;
   table.model.mla ? add_mla(table, *table.model.mla) : add_heads(table);
   if (table.model.attention_sinks)
@@ -85,63 +57,10 @@ void add_attention(Table& table) {
                       .biases = table.model.bias.attention_output});
 }
 
-void add_mamba(Table& table, const Mamba& mamba) {
-  using enum WeightName;
-  const Count inner = mamba.inner_size(), channels = mamba.conv_channels(), heads = mamba.num_heads;
-  table.norm(MixerNorm, 1);
-  table.column_parallel({.name = MixerInput,
-                         .part = LayerPart::Mixer,
-                         .rows = table.hidden,
-                         .columns = inner + channels + heads});
-  table.divided_vector(Convolution, channels * mamba.conv_kernel);
-  table.divided_vector(ConvolutionBias, channels);
-  for (const WeightName name : {DecayLog, Skip, StepBias}) table.divided_vector(name, heads);
-  table.divided_vector(GatedNorm, inner);
-  table.row_parallel({.name = MixerOutput, .part = LayerPart::Mixer, .rows = inner});
-}
-
-void add_delta_net(Table& table, const GatedDeltaNet& net) {
-  using enum WeightName;
-  const Count values = net.value_size(), heads = net.num_value_heads;
-  const auto input = [&](WeightName name, Count columns) {
-    table.column_parallel(
-        {.name = name, .part = LayerPart::Mixer, .rows = table.hidden, .columns = columns});
-  };
-  table.norm(MixerNorm, 1);
-  input(MixerInput, 2 * net.key_size() + 2 * values);
-  input(MixerGates, 2 * heads);
-  table.divided_vector(Convolution, Count{net.conv_channels()} * net.conv_kernel);
-  for (const WeightName name : {DecayLog, StepBias}) table.divided_vector(name, heads);
-  table.add({.name = GatedNorm, .part = LayerPart::Mixer, .columns = net.value_head_dim});
-  table.row_parallel({.name = MixerOutput, .part = LayerPart::Mixer, .rows = values});
-}
-
-void add_mamba1(Table& table, const Mamba1& mamba) {
-  using enum WeightName;
-  const LayerPart part = LayerPart::Mixer;
-  const Count inner = mamba.inner_size, selection = mamba.selection_size();
-  table.norm(MixerNorm, 1);
-  table.column_parallel(
-      {.name = MixerInput, .part = part, .rows = table.hidden, .columns = 2 * inner});
-  table.divided_vector(Convolution, inner * mamba.conv_kernel);
-  table.divided_vector(ConvolutionBias, inner);
-  table.add({.name = SelectionProjection,
-             .part = part,
-             .rows = inner,
-             .columns = selection,
-             .divided = TensorAxis::Rows});
-  table.add({.name = SelectionNorms, .part = part, .columns = selection});
-  table.column_parallel(
-      {.name = StepProjection, .part = part, .rows = mamba.dt_rank, .columns = inner, .biases = 1});
-  table.divided_vector(DecayLog, inner * mamba.state_size);
-  table.divided_vector(Skip, inner);
-  table.row_parallel({.name = MixerOutput, .part = part, .rows = inner});
-}
-
 // `like` says what both matrices have in common; of shared experts, which are one MLP, each has a
 // bias below.  Its rows are the values of a token that the MLP reads, the hidden size unless
 // given.
-void add_mlp(Table& table, WeightName up, WeightName down, Count width, LayerWeight like,
+void add_mlp(LayerTable& table, WeightName up, WeightName down, Count width, LayerWeight like,
              int shared = 1) {
   const int matrices = table.model.gated_mlp ? 2 : 1;
   const Count outer = like.rows > 0 ? like.rows : table.hidden;
@@ -153,7 +72,7 @@ void add_mlp(Table& table, WeightName up, WeightName down, Count width, LayerWei
   table.add(like);
 }
 
-void add_experts(Table& table, const Moe& moe) {
+void add_experts(LayerTable& table, const Moe& moe) {
   using enum WeightName;
   const LayerPart mlp_part = LayerPart::Mlp;
   const int shared = moe.num_shared_experts;
@@ -195,16 +114,14 @@ void add_experts(Table& table, const Moe& moe) {
   add_mlp(table, ExpertUp, ExpertDown, moe.expert_ffn_size, routed);
 }
 
-void add_layer(Table& table, LayerKind kind) {
+void add_layer(LayerTable& table, LayerKind kind) {
   using enum WeightName;
   if (kind.has_attention()) {
     table.norm(AttentionNorm, 1);
     add_attention(table);
     table.norm(PostAttentionNorm, 3);
   }
-  if (kind.mixer == Mixer::Mamba2) add_mamba(table, *table.model.mamba);
-  if (kind.mixer == Mixer::GatedDeltaNet) add_delta_net(table, *table.model.gated_delta_net);
-  if (kind.mixer == Mixer::Mamba1) add_mamba1(table, *table.model.mamba1);
+  if (const ScanMixer* mixer = scan_mixer(kind.mixer)) mixer->add_weights(table);
   if (kind.mlp == LayerMlp::None) return;
   table.norm(MlpNorm, 2);
   kind.has_experts() ? add_experts(table, *table.model.moe)
@@ -269,9 +186,9 @@ LayerWeight LayerWeight::on_rank(int ranks) const {
 }
 
 LayerWeights layer_weights(const Transformer& model, LayerKind kind, int kv_ranks) {
-  Table table{.model = model,
-              .hidden = model.hidden_size,
-              .kv_heads = std::max(model.num_kv_heads, kv_ranks)};
+  LayerTable table{.model = model,
+                   .hidden = model.hidden_size,
+                   .kv_heads = std::max(model.num_kv_heads, kv_ranks)};
   add_layer(table, kind);
   return table.list;
 }

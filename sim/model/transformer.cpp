@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "sim/base/error.h"
+#include "sim/base/number_text.h"
 #include "sim/model/layer_kinds.h"
 
 namespace llmsim::sim {
@@ -22,21 +23,12 @@ constexpr Named<Position> kPositions[] = {{Position::Learned, "learned"},
 constexpr Named<QkNorm> kQkNorms[] = {
     {QkNorm::None, "none"}, {QkNorm::PerHead, "per-head"}, {QkNorm::AllHeads, "all-heads"}};
 
-constexpr int kMaxHeadWidths = 1 << 22;  // of all heads together
 constexpr double kMaxParameters = 1e16;
 
 void require_between(const char* field, int value, int low, int high) {
   if (value >= low && value <= high) return;
   throw Error(std::string(field) + " = " + std::to_string(value) +
               " is out of range: " + std::to_string(low) + " to " + std::to_string(high));
-}
-
-std::string divisors(int n) {
-  std::string list;
-  for (int d = 1; d <= n; ++d) {
-    if (n % d == 0) list += (list.empty() ? "" : ", ") + std::to_string(d);
-  }
-  return list;
 }
 
 void validate_fields(const Transformer& m) {
@@ -61,27 +53,27 @@ void require_object(const std::string& field, char letter, const char* object, b
 
 void validate_pattern(const Transformer& m) {
   if (!m.layer_pattern) {
-    for (const auto& [given, object] : {std::pair{m.mamba.has_value(), "mamba"},
-                                        {m.gated_delta_net.has_value(), "gated_delta_net"},
-                                        {m.mamba1.has_value(), "mamba1"}}) {
-      if (given)
-        throw Error(std::string(object) +
+    for (const ScanMixer& mixer : scan_mixers()) {
+      if (mixer.is_given(m))
+        throw Error(std::string(mixer.object) +
                     " is given, but layer_pattern says of no layer that it has one");
     }
     return;
   }
   const std::string& pattern = *m.layer_pattern;
   const std::string field = "layer_pattern = " + pattern;
-  const std::size_t unknown = pattern.find_first_not_of(kLayerLetters);
+  std::string letters = "*-E", names = "attention, MLP, experts";
+  for (const ScanMixer& mixer : scan_mixers())
+    letters += mixer.letter, names += std::string(", ") + mixer.name;
+  const std::size_t unknown = pattern.find_first_not_of(letters);
   if (unknown != std::string::npos)
-    throw Error(field + ": " + pattern[unknown] + " is no kind of layer (" + kLayerLetters +
-                ": Mamba-2, attention, MLP, experts, gated delta net, Mamba-1)");
+    throw Error(field + ": " + pattern[unknown] + " is no kind of layer (" + letters + ": " +
+                names + ")");
   if (pattern.empty() || m.num_layers % static_cast<int>(pattern.size()) != 0)
     throw Error(field + " has " + std::to_string(pattern.size()) +
                 " letters, which do not divide num_layers = " + std::to_string(m.num_layers));
-  require_object(field, 'M', "mamba", m.mamba.has_value());
-  require_object(field, 'G', "gated_delta_net", m.gated_delta_net.has_value());
-  require_object(field, 'S', "mamba1", m.mamba1.has_value());
+  for (const ScanMixer& mixer : scan_mixers())
+    require_object(field, mixer.letter, mixer.object, mixer.is_given(m));
   if (pattern.find('E') != std::string::npos && !m.moe)
     throw Error(field + ": E needs the sizes of moe");
   const LayerKinds kinds = layer_kinds(m);
@@ -95,35 +87,11 @@ void validate_pattern(const Transformer& m) {
                 ": hybrids with sliding windows, parallel blocks or encoders are not modelled");
 }
 
-void validate_delta_net(const GatedDeltaNet& net) {
-  if (net.num_value_heads % net.num_key_heads != 0)
-    throw Error("gated_delta_net.num_key_heads = " + std::to_string(net.num_key_heads) +
-                " does not divide gated_delta_net.num_value_heads = " +
-                std::to_string(net.num_value_heads) + " (" + divisors(net.num_value_heads) +
-                " do)");
-  if (std::max(static_cast<std::int64_t>(net.num_key_heads) * net.key_head_dim,
-               static_cast<std::int64_t>(net.num_value_heads) * net.value_head_dim) >
-      kMaxHeadWidths)
-    throw Error("heads of gated_delta_net are out of range: widths of 1 to " +
-                std::to_string(kMaxHeadWidths));
-}
-
-void validate_mamba(const Mamba& mamba) {
-  if (mamba.num_heads % mamba.num_groups != 0)
-    throw Error("mamba.num_groups = " + std::to_string(mamba.num_groups) +
-                " does not divide mamba.num_heads = " + std::to_string(mamba.num_heads) + " (" +
-                divisors(mamba.num_heads) + " do)");
-  if (static_cast<std::int64_t>(mamba.num_heads) * mamba.head_dim > kMaxHeadWidths ||
-      static_cast<std::int64_t>(mamba.num_groups) * mamba.state_size > kMaxHeadWidths)
-    throw Error("mamba.num_heads * head_dim or num_groups * state_size is out of range: 1 to " +
-                std::to_string(kMaxHeadWidths));
-}
-
 void validate_attention(const Transformer& m) {
   if (m.num_heads % m.num_kv_heads != 0) {
     throw Error("num_kv_heads = " + std::to_string(m.num_kv_heads) +
                 " does not divide num_heads = " + std::to_string(m.num_heads) + " (" +
-                divisors(m.num_heads) + " do)");
+                divisors_text(m.num_heads) + " do)");
   }
   if (static_cast<std::int64_t>(m.num_heads) * m.head_dim > kMaxHeadWidths) {
     throw Error("num_heads * head_dim = " + std::to_string(m.num_heads) + " * " +
@@ -175,8 +143,8 @@ void validate_total(const Transformer& m) {
 void Transformer::validate() const {
   validate_fields(*this);
   validate_pattern(*this);
-  if (mamba) validate_mamba(*mamba);
-  if (gated_delta_net) validate_delta_net(*gated_delta_net);
+  for (const ScanMixer& mixer : scan_mixers())
+    if (mixer.validate && mixer.is_given(*this)) mixer.validate(*this);
   validate_attention(*this);
   if (moe) validate_experts(*moe, num_layers);
   if (encoder && mtp_layers > 0)

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "sim/base/field.h"
+#include "sim/model/mixers.h"
 
 namespace llmsim::sim {
 
@@ -76,61 +77,6 @@ struct Mla {
   int qk_rope_head_dim = 0;  // dimensions with it, whose key all heads share
   int v_head_dim = 0;
   bool operator==(const Mla&) const = default;
-};
-
-// A Mamba-2 mixer (Dao & Gu 2024, arXiv 2405.21060): H = num_heads heads of P = head_dim values,
-// whose states are P x N = state_size; the heads of each of G = num_groups groups share B and C.
-// A causal convolution of each channel runs before the scan, which works on chunks of Q =
-// chunk_size tokens. Megatron-LM scans chunks of 128 (megatron/core/ssm/mamba_mixer.py).
-struct Mamba {
-  int num_heads = 0;
-  int head_dim = 0;
-  int num_groups = 1;
-  int state_size = 0;
-  int conv_kernel = 4;
-  int chunk_size = 128;
-
-  int inner_size() const { return num_heads * head_dim; }
-  // Channels of the convolution: x, B and C.
-  int conv_channels() const { return inner_size() + 2 * num_groups * state_size; }
-  bool operator==(const Mamba&) const = default;
-};
-
-// A gated delta net (Yang et al. 2024, arXiv 2412.06464; the linear attention of
-// Qwen3-Next): each of num_value_heads heads has a state of key_head_dim x
-// value_head_dim, keys and queries are shared by num_value_heads / num_key_heads of them.
-// A causal convolution of each channel runs before the delta rule, which works on chunks
-// of 64 tokens (fla-org/flash-linear-attention fla/ops/gated_delta_rule/chunk.py).
-struct GatedDeltaNet {
-  int num_key_heads = 0;
-  int key_head_dim = 0;
-  int num_value_heads = 0;
-  int value_head_dim = 0;
-  int conv_kernel = 4;
-  int chunk_size = 64;
-
-  int key_size() const { return num_key_heads * key_head_dim; }
-  int value_size() const { return num_value_heads * value_head_dim; }
-  // Channels of the convolution: queries, keys and values.
-  int conv_channels() const { return 2 * key_size() + value_size(); }
-  bool operator==(const GatedDeltaNet&) const = default;
-};
-
-// A Mamba-1 mixer (Gu & Dao 2023, arXiv 2312.00752) as Jamba has it (Lieber et al. 2024, arXiv
-// 2403.19887): each of inner_size channels has a state of state_size values with decays of its own.
-// The step of a channel comes from a bottleneck of dt_rank values; these, B and C, which all
-// channels share, are projected from the convolved channels and normalised.  A causal convolution
-// of each channel runs before.  Source: huggingface/transformers
-// src/transformers/models/jamba/modeling_jamba.py, JambaMambaMixer.
-struct Mamba1 {
-  int inner_size = 0;
-  int state_size = 0;
-  int dt_rank = 0;
-  int conv_kernel = 4;
-
-  // What is projected from the channels: the steps' bottleneck, B and C.
-  int selection_size() const { return dt_rank + 2 * state_size; }
-  bool operator==(const Mamba1&) const = default;
 };
 
 // An encoder (BERT): every token sees all others, and the model learns to restore tokens that were
@@ -259,6 +205,9 @@ double full_attention_share(const Transformer& model);
 // Vocabulary rounded up so that every tensor-parallel rank holds a multiple of `multiple` rows
 // (Megatron-LM: 128).
 int padded_vocab_size(int vocab_size, int multiple, int tensor_parallel);
+
+// The widths of all heads together, at most.
+inline constexpr int kMaxHeadWidths = 1 << 22;
 
 // The fields of a transformer by name: one table for run files, JSON and checks of ranges.
 //

@@ -1,6 +1,5 @@
 #include "sim/operators/gated_delta_net.h"
 
-#include "sim/model/flops.h"
 #include "sim/operators/traffic.h"
 
 namespace llmsim::sim {

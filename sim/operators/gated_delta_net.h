@@ -26,7 +26,7 @@
 //
 // Gates and decays, of 4 bytes a head, are left out.  The convolution reads and writes its
 // channels, backward reads them and their gradients and writes gradients.  FLOPs are those of
-// model/flops.h, twice in the backward pass; what a kernel reaches of the memory
+// model/mixers.h, twice in the backward pass; what a kernel reaches of the memory
 // bandwidth is MemoryBoundKernel::Scan.
 //
 // Sources: fla-org/flash-linear-attention fla/ops/gated_delta_rule/chunk.py, fla/ops/common

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "sim/model/flops.h"
 #include "sim/operators/traffic.h"
 
 namespace llmsim::sim {

@@ -29,7 +29,7 @@
 // The kernel has a sequence in neighbouring places, linear layers have a token so: x, dt and z are
 // copied into its order, dy back, and dx and dz are joined; x, which two layers read, has the sum
 // of two gradients.  The convolution reads and writes its channels, backward reads them and their
-// gradients and writes gradients.  FLOPs are those of model/flops.h, twice in the backward pass.
+// gradients and writes gradients.  FLOPs are those of model/mixers.h, twice in the backward pass.
 //
 // Sources: state-spaces/mamba csrc/selective_scan/selective_scan_fwd_kernel.cuh,
 // selective_scan_bwd_kernel.cuh (loads, stores, atomics, chunks) and

@@ -1,6 +1,5 @@
 #include "sim/operators/mamba2.h"
 
-#include "sim/model/flops.h"
 #include "sim/operators/traffic.h"
 
 namespace llmsim::sim {

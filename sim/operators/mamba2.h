@@ -21,7 +21,7 @@
 //             sum              17 P e + (11 e + 16) N g + (24 + 5 e) P N / Q + 24 Q g
 //
 // dt and its sums over a chunk, of 4 bytes a head, are left out.  The convolution reads and writes
-// its channels; its backward pass runs after it has run again.  FLOPs are those of model/flops.h,
+// its channels; its backward pass runs after it has run again.  FLOPs are those of model/mixers.h,
 // twice in the backward pass; what a kernel reaches of the memory
 // bandwidth is MemoryBoundKernel::Scan.
 //

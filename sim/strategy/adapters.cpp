@@ -38,7 +38,7 @@ bool in_group(const std::string& name, bool AdaptedLayers::*layer) {
 
 AdaptedLayers all_adapted_layers(const Transformer& model) {
   AdaptedLayers all = kAttention;
-  all.in = all.out = model.mamba || model.gated_delta_net || model.mamba1;
+  all.in = all.out = has_scans(model);
   all.x = model.mamba1.has_value();
   if (model.moe) return all;
   all.gate = model.gated_mlp;

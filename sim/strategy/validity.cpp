@@ -43,9 +43,6 @@ constexpr const char* kExpertLoad = "an expert cannot have less than its share";
 constexpr const char* kExpertShard = "etp * ep does not divide tp * shard_size";
 constexpr const char* kExpertFfn = "etp does not divide the width of an expert";
 constexpr const char* kSharedFfn = "tp does not divide the width of a shared expert";
-constexpr const char* kMambaGroups = "tp does not divide mamba.num_groups";
-constexpr const char* kMambaChannels = "tp does not divide mamba1.inner_size";
-constexpr const char* kKeyHeads = "tp does not divide gated_delta_net.num_key_heads";
 constexpr const char* kScanContext = "context parallelism of scans is not modelled";
 constexpr const char* kHybridOverlap = "moe_overlap of hybrids is not offered";
 constexpr const char* kHybridMuon = "muon of hybrids is not modelled";
@@ -110,12 +107,9 @@ const char* broken_experts(const Transformer& model, const Strategy& strategy) {
 
 const char* broken_hybrid(const Transformer& model, const Strategy& strategy) {
   if (!is_hybrid(model)) return nullptr;
-  if (model.mamba && model.mamba->num_groups % strategy.tp != 0) return kMambaGroups;
-  if (model.gated_delta_net && model.gated_delta_net->num_key_heads % strategy.tp != 0)
-    return kKeyHeads;
-  if (model.mamba1 && model.mamba1->inner_size % strategy.tp != 0) return kMambaChannels;
-  if ((model.mamba || model.gated_delta_net || model.mamba1) && strategy.cp > 1)
-    return kScanContext;
+  for (const ScanMixer& mixer : scan_mixers())
+    if (mixer.is_given(model) && mixer.divided(model) % strategy.tp != 0) return mixer.divided_rule;
+  if (has_scans(model) && strategy.cp > 1) return kScanContext;
   if (strategy.moe_overlap) return kHybridOverlap;
   return strategy.optimizer == OptimizerKind::Muon ? kHybridMuon : nullptr;
 }
@@ -262,13 +256,9 @@ std::string layers_message(const Transformer& model, const Strategy& s) {
 
 std::optional<std::string> hybrid_message(const char* rule, const Transformer& model,
                                           const Strategy& s) {
-  if (rule == kMambaGroups)
-    return divides_message("tp", s.tp, "mamba.num_groups", model.mamba->num_groups);
-  if (rule == kKeyHeads)
-    return divides_message("tp", s.tp, "gated_delta_net.num_key_heads",
-                           model.gated_delta_net->num_key_heads);
-  if (rule == kMambaChannels)
-    return divides_message("tp", s.tp, "mamba1.inner_size", model.mamba1->inner_size);
+  for (const ScanMixer& mixer : scan_mixers())
+    if (rule == mixer.divided_rule)
+      return divides_message("tp", s.tp, mixer.divided_field, mixer.divided(model));
   if (rule == kScanContext)
     return equals("cp", s.cp) +
            ": context parallelism of layers with states (all-to-alls of heads in Megatron-LM) is "

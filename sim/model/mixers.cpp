@@ -1,0 +1,184 @@
+#include "sim/model/mixers.h"
+
+#include <algorithm>
+#include <string>
+
+#include "sim/base/error.h"
+#include "sim/base/number_text.h"
+#include "sim/model/layer_table.h"
+
+namespace llmsim::sim {
+namespace {
+
+using Count = std::int64_t;
+
+void validate_delta_net(const Transformer& model) {
+  const GatedDeltaNet& net = *model.gated_delta_net;
+  if (net.num_value_heads % net.num_key_heads != 0)
+    throw Error("gated_delta_net.num_key_heads = " + std::to_string(net.num_key_heads) +
+                " does not divide gated_delta_net.num_value_heads = " +
+                std::to_string(net.num_value_heads) + " (" + divisors_text(net.num_value_heads) +
+                " do)");
+  if (std::max(static_cast<std::int64_t>(net.num_key_heads) * net.key_head_dim,
+               static_cast<std::int64_t>(net.num_value_heads) * net.value_head_dim) >
+      kMaxHeadWidths)
+    throw Error("heads of gated_delta_net are out of range: widths of 1 to " +
+                std::to_string(kMaxHeadWidths));
+}
+
+void validate_mamba(const Transformer& model) {
+  const Mamba& mamba = *model.mamba;
+  if (mamba.num_heads % mamba.num_groups != 0)
+    throw Error("mamba.num_groups = " + std::to_string(mamba.num_groups) +
+                " does not divide mamba.num_heads = " + std::to_string(mamba.num_heads) + " (" +
+                divisors_text(mamba.num_heads) + " do)");
+  if (static_cast<std::int64_t>(mamba.num_heads) * mamba.head_dim > kMaxHeadWidths ||
+      static_cast<std::int64_t>(mamba.num_groups) * mamba.state_size > kMaxHeadWidths)
+    throw Error("mamba.num_heads * head_dim or num_groups * state_size is out of range: 1 to " +
+                std::to_string(kMaxHeadWidths));
+}
+
+void add_mamba(LayerTable& table) {
+  using enum WeightName;
+  const Mamba& mamba = *table.model.mamba;
+  const Count inner = mamba.inner_size(), channels = mamba.conv_channels(), heads = mamba.num_heads;
+  table.norm(MixerNorm, 1);
+  table.column_parallel({.name = MixerInput,
+                         .part = LayerPart::Mixer,
+                         .rows = table.hidden,
+                         .columns = inner + channels + heads});
+  table.divided_vector(Convolution, channels * mamba.conv_kernel);
+  table.divided_vector(ConvolutionBias, channels);
+  for (const WeightName name : {DecayLog, Skip, StepBias}) table.divided_vector(name, heads);
+  table.divided_vector(GatedNorm, inner);
+  table.row_parallel({.name = MixerOutput, .part = LayerPart::Mixer, .rows = inner});
+}
+
+void add_delta_net(LayerTable& table) {
+  using enum WeightName;
+  const GatedDeltaNet& net = *table.model.gated_delta_net;
+  const Count values = net.value_size(), heads = net.num_value_heads;
+  const auto input = [&](WeightName name, Count columns) {
+    table.column_parallel(
+        {.name = name, .part = LayerPart::Mixer, .rows = table.hidden, .columns = columns});
+  };
+  table.norm(MixerNorm, 1);
+  input(MixerInput, 2 * net.key_size() + 2 * values);
+  input(MixerGates, 2 * heads);
+  table.divided_vector(Convolution, Count{net.conv_channels()} * net.conv_kernel);
+  for (const WeightName name : {DecayLog, StepBias}) table.divided_vector(name, heads);
+  table.add({.name = GatedNorm, .part = LayerPart::Mixer, .columns = net.value_head_dim});
+  table.row_parallel({.name = MixerOutput, .part = LayerPart::Mixer, .rows = values});
+}
+
+void add_mamba1(LayerTable& table) {
+  using enum WeightName;
+  const Mamba1& mamba = *table.model.mamba1;
+  const LayerPart part = LayerPart::Mixer;
+  const Count inner = mamba.inner_size, selection = mamba.selection_size();
+  table.norm(MixerNorm, 1);
+  table.column_parallel(
+      {.name = MixerInput, .part = part, .rows = table.hidden, .columns = 2 * inner});
+  table.divided_vector(Convolution, inner * mamba.conv_kernel);
+  table.divided_vector(ConvolutionBias, inner);
+  table.add({.name = SelectionProjection,
+             .part = part,
+             .rows = inner,
+             .columns = selection,
+             .divided = TensorAxis::Rows});
+  table.add({.name = SelectionNorms, .part = part, .columns = selection});
+  table.column_parallel(
+      {.name = StepProjection, .part = part, .rows = mamba.dt_rank, .columns = inner, .biases = 1});
+  table.divided_vector(DecayLog, inner * mamba.state_size);
+  table.divided_vector(Skip, inner);
+  table.row_parallel({.name = MixerOutput, .part = part, .rows = inner});
+}
+
+template <auto sizes>
+bool is_given(const Transformer& model) {
+  return (model.*sizes).has_value();
+}
+
+template <auto sizes>
+void give(Transformer& model) {
+  (model.*sizes).emplace();
+}
+
+template <auto sizes>
+Flops flops_per_token(const Transformer& model) {
+  return scan_flops_per_token(*(model.*sizes));
+}
+
+constexpr ScanMixer kScanMixers[] = {
+    {.mixer = Mixer::Mamba2,
+     .letter = 'M',
+     .name = "Mamba-2",
+     .object = "mamba",
+     .is_given = is_given<&Transformer::mamba>,
+     .give = give<&Transformer::mamba>,
+     .validate = validate_mamba,
+     .flops_per_token = flops_per_token<&Transformer::mamba>,
+     .add_weights = add_mamba,
+     .divided_field = "mamba.num_groups",
+     .divided_rule = "tp does not divide mamba.num_groups",
+     .divided = [](const Transformer& model) { return model.mamba->num_groups; }},
+    {.mixer = Mixer::GatedDeltaNet,
+     .letter = 'G',
+     .name = "gated delta net",
+     .object = "gated_delta_net",
+     .is_given = is_given<&Transformer::gated_delta_net>,
+     .give = give<&Transformer::gated_delta_net>,
+     .validate = validate_delta_net,
+     .flops_per_token = flops_per_token<&Transformer::gated_delta_net>,
+     .add_weights = add_delta_net,
+     .divided_field = "gated_delta_net.num_key_heads",
+     .divided_rule = "tp does not divide gated_delta_net.num_key_heads",
+     .divided = [](const Transformer& model) { return model.gated_delta_net->num_key_heads; }},
+    {.mixer = Mixer::Mamba1,
+     .letter = 'S',
+     .name = "Mamba-1",
+     .object = "mamba1",
+     .is_given = is_given<&Transformer::mamba1>,
+     .give = give<&Transformer::mamba1>,
+     .validate = nullptr,
+     .flops_per_token = flops_per_token<&Transformer::mamba1>,
+     .add_weights = add_mamba1,
+     .divided_field = "mamba1.inner_size",
+     .divided_rule = "tp does not divide mamba1.inner_size",
+     .divided = [](const Transformer& model) { return model.mamba1->inner_size; }},
+};
+
+}  // namespace
+
+std::span<const ScanMixer> scan_mixers() { return kScanMixers; }
+
+const ScanMixer* scan_mixer(Mixer mixer) {
+  const auto found = std::find_if(std::begin(kScanMixers), std::end(kScanMixers),
+                                  [&](const ScanMixer& row) { return row.mixer == mixer; });
+  return found == std::end(kScanMixers) ? nullptr : found;
+}
+
+bool has_scans(const Transformer& model) {
+  return std::any_of(std::begin(kScanMixers), std::end(kScanMixers),
+                     [&](const ScanMixer& row) { return row.is_given(model); });
+}
+
+Flops scan_flops_per_token(const Mamba& mamba) {
+  const double heads = mamba.num_heads, values = mamba.head_dim, states = mamba.state_size,
+               chunk = mamba.chunk_size;
+  return (mamba.num_groups * chunk * states + heads * chunk * values +
+          4.0 * heads * values * states) *
+         FLOP;
+}
+
+Flops scan_flops_per_token(const GatedDeltaNet& net) {
+  const double keys = net.key_head_dim, values = net.value_head_dim, chunk = net.chunk_size;
+  return net.num_value_heads *
+         (6.0 * keys * values + chunk * (3.0 * keys + 2.0 * values) + chunk * chunk / 3.0) * FLOP;
+}
+
+Flops scan_flops_per_token(const Mamba1& mamba) {
+  return 4.0 * static_cast<double>(mamba.inner_size) * mamba.state_size * FLOP;
+}
+
+}  // namespace llmsim::sim
