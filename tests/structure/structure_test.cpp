@@ -62,7 +62,12 @@ const std::vector<Names> sim_floors{
 
 // The floors of hwdb, in the same way.
 const std::vector<Names> hwdb_floors{
-    {"text"},   {"store", "huggingface"}, {"web", "frameworks", "models"}, {"hardware"}, {"runs"}, {"launch"},
+    {"text"},
+    {"store", "huggingface"},
+    {"web", "frameworks", "models"},
+    {"hardware"},
+    {"runs"},
+    {"launch"},
     {"llmsim"},
 };
 
