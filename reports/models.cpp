@@ -86,6 +86,11 @@ std::string mamba1(const sim::Mamba1& mamba) {
          ", convolution over " + std::to_string(mamba.conv_kernel);
 }
 
+std::string lightning_attention(const sim::LightningAttention& attention) {
+  return std::to_string(attention.num_heads) + " heads of " + std::to_string(attention.head_dim) +
+         ", chunks of " + std::to_string(attention.chunk_size);
+}
+
 std::string delta_net(const sim::GatedDeltaNet& net) {
   return std::to_string(net.num_value_heads) + " value heads of " +
          std::to_string(net.value_head_dim) + ", " + std::to_string(net.num_key_heads) +
@@ -127,6 +132,8 @@ void add_details(Fields& fields, const Transformer& m) {
   if (m.mamba) fields.emplace_back("Mamba-2", mamba(*m.mamba));
   if (m.gated_delta_net) fields.emplace_back("gated delta net", delta_net(*m.gated_delta_net));
   if (m.mamba1) fields.emplace_back("Mamba-1", mamba1(*m.mamba1));
+  if (m.lightning_attention)
+    fields.emplace_back("lightning attention", lightning_attention(*m.lightning_attention));
   if (m.attention_gate) fields.emplace_back("attention gate", "yes");
   if (m.moe) fields.emplace_back("experts", experts(*m.moe));
   fields.emplace_back("positions", name_of(m.position));

@@ -94,6 +94,27 @@ void add_mamba1(LayerTable& table) {
   table.row_parallel({.name = MixerOutput, .part = part, .rows = inner});
 }
 
+void validate_lightning_attention(const Transformer& model) {
+  const LightningAttention& attention = *model.lightning_attention;
+  if (static_cast<std::int64_t>(attention.num_heads) * attention.head_dim > kMaxHeadWidths)
+    throw Error("heads of lightning_attention are out of range: widths of 1 to " +
+                std::to_string(kMaxHeadWidths));
+}
+
+void add_lightning_attention(LayerTable& table) {
+  using enum WeightName;
+  const Count inner = table.model.lightning_attention->inner_size();
+  table.norm(MixerNorm, 1);
+  table.column_parallel({.name = MixerInput,
+                         .part = LayerPart::Mixer,
+                         .rows = table.hidden,
+                         .columns = 4 * inner,
+                         .side_by_side = 2,
+                         .first_columns = 3 * inner});
+  table.divided_vector(GatedNorm, inner);
+  table.row_parallel({.name = MixerOutput, .part = LayerPart::Mixer, .rows = inner});
+}
+
 template <auto sizes>
 bool is_given(const Transformer& model) {
   return (model.*sizes).has_value();
@@ -146,6 +167,18 @@ constexpr ScanMixer kScanMixers[] = {
      .divided_field = "mamba1.inner_size",
      .divided_rule = "tp does not divide mamba1.inner_size",
      .divided = [](const Transformer& model) { return model.mamba1->inner_size; }},
+    {.mixer = Mixer::LightningAttention,
+     .letter = 'L',
+     .name = "lightning attention",
+     .object = "lightning_attention",
+     .is_given = is_given<&Transformer::lightning_attention>,
+     .give = give<&Transformer::lightning_attention>,
+     .validate = validate_lightning_attention,
+     .flops_per_token = flops_per_token<&Transformer::lightning_attention>,
+     .add_weights = add_lightning_attention,
+     .divided_field = "lightning_attention.num_heads",
+     .divided_rule = "tp does not divide lightning_attention.num_heads",
+     .divided = [](const Transformer& model) { return model.lightning_attention->num_heads; }},
 };
 
 }  // namespace
@@ -175,6 +208,11 @@ Flops scan_flops_per_token(const GatedDeltaNet& net) {
   const double keys = net.key_head_dim, values = net.value_head_dim, chunk = net.chunk_size;
   return net.num_value_heads *
          (6.0 * keys * values + chunk * (3.0 * keys + 2.0 * values) + chunk * chunk / 3.0) * FLOP;
+}
+
+Flops scan_flops_per_token(const LightningAttention& attention) {
+  const double values = attention.head_dim, chunk = attention.chunk_size;
+  return attention.num_heads * (2.0 * chunk * values + 4.0 * values * values) * FLOP;
 }
 
 Flops scan_flops_per_token(const Mamba1& mamba) {

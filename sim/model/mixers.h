@@ -70,7 +70,27 @@ struct Mamba1 {
   bool operator==(const Mamba1&) const = default;
 };
 
-enum class Mixer : std::uint8_t { None, Attention, Mamba2, GatedDeltaNet, Mamba1 };
+// Lightning attention (MiniMax-01, arXiv 2501.08313): linear attention of num_heads heads with states
+// of head_dim x head_dim, which decay by a constant of each head, on chunks of 64 tokens
+// (fla-org/flash-linear-attention fla/ops/simple_gla/chunk.py).  Its weights are an input of
+// (h, 4 H d), q, k, v and a gate, a norm of the H d values of all heads, and an output of (H d, h).
+struct LightningAttention {
+  int num_heads = 0;
+  int head_dim = 0;
+  int chunk_size = 64;
+
+  int inner_size() const { return num_heads * head_dim; }
+  bool operator==(const LightningAttention&) const = default;
+};
+
+enum class Mixer : std::uint8_t {
+  None,
+  Attention,
+  Mamba2,
+  GatedDeltaNet,
+  Mamba1,
+  LightningAttention
+};
 
 // What a mixer with states is for those that count.
 struct ScanMixer {
@@ -124,5 +144,14 @@ Flops scan_flops_per_token(const GatedDeltaNet& net);
 // Decays, steps and gates are elementwise, which is not counted.  Source: Gu & Dao, arXiv
 // 2312.00752, algorithm 2.
 Flops scan_flops_per_token(const Mamba1& mamba);
+
+// The same of lightning attention with H heads of d values, in chunks of C tokens:
+//
+//   H (2 C d + 4 d^2)
+//
+// Within a chunk causal halves of Q K^T and of the scores times values, C d each; between chunks
+// k v^T into the states and the states times q, 2 d^2 each.  Source: MiniMax-01, arXiv 2501.08313,
+// section 2.2.
+Flops scan_flops_per_token(const LightningAttention& attention);
 
 }  // namespace llmsim::sim

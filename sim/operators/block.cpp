@@ -6,6 +6,7 @@
 #include "sim/operators/attention.h"
 #include "sim/operators/experts.h"
 #include "sim/operators/gated_delta_net.h"
+#include "sim/operators/lightning_attention.h"
 #include "sim/operators/layer_builder.h"
 #include "sim/operators/mamba1.h"
 #include "sim/operators/mamba2.h"
@@ -60,6 +61,7 @@ TensorId mixing_half(LayerBuilder& b, LayerKind kind, TensorId stream) {
     case Mixer::Mamba2: return half(add_mamba2_mixer);
     case Mixer::GatedDeltaNet: return half(add_gated_delta_net_mixer);
     case Mixer::Mamba1: return half(add_mamba1_mixer);
+    case Mixer::LightningAttention: return half(add_lightning_attention_mixer);
     default: return attention_half(b, kind, stream);
   }
 }

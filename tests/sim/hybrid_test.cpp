@@ -95,8 +95,8 @@ TEST(HybridShapes, AreRefusedWithTheRuleThatTheyBreak) {
   model.layer_pattern = "M-Mx";
   EXPECT_EQ(
       complaint(model),
-      "layer_pattern = M-Mx: x is no kind of layer (*-EMGS: attention, MLP, experts, Mamba-2, "
-      "gated delta net, Mamba-1)");
+      "layer_pattern = M-Mx: x is no kind of layer (*-EMGSL: attention, MLP, experts, Mamba-2, "
+      "gated delta net, Mamba-1, lightning attention)");
   model.layer_pattern = "M-*";
   EXPECT_EQ(complaint(model),
             "layer_pattern = M-* has 3 letters, which do not divide num_layers = 8");
