@@ -6,16 +6,16 @@ namespace llmsim::sim {
 namespace {
 
 // States and output; backward states, their gradients, gradients of q and k, and of v.
-constexpr int kForwardKernels = 2, kBackwardKernels = 4;
+constexpr int kLightningKernels = 2, kLightningBackwardKernels = 4;
 
-LayerOperators attention_operators(const LayerBuilder& b, const LightningAttention& attention) {
+LayerOperators lightning_operators(const LayerBuilder& b, const LightningAttention& attention) {
   const double heads = b.tokens * attention.num_heads / b.ranks;
   const ScanBytes bytes = scan_bytes(attention, b.element);
   const Flops flops = b.tokens / b.ranks * scan_flops_per_token(attention);
   return {.forward = {memory_bound(OperatorKind::Scan, "lightning_attention", heads, bytes.forward,
-                                   kForwardKernels, flops)},
+                                   kLightningKernels, flops)},
           .backward = {memory_bound(OperatorKind::Scan, "lightning_attention_backward", heads,
-                                    bytes.backward, kBackwardKernels, 2.0 * flops)},
+                                    bytes.backward, kLightningBackwardKernels, 2.0 * flops)},
           .recompute = {}};
 }
 
@@ -37,7 +37,7 @@ TensorId add_linear_attention(LayerBuilder& b, const LightningAttention& attenti
   const double heads = b.tokens * attention.num_heads / b.ranks;
   const ScanBytes bytes = scan_bytes(attention, b.element);
   const TensorId output = b.values("attention output", b.rows(WeightName::MixerOutput));
-  b.layer.add(Module::Scan, attention_operators(b, attention))
+  b.layer.add(Module::Scan, lightning_operators(b, attention))
       .reads(activated)
       .writes(output)
       .saves(activated)
