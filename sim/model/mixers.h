@@ -70,8 +70,8 @@ struct Mamba1 {
   bool operator==(const Mamba1&) const = default;
 };
 
-// Lightning attention (MiniMax-01, arXiv 2501.08313): linear attention of num_heads heads with states
-// of head_dim x head_dim, which decay by a constant of each head, on chunks of 64 tokens
+// Lightning attention (MiniMax-01, arXiv 2501.08313): linear attention of num_heads heads with
+// states of head_dim x head_dim, which decay by a constant of each head, on chunks of 64 tokens
 // (fla-org/flash-linear-attention fla/ops/simple_gla/chunk.py).  Its weights are an input of
 // (h, 4 H d), q, k, v and a gate, a norm of the H d values of all heads, and an output of (H d, h).
 struct LightningAttention {

@@ -143,8 +143,8 @@ struct Transformer {
   std::optional<Mla> mla = {};
   // Of a hybrid, a letter for each layer, as Megatron-LM writes it, or for each of a period that
   // repeats: M Mamba-2, G a gated delta net, * attention, - an MLP, E experts, and, which
-  // Megatron-LM does not have, S Mamba-1 and L lightning attention.  Where none is - or E, every layer has also the MLP or the experts
-  // that it has without a pattern, if any.
+  // Megatron-LM does not have, S Mamba-1 and L lightning attention.  Where none is - or E, every
+  // layer has also the MLP or the experts that it has without a pattern, if any.
   // Source: Megatron-LM megatron/core/ssm/mamba_hybrid_layer_allocation.py.
   std::optional<std::string> layer_pattern = {};
   std::optional<Mamba> mamba = {};

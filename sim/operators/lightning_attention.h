@@ -1,13 +1,12 @@
 // Lightning attention in the place of attention, on one rank.
 //
-//   norm, [gather], (t, 4 H d/n, h), silu, linear attention with decay, norm, gate, (t, h, H d/n),
-//     [reduce]
+//   norm, [gather], (t, 4 H d/n, h), silu, attention, norm, gate, (t, h, H d/n), [reduce]
 //
-// A mixer projects a token to q, k, v and a gate (MixerInput), takes silu of q, k and v, runs linear
-// attention whose states decay by a constant of each head, normalises the values of all heads
-// together, gates them with a sigmoid and projects back (MixerOutput).  Tensor ranks divide heads;
-// their sums of squares for the norm, 4 bytes a token, are left out.  Notation: H heads of d values,
-// chunks of C tokens, e bytes an activation.
+// A mixer projects a token to q, k, v and a gate (MixerInput), takes silu of q, k and v, runs
+// linear attention whose states decay by a constant of each head, normalises the values of all
+// heads together, gates them with a sigmoid and projects back (MixerOutput).  Tensor ranks divide
+// heads; their sums of squares for the norm, 4 bytes a token, are left out.  Notation: H heads of
+// d values, chunks of C tokens, e bytes an activation.
 //
 // Training runs one kernel after the other (chunk_lightning_attn of flash-linear-attention, which
 // is chunk_simple_gla with constant decays).  Bytes for each token and head:
