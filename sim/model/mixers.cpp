@@ -12,6 +12,12 @@ namespace {
 
 using Count = std::int64_t;
 
+void require_head_widths(const char* object, std::int64_t width) {
+  if (width > kMaxHeadWidths)
+    throw Error(std::string("heads of ") + object + " are out of range: widths of 1 to " +
+                std::to_string(kMaxHeadWidths));
+}
+
 void validate_delta_net(const Transformer& model) {
   const GatedDeltaNet& net = *model.gated_delta_net;
   if (net.num_value_heads % net.num_key_heads != 0)
@@ -19,11 +25,9 @@ void validate_delta_net(const Transformer& model) {
                 " does not divide gated_delta_net.num_value_heads = " +
                 std::to_string(net.num_value_heads) + " (" + divisors_text(net.num_value_heads) +
                 " do)");
-  if (std::max(static_cast<std::int64_t>(net.num_key_heads) * net.key_head_dim,
-               static_cast<std::int64_t>(net.num_value_heads) * net.value_head_dim) >
-      kMaxHeadWidths)
-    throw Error("heads of gated_delta_net are out of range: widths of 1 to " +
-                std::to_string(kMaxHeadWidths));
+  require_head_widths("gated_delta_net",
+                      std::max(std::int64_t{net.num_key_heads} * net.key_head_dim,
+                               std::int64_t{net.num_value_heads} * net.value_head_dim));
 }
 
 void validate_mamba(const Transformer& model) {
@@ -96,9 +100,8 @@ void add_mamba1(LayerTable& table) {
 
 void validate_lightning_attention(const Transformer& model) {
   const LightningAttention& attention = *model.lightning_attention;
-  if (static_cast<std::int64_t>(attention.num_heads) * attention.head_dim > kMaxHeadWidths)
-    throw Error("heads of lightning_attention are out of range: widths of 1 to " +
-                std::to_string(kMaxHeadWidths));
+  require_head_widths("lightning_attention",
+                      std::int64_t{attention.num_heads} * attention.head_dim);
 }
 
 void add_lightning_attention(LayerTable& table) {
@@ -115,70 +118,52 @@ void add_lightning_attention(LayerTable& table) {
   table.row_parallel({.name = MixerOutput, .part = LayerPart::Mixer, .rows = inner});
 }
 
-template <auto sizes>
-bool is_given(const Transformer& model) {
-  return (model.*sizes).has_value();
-}
-
-template <auto sizes>
-void give(Transformer& model) {
-  (model.*sizes).emplace();
-}
-
-template <auto sizes>
-Flops flops_per_token(const Transformer& model) {
-  return scan_flops_per_token(*(model.*sizes));
+// A row with what follows from where a Transformer has the sizes, and which of them tensor ranks
+// divide.
+template <auto sizes, auto divided>
+constexpr ScanMixer of_sizes(ScanMixer row) {
+  row.is_given = [](const Transformer& model) { return (model.*sizes).has_value(); };
+  row.give = [](Transformer& model) { (model.*sizes).emplace(); };
+  row.flops_per_token = [](const Transformer& model) {
+    return scan_flops_per_token(*(model.*sizes));
+  };
+  row.divided = [](const Transformer& model) { return (*(model.*sizes)).*divided; };
+  return row;
 }
 
 constexpr ScanMixer kScanMixers[] = {
-    {.mixer = Mixer::Mamba2,
-     .letter = 'M',
-     .name = "Mamba-2",
-     .object = "mamba",
-     .is_given = is_given<&Transformer::mamba>,
-     .give = give<&Transformer::mamba>,
-     .validate = validate_mamba,
-     .flops_per_token = flops_per_token<&Transformer::mamba>,
-     .add_weights = add_mamba,
-     .divided_field = "mamba.num_groups",
-     .divided_rule = "tp does not divide mamba.num_groups",
-     .divided = [](const Transformer& model) { return model.mamba->num_groups; }},
-    {.mixer = Mixer::GatedDeltaNet,
-     .letter = 'G',
-     .name = "gated delta net",
-     .object = "gated_delta_net",
-     .is_given = is_given<&Transformer::gated_delta_net>,
-     .give = give<&Transformer::gated_delta_net>,
-     .validate = validate_delta_net,
-     .flops_per_token = flops_per_token<&Transformer::gated_delta_net>,
-     .add_weights = add_delta_net,
-     .divided_field = "gated_delta_net.num_key_heads",
-     .divided_rule = "tp does not divide gated_delta_net.num_key_heads",
-     .divided = [](const Transformer& model) { return model.gated_delta_net->num_key_heads; }},
-    {.mixer = Mixer::Mamba1,
-     .letter = 'S',
-     .name = "Mamba-1",
-     .object = "mamba1",
-     .is_given = is_given<&Transformer::mamba1>,
-     .give = give<&Transformer::mamba1>,
-     .validate = nullptr,
-     .flops_per_token = flops_per_token<&Transformer::mamba1>,
-     .add_weights = add_mamba1,
-     .divided_field = "mamba1.inner_size",
-     .divided_rule = "tp does not divide mamba1.inner_size",
-     .divided = [](const Transformer& model) { return model.mamba1->inner_size; }},
-    {.mixer = Mixer::LightningAttention,
-     .letter = 'L',
-     .name = "lightning attention",
-     .object = "lightning_attention",
-     .is_given = is_given<&Transformer::lightning_attention>,
-     .give = give<&Transformer::lightning_attention>,
-     .validate = validate_lightning_attention,
-     .flops_per_token = flops_per_token<&Transformer::lightning_attention>,
-     .add_weights = add_lightning_attention,
-     .divided_field = "lightning_attention.num_heads",
-     .divided_rule = "tp does not divide lightning_attention.num_heads",
-     .divided = [](const Transformer& model) { return model.lightning_attention->num_heads; }},
+    of_sizes<&Transformer::mamba, &Mamba::num_groups>(
+        {.mixer = Mixer::Mamba2,
+         .letter = 'M',
+         .name = "Mamba-2",
+         .object = "mamba",
+         .validate = validate_mamba,
+         .add_weights = add_mamba,
+         .divided_rule = "tp does not divide mamba.num_groups"}),
+    of_sizes<&Transformer::gated_delta_net, &GatedDeltaNet::num_key_heads>(
+        {.mixer = Mixer::GatedDeltaNet,
+         .letter = 'G',
+         .name = "gated delta net",
+         .object = "gated_delta_net",
+         .validate = validate_delta_net,
+         .add_weights = add_delta_net,
+         .divided_rule = "tp does not divide gated_delta_net.num_key_heads"}),
+    of_sizes<&Transformer::mamba1, &Mamba1::inner_size>(
+        {.mixer = Mixer::Mamba1,
+         .letter = 'S',
+         .name = "Mamba-1",
+         .object = "mamba1",
+         .validate = nullptr,
+         .add_weights = add_mamba1,
+         .divided_rule = "tp does not divide mamba1.inner_size"}),
+    of_sizes<&Transformer::lightning_attention, &LightningAttention::num_heads>(
+        {.mixer = Mixer::LightningAttention,
+         .letter = 'L',
+         .name = "lightning attention",
+         .object = "lightning_attention",
+         .validate = validate_lightning_attention,
+         .add_weights = add_lightning_attention,
+         .divided_rule = "tp does not divide lightning_attention.num_heads"}),
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "sim/base/quantity.h"
 
@@ -98,16 +99,19 @@ struct ScanMixer {
   char letter;         // in Transformer::layer_pattern
   const char* name;    // "Mamba-2"
   const char* object;  // of a run file, with its sizes: "mamba"
-  bool (*is_given)(const Transformer&);
-  void (*give)(Transformer&);  // with no size stated
+  bool (*is_given)(const Transformer&) = nullptr;
+  void (*give)(Transformer&) = nullptr;  // with no size stated
   // Throws Error where sizes do not go together; null: they always do.
-  void (*validate)(const Transformer&);
-  Flops (*flops_per_token)(const Transformer&);
-  void (*add_weights)(LayerTable&);
-  // What tensor ranks must divide, and the rule.
-  const char* divided_field;
-  const char* divided_rule;
-  int (*divided)(const Transformer&);
+  void (*validate)(const Transformer&) = nullptr;
+  Flops (*flops_per_token)(const Transformer&) = nullptr;
+  void (*add_weights)(LayerTable&) = nullptr;
+  const char* divided_rule;  // of tensor ranks; ends with the field that they must divide
+  int (*divided)(const Transformer&) = nullptr;
+
+  std::string_view divided_field() const {
+    const std::string_view rule = divided_rule;
+    return rule.substr(rule.rfind(' ') + 1);
+  }
 };
 
 std::span<const ScanMixer> scan_mixers();

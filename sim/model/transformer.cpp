@@ -51,6 +51,16 @@ void require_object(const std::string& field, char letter, const char* object, b
                              : std::string(": ") + letter + " needs the sizes of " + object));
 }
 
+void require_letters(const std::string& field, const std::string& pattern) {
+  std::string letters = "*-E", names = "attention, MLP, experts";
+  for (const ScanMixer& mixer : scan_mixers())
+    letters += mixer.letter, names += std::string(", ") + mixer.name;
+  const std::size_t unknown = pattern.find_first_not_of(letters);
+  if (unknown != std::string::npos)
+    throw Error(field + ": " + pattern[unknown] + " is no kind of layer (" + letters + ": " +
+                names + ")");
+}
+
 void validate_pattern(const Transformer& m) {
   if (!m.layer_pattern) {
     for (const ScanMixer& mixer : scan_mixers()) {
@@ -62,13 +72,7 @@ void validate_pattern(const Transformer& m) {
   }
   const std::string& pattern = *m.layer_pattern;
   const std::string field = "layer_pattern = " + pattern;
-  std::string letters = "*-E", names = "attention, MLP, experts";
-  for (const ScanMixer& mixer : scan_mixers())
-    letters += mixer.letter, names += std::string(", ") + mixer.name;
-  const std::size_t unknown = pattern.find_first_not_of(letters);
-  if (unknown != std::string::npos)
-    throw Error(field + ": " + pattern[unknown] + " is no kind of layer (" + letters + ": " +
-                names + ")");
+  require_letters(field, pattern);
   if (pattern.empty() || m.num_layers % static_cast<int>(pattern.size()) != 0)
     throw Error(field + " has " + std::to_string(pattern.size()) +
                 " letters, which do not divide num_layers = " + std::to_string(m.num_layers));

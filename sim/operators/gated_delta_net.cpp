@@ -69,23 +69,7 @@ TensorId add_gated_delta_net_mixer(LayerBuilder& b, TensorId normed, bool alone)
   LayerOperators inputs = b.linear_of(WeightName::MixerInput);
   b.mixer_input(inputs.append(b.linear_of(WeightName::MixerGates)), normed, projected);
   const TensorId output = add_delta_rule(b, *b.model.gated_delta_net, projected);
-  const TensorShape shape = b.layer[output].shape;
-  const double values = shape.rows * shape.columns;
-  const TensorId normalised = b.tensor("normalised heads", shape),
-                 product = b.tensor("gated output", shape);
-  b.layer
-      .add(Module::MixerNorm, elementwise(OperatorKind::Norm, "gated_norm", values,
-                                          norm_traffic(Norm::RmsNorm, b.framework, b.element)))
-      .reads(output)
-      .writes(normalised)
-      .saves(output);
-  b.layer
-      .add(Module::MixerNorm, elementwise(OperatorKind::Activation, "output_gate", values,
-                                          activation_traffic(true, b.framework, b.element)))
-      .reads(normalised)
-      .writes(product)
-      .saves(normalised);
-  return b.mixer_output(product, alone);
+  return b.mixer_output(add_gated_norm(b, "gated_norm", output, false), alone);
 }
 
 }  // namespace llmsim::sim

@@ -62,27 +62,7 @@ TensorId add_lightning_attention_mixer(LayerBuilder& b, TensorId normed, bool al
   const TensorId projected = b.values("mixer input", b.columns(WeightName::MixerInput));
   b.mixer_input(b.linear_of(WeightName::MixerInput), normed, projected);
   const TensorId output = add_linear_attention(b, attention, add_silu(b, attention, projected));
-  const TensorShape shape = b.layer[output].shape;
-  const double values = shape.rows * shape.columns;
-  const TensorId normalised = b.tensor("normalised heads", shape),
-                 deviations = b.tensor("norm statistics", {b.tokens, 1.0, kFp32Bytes},
-                                       TensorRole::Statistic),
-                 gated = b.tensor("gated output", shape);
-  b.layer
-      .add(Module::MixerNorm, elementwise(OperatorKind::Norm, "attention_norm", values,
-                                          norm_traffic(Norm::RmsNorm, b.framework, b.element)))
-      .reads(output)
-      .writes(normalised)
-      .writes(deviations)
-      .saves(output)
-      .saves(deviations);
-  b.layer
-      .add(Module::MixerNorm, elementwise(OperatorKind::Activation, "output_gate", values,
-                                          activation_traffic(true, b.framework, b.element)))
-      .reads(normalised)
-      .writes(gated)
-      .saves(normalised);
-  return b.mixer_output(gated, alone);
+  return b.mixer_output(add_gated_norm(b, "attention_norm", output, true), alone);
 }
 
 }  // namespace llmsim::sim

@@ -1,5 +1,7 @@
 #include "sim/operators/scan.h"
 
+#include "sim/operators/traffic.h"
+
 namespace llmsim::sim {
 
 LayerOperators convolution(double elements, double element) {
@@ -8,6 +10,30 @@ LayerOperators convolution(double elements, double element) {
       .backward = {memory_bound(OperatorKind::Convolution, "conv1d_backward", elements,
                                 3.0 * element, 1)},
       .recompute = {}};
+}
+
+TensorId add_gated_norm(LayerBuilder& b, const char* label, TensorId output,
+                        bool saves_deviations) {
+  const TensorShape shape = b.layer[output].shape;
+  const double values = shape.rows * shape.columns;
+  const TensorId normalised = b.tensor("normalised heads", shape),
+                 gated = b.tensor("gated output", shape);
+  Node& norm = b.layer.add(Module::MixerNorm,
+                           elementwise(OperatorKind::Norm, label, values,
+                                       norm_traffic(Norm::RmsNorm, b.framework, b.element)));
+  norm.reads(output).writes(normalised).saves(output);
+  if (saves_deviations) {
+    const TensorId deviations =
+        b.tensor("norm statistics", {b.tokens, 1.0, kFp32Bytes}, TensorRole::Statistic);
+    norm.writes(deviations).saves(deviations);
+  }
+  b.layer
+      .add(Module::MixerNorm, elementwise(OperatorKind::Activation, "output_gate", values,
+                                          activation_traffic(true, b.framework, b.element)))
+      .reads(normalised)
+      .writes(gated)
+      .saves(normalised);
+  return gated;
 }
 
 }  // namespace llmsim::sim

@@ -6,6 +6,11 @@
 
 namespace llmsim::sim {
 
+// The norm of a mixer's output and its product with a gate, two kernels; returns the product.
+// `saves_deviations`: one fp32 value of each token stays for the norm's backward pass.
+TensorId add_gated_norm(LayerBuilder& layer, const char* label, TensorId output,
+                        bool saves_deviations);
+
 // Of a scan on one rank, for each token and head (of Mamba-1: channel): bytes that its kernels
 // move, and that it makes on the way and has at once, at most.
 struct ScanBytes {

@@ -258,7 +258,7 @@ std::optional<std::string> hybrid_message(const char* rule, const Transformer& m
                                           const Strategy& s) {
   for (const ScanMixer& mixer : scan_mixers())
     if (rule == mixer.divided_rule)
-      return divides_message("tp", s.tp, mixer.divided_field, mixer.divided(model));
+      return divides_message("tp", s.tp, std::string(mixer.divided_field()), mixer.divided(model));
   if (rule == kScanContext)
     return equals("cp", s.cp) +
            ": context parallelism of layers with states (all-to-alls of heads in Megatron-LM) is "
