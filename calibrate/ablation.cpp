@@ -220,7 +220,7 @@ AblationErrors errors_of(const std::string& name, const std::vector<AblationPair
   }
   errors.pairs = static_cast<int>(times.size());
   errors.memory_pairs = static_cast<int>(peaks.size());
-  if (!times.empty()) errors.worst_error = *std::max_element(times.begin(), times.end());
+  if (!times.empty()) errors.worst_error = *std::ranges::max_element(times);
   errors.median_error = median_if_any(times);
   errors.memory_median_error = median_if_any(peaks);
   return errors;
@@ -340,11 +340,10 @@ Ablations ablations(std::span<const hwdb::RunFile> files, std::span<const Compar
   add_comparisons(comparisons, runs, predict, result.pairs);
   const std::set<std::string> computed = computed_groups(files);
   for (AblationPair& pair : result.pairs) pair.computed = computed.contains(pair.group);
-  std::sort(result.pairs.begin(), result.pairs.end(),
-            [](const AblationPair& a, const AblationPair& b) {
-              return std::tie(a.setting, a.group, a.off_id, a.on_id) <
-                     std::tie(b.setting, b.group, b.off_id, b.on_id);
-            });
+  std::ranges::sort(result.pairs, [](const AblationPair& a, const AblationPair& b) {
+    return std::tie(a.setting, a.group, a.off_id, a.on_id) <
+           std::tie(b.setting, b.group, b.off_id, b.on_id);
+  });
   set_errors(result);
   return result;
 }

@@ -110,10 +110,11 @@ void append(std::vector<double>& to, const std::vector<double>& from) {
   to.insert(to.end(), from.begin(), from.end());
 }
 
-// 1 for a measured value inside the predicted interval, both ends included.
 template <typename Quantity>
-double inside(const std::optional<std::pair<Quantity, Quantity>>& interval, Quantity measured) {
-  return interval && interval->first <= measured && measured <= interval->second ? 1.0 : 0.0;
+std::optional<bool> inside(const std::optional<std::pair<Quantity, Quantity>>& interval,
+                           const std::optional<Quantity>& measured) {
+  if (!interval || !measured) return std::nullopt;
+  return interval->first <= *measured && *measured <= interval->second;
 }
 
 void add_time(const BacktestRow& row, Sample& sample) {
@@ -129,7 +130,7 @@ void add_time(const BacktestRow& row, Sample& sample) {
   sample.abs_errors.push_back(std::abs(std::log(ratio)));
   sample.signed_errors.push_back(std::log(ratio));
   sample.relative_errors.push_back(std::abs(ratio - 1.0));
-  sample.inside.push_back(inside(row.interval, *row.measured_time));
+  sample.inside.push_back(row.time_inside() == true ? 1.0 : 0.0);
 }
 
 void add_memory(const BacktestRow& row, Sample& sample) {
@@ -138,7 +139,7 @@ void add_memory(const BacktestRow& row, Sample& sample) {
   sample.memory_errors.push_back(row.predicted_peak ? std::abs(std::log(ratio)) : kMissedError);
   sample.memory_relative_errors.push_back(row.predicted_peak ? std::abs(ratio - 1.0)
                                                              : kMissedError);
-  sample.memory_inside.push_back(inside(row.peak_interval, *row.measured_peak));
+  sample.memory_inside.push_back(row.peak_inside() == true ? 1.0 : 0.0);
 }
 
 void add_outcome(const BacktestRow& row, Sample& sample) {
@@ -335,6 +336,10 @@ std::optional<double> BacktestRow::time_error() const {
 
 std::optional<double> BacktestRow::peak_error() const {
   return log_ratio(measured_peak, predicted_peak);
+}
+std::optional<bool> BacktestRow::time_inside() const { return inside(interval, measured_time); }
+std::optional<bool> BacktestRow::peak_inside() const {
+  return inside(peak_interval, measured_peak);
 }
 
 sim::NameTable<Scope> name_table(Scope) {

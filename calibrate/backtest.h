@@ -60,6 +60,9 @@ struct BacktestRow {
 
   std::optional<double> time_error() const;  // ln(predicted / measured)
   std::optional<double> peak_error() const;
+  // Whether the interval holds the measured value, both ends included.
+  std::optional<bool> time_inside() const;
+  std::optional<bool> peak_inside() const;
 };
 
 // Scored times and memory peaks of one group.  Errors of times are none where the

@@ -98,9 +98,7 @@ void put(Fitting& f, const std::string& key, const Figure& fitted) {
 
 bool is_copy(const MeasuredKernel& kernel) { return kernel.library == "stream_copy"; }
 
-bool has_copies(const Fitting& f) {
-  return std::any_of(f.results.kernels.begin(), f.results.kernels.end(), is_copy);
-}
+bool has_copies(const Fitting& f) { return std::ranges::any_of(f.results.kernels, is_copy); }
 
 void note_small_copies(Fitting& f, sim::Bytes largest, sim::Bytes cache) {
   f.fit.notes.push_back(

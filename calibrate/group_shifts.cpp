@@ -19,8 +19,8 @@ std::string group_shifts_text(std::string_view of, const std::map<std::string, d
   std::vector<std::pair<double, std::string_view>> strong;
   for (const auto& [group, shift] : shifts)
     if (std::abs(shift) >= kNegligible) strong.emplace_back(shift, group);
-  std::sort(strong.begin(), strong.end(),
-            [](const auto& a, const auto& b) { return std::abs(a.first) > std::abs(b.first); });
+  std::ranges::sort(
+      strong, [](const auto& a, const auto& b) { return std::abs(a.first) > std::abs(b.first); });
 
   std::string text = std::string(of) + std::to_string(shifts.size()) + " groups";
   const char* separator = ": ";

@@ -109,30 +109,6 @@ std::vector<CollectiveSample> curve(const Measurement& measurement, sim::Collect
   return samples;
 }
 
-// What a GEMM reads that adds to an fp32 gradient.
-sim::Bytes accumulated(const sim::Operator& gemm) {
-  return static_cast<double>(gemm.batch * gemm.m * gemm.n) * sim::size_of(DType::Fp32);
-}
-
-// Shapes of one kind in a training process; `lower` has none of those that it leaves out.
-template <typename Lower>
-std::vector<GemmSample> training_table(const Database& database, const std::string& id,
-                                       const std::string& kind, Lower lower) {
-  std::vector<GemmSample> samples;
-  for (const Measurement& measurement :
-       database.measurements("matmul_training_shape_efficiency", id)) {
-    const double peak = hwdb::fields(measurement).number("peak_flops").value();
-    for (const MeasuredRow& row : hwdb::rows(measurement)) {
-      if (row.text("op") != kind) continue;
-      const std::optional<sim::Operator> op = lower(row.text("shape").value());
-      if (!op) continue;
-      samples.push_back(
-          {*op, op->flops / sim::FlopsPerSecond(peak * row.number("efficiency").value())});
-    }
-  }
-  return samples;
-}
-
 }  // namespace
 
 std::vector<GemmGrid> gemm_grids(const Database& database, const std::string& id) {
@@ -176,41 +152,25 @@ std::vector<GemmSample> large_gemms(std::vector<GemmSample> samples) {
 }
 
 std::vector<GemmSample> training_shapes(const Database& database, const std::string& id) {
-  return training_table(database, id, "matmul", [](const std::string& shape) {
-    const bool weight_gradient = shape.find("layout=NT") != std::string::npos;
-    sim::Operator op =
-        gemm(number_after(shape, " m="), number_after(shape, " n="), number_after(shape, " k="),
-             DType::Bf16, weight_gradient ? DType::Fp32 : DType::Bf16);
-    op.weight_gradient = weight_gradient;
-    if (weight_gradient) op.moved += accumulated(op);
-    return std::optional<sim::Operator>(op);
-  });
-}
-
-std::vector<GemmSample> grouped_training_shapes(const Database& database, const std::string& id,
-                                                const std::string& pass) {
-  return training_table(
-      database, id, "group_matmul", [&](const std::string& shape) -> std::optional<sim::Operator> {
-        if (shape.find("stage=" + pass + ",") == std::string::npos) return std::nullopt;
-        const auto extent = [&](const char* name) {
-          return static_cast<std::int64_t>(number_after(shape, name));
-        };
-        const std::int64_t experts = extent("ng="), rows = extent(" M="), n = extent(" N="),
-                           k = extent(" K=");
-        const auto of_all = [&](std::int64_t m, std::int64_t columns, std::int64_t inner,
-                                DType out) {
-          sim::Operator op = gemm("", experts, m, columns, inner, DType::Bf16, out);
-          op.kernels = static_cast<int>(experts);
-          op.ragged = true;
-          return op;
-        };
-        if (pass == "fwd") return of_all(rows, n, k, DType::Bf16);
-        if (pass == "bwd_grad_act") return of_all(rows, k, n, DType::Bf16);
-        sim::Operator op = of_all(n, k, rows, DType::Fp32);
-        op.weight_gradient = true;
-        op.moved += accumulated(op);
-        return op;
-      });
+  std::vector<GemmSample> samples;
+  for (const Measurement& measurement :
+       database.measurements("matmul_training_shape_efficiency", id)) {
+    const double peak = hwdb::fields(measurement).number("peak_flops").value();
+    for (const MeasuredRow& row : hwdb::rows(measurement)) {
+      if (row.text("op") != "matmul") continue;
+      const std::string shape = row.text("shape").value();
+      const bool weight_gradient = shape.find("layout=NT") != std::string::npos;
+      sim::Operator op =
+          gemm(number_after(shape, " m="), number_after(shape, " n="), number_after(shape, " k="),
+               DType::Bf16, weight_gradient ? DType::Fp32 : DType::Bf16);
+      op.weight_gradient = weight_gradient;
+      // An fp32 gradient is read where it is added to.
+      if (weight_gradient) op.moved += static_cast<double>(op.m * op.n) * sim::size_of(DType::Fp32);
+      samples.push_back(
+          {op, op.flops / sim::FlopsPerSecond(peak * row.number("efficiency").value())});
+    }
+  }
+  return samples;
 }
 
 std::string training_shapes_source(const Database& database, const std::string& id) {
@@ -246,9 +206,7 @@ std::vector<AttentionSample> attention_table(const Database& database, const std
   for (const Measurement& measurement : database.measurements("attention", id)) {
     const MeasuredRow row = hwdb::fields(measurement);
     const std::string implementation = row.text("implementation").value_or("");
-    if (std::find(implementations.begin(), implementations.end(), implementation) ==
-        implementations.end())
-      continue;
+    if (std::ranges::find(implementations, implementation) == implementations.end()) continue;
     if (const auto sample = attention_sample(row)) samples.push_back(*sample);
   }
   return samples;

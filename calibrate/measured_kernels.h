@@ -40,10 +40,6 @@ std::vector<GemmSample> large_gemms(std::vector<GemmSample> samples);
 // Forward (TN), data-gradient (NN) and weight-gradient (NT, accumulated) GEMMs
 // in a training process.
 std::vector<GemmSample> training_shapes(const hwdb::Database& database, const std::string& id);
-// GEMMs of several experts, each a kernel of its own, of one pass:
-// "fwd", "bwd_grad_act" or "bwd_grad_w".
-std::vector<GemmSample> grouped_training_shapes(const hwdb::Database& database,
-                                                const std::string& id, const std::string& pass);
 std::string training_shapes_source(const hwdb::Database& database, const std::string& id);
 
 // FLOPs per second of the best GEMM that each collector found, by collector.

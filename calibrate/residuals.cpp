@@ -17,21 +17,17 @@ struct StudyErrors {
 };
 using Class = std::map<std::string, StudyErrors>;  // by study
 
-bool has_time(const BacktestRow& row) {
-  return row.scored.step_time && row.measured_time && row.predicted_time;
-}
-bool has_peak(const BacktestRow& row) {
-  return row.scored.memory && row.measured_peak && row.predicted_peak;
-}
+bool has_time(const BacktestRow& row) { return row.scored.step_time && row.time_error(); }
+
+bool has_peak(const BacktestRow& row) { return row.scored.memory && row.peak_error(); }
 
 void add(const BacktestRow& row, StudyErrors& study) {
   ++study.runs;
   if (has_time(row)) {
-    study.times.push_back(std::log(*row.predicted_time / *row.measured_time));
-    study.inside.push_back(row.interval && row.interval->first <= *row.measured_time &&
-                           *row.measured_time <= row.interval->second);
+    study.times.push_back(*row.time_error());
+    study.inside.push_back(row.time_inside() == true);
   }
-  if (has_peak(row)) study.peaks.push_back(std::log(*row.predicted_peak / *row.measured_peak));
+  if (has_peak(row)) study.peaks.push_back(*row.peak_error());
 }
 
 double size_of(std::vector<double> errors) {

@@ -289,7 +289,7 @@ class Fitting {
         result.influence[k].push_back({runs_.groups[g], fit_.means[k] - without.means[k]});
     });
     for (std::vector<Influence>& of : result.influence) {
-      std::sort(of.begin(), of.end(), [](const Influence& a, const Influence& b) {
+      std::ranges::sort(of, [](const Influence& a, const Influence& b) {
         return std::abs(a.shift) > std::abs(b.shift);
       });
     }

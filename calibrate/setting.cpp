@@ -23,7 +23,7 @@ SettingValue unknown() { return {.text = "?", .rank = 0.0, .known = false}; }
 // `text` at its place in `order`; what is not listed comes last.
 SettingValue ordered(const std::string& text, const std::string& word,
                      const std::vector<std::string>& order) {
-  const auto found = std::find(order.begin(), order.end(), word);
+  const auto found = std::ranges::find(order, word);
   return {.text = text, .rank = static_cast<double>(found - order.begin())};
 }
 
@@ -99,8 +99,7 @@ SettingValue virtual_stages_of(const RecordedTraining& t) {
 bool told_elsewhere(const std::string& key) {
   constexpr std::array<std::string_view, 8> kParts{
       "tp", "pp", "dp", "shard_size", "pipeline_schedule", "global_batch", "cp", "ep"};
-  return key.starts_with("recompute.") ||
-         std::find(kParts.begin(), kParts.end(), key) != kParts.end();
+  return key.starts_with("recompute.") || std::ranges::find(kParts, key) != kParts.end();
 }
 
 SettingValue vocabulary_of(const hwdb::RecordedModel& m) {

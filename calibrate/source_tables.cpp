@@ -36,8 +36,8 @@ SourceRow source_row(const RunRecord& record, const SourceTable& table, const Pr
 }
 
 bool listed(const SourceTable& table, const std::string& id) {
-  return std::any_of(table.runs.begin(), table.runs.end(),
-                     [&](const std::string& p) { return hwdb::matches(p, id); });
+  return std::ranges::any_of(table.runs,
+                             [&](const std::string& p) { return hwdb::matches(p, id); });
 }
 
 void add_rows(std::span<const hwdb::RunFile> files, const Predictor& predict, FilledTable& table) {
@@ -119,8 +119,7 @@ Errors collected(const FilledTable& table) {
 }
 
 std::optional<double> worst(const std::vector<double>& values) {
-  return values.empty() ? std::nullopt
-                        : std::optional(*std::max_element(values.begin(), values.end()));
+  return values.empty() ? std::nullopt : std::optional(*std::ranges::max_element(values));
 }
 
 bool is_verdict(const SourceRow& row) {
@@ -141,8 +140,8 @@ FilledProject filled(const hwdb::SourceProject& project, std::span<const hwdb::R
     for (const AblationPair& pair : ablations.pairs) {
       const auto& groups = project.groups;
       const auto& settings = table.comparisons;
-      if (std::find(groups.begin(), groups.end(), pair.group) != groups.end() &&
-          std::find(settings.begin(), settings.end(), pair.setting) != settings.end())
+      if (std::ranges::find(groups, pair.group) != groups.end() &&
+          std::ranges::find(settings, pair.setting) != settings.end())
         filled.pairs.push_back(pair);
     }
     result.tables.push_back(std::move(filled));
@@ -166,22 +165,6 @@ TableErrors errors_of(const FilledTable& table) {
         is_verdict(row) && row.measured_outcome == row.predicted_outcome ? 1 : 0;
   }
   return errors;
-}
-
-std::vector<std::string> missing_runs(const FilledProject& project,
-                                      std::span<const hwdb::RunFile> files) {
-  std::vector<std::string> missing;
-  const auto& groups = project.project.groups;
-  for (const hwdb::RunFile& file : files) {
-    if (std::find(groups.begin(), groups.end(), file.group) == groups.end()) continue;
-    for (const RunRecord& record : file.runs) {
-      const bool found =
-          std::any_of(project.project.tables.begin(), project.project.tables.end(),
-                      [&](const SourceTable& table) { return listed(table, record.id); });
-      if (!found) missing.push_back(record.id);
-    }
-  }
-  return missing;
 }
 
 }  // namespace llmsim::calibrate

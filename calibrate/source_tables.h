@@ -63,8 +63,4 @@ FilledProject filled(const hwdb::SourceProject& project, std::span<const hwdb::R
 
 TableErrors errors_of(const FilledTable& table);
 
-// Runs of the project's groups that stand in none of its tables.
-std::vector<std::string> missing_runs(const FilledProject& project,
-                                      std::span<const hwdb::RunFile> files);
-
 }  // namespace llmsim::calibrate

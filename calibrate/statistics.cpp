@@ -19,8 +19,8 @@ namespace statistics = boost::math::statistics;
 std::vector<double> mean_ranks(const std::vector<double>& values) {
   std::vector<double> ranks;
   for (const double value : values) {
-    const auto smaller = std::count_if(values.begin(), values.end(),
-                                       [value](double other) { return other < value; });
+    const auto smaller =
+        std::ranges::count_if(values, [value](double other) { return other < value; });
     const auto equal = std::count(values.begin(), values.end(), value);
     ranks.push_back(static_cast<double>(smaller) + (static_cast<double>(equal) + 1.0) / 2.0);
   }

@@ -29,7 +29,7 @@ double spread_of_sorted(const std::vector<double>& sorted) {
 }
 
 double spread_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   return spread_of_sorted(values);
 }
 
@@ -89,7 +89,7 @@ std::size_t best_split(const std::vector<double>& sorted, std::size_t least) {
 // Logarithms, sorted; the largest are brought in, so that a few slow steps make no cluster.
 std::vector<double> clipped_logarithms(std::vector<double> values) {
   for (double& value : values) value = std::log(value);
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   const double first = quantile(values, 0.25), third = quantile(values, 0.75);
   const double most = third + 3.0 * std::max(third - first, 0.01);
   for (double& value : values) value = std::min(value, most);

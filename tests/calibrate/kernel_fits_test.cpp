@@ -113,8 +113,41 @@ TEST_F(KernelFitsTest, DataGradientGemmsRunAsFastAsForwardOnes) {
   }
 }
 
-// Best bf16 GEMMs of one collector: 2106.8 TFLOP/s on GB300, 1928.8 on GB200, whose data sheets
-// state the same peak.
+// GEMMs of several experts, each a kernel of its own, of one pass of a training process: "fwd",
+// "bwd_grad_act" or "bwd_grad_w".
+std::vector<GemmSample> grouped_training_shapes(const hwdb::Database& database,
+                                                const std::string& id, const std::string& pass) {
+  std::vector<GemmSample> samples;
+  for (const hwdb::Measurement& measurement :
+       database.measurements("matmul_training_shape_efficiency", id)) {
+    const double peak = hwdb::fields(measurement).number("peak_flops").value();
+    for (const hwdb::MeasuredRow& row : hwdb::rows(measurement)) {
+      const std::string shape = row.text("shape").value_or("");
+      if (row.text("op") != "group_matmul" ||
+          shape.find("stage=" + pass + ",") == std::string::npos)
+        continue;
+      const auto extent = [&](const std::string& name) {
+        return std::stoll(shape.substr(shape.find(name) + name.size()));
+      };
+      const std::int64_t experts = extent("ng="), rows = extent(" M="), n = extent(" N="),
+                         k = extent(" K=");
+      const bool update = pass == "bwd_grad_w";
+      sim::Operator op = sim::gemm("", experts, update ? n : rows, pass == "fwd" ? n : k,
+                                   update          ? rows
+                                   : pass == "fwd" ? k
+                                                   : n,
+                                   sim::DType::Bf16, update ? sim::DType::Fp32 : sim::DType::Bf16);
+      op.kernels = static_cast<int>(experts);
+      op.ragged = true;
+      op.weight_gradient = update;
+      if (update) op.moved += static_cast<double>(experts * n * k) * sim::size_of(sim::DType::Fp32);
+      samples.push_back(
+          {op, op.flops / sim::FlopsPerSecond(peak * row.number("efficiency").value())});
+    }
+  }
+  return samples;
+}
+
 // Of several experts, in a training process, at the clock of one; nothing is fitted to them.
 TEST_F(KernelFitsTest, GemmsOfExpertsHaveEachALaunchOfTheirOwn) {
   const hwdb::Database database(":memory:");
@@ -134,6 +167,8 @@ TEST_F(KernelFitsTest, GemmsOfExpertsHaveEachALaunchOfTheirOwn) {
   }
 }
 
+// Best bf16 GEMMs of one collector: 2106.8 TFLOP/s on GB300, 1928.8 on GB200, whose data sheets
+// state the same peak.
 TEST_F(KernelFitsTest, ADeviceWithoutAGridIsAsMuchFasterAsItsBestGemm) {
   const double ratio = coefficient("gb300", "gemm.bf16.max_efficiency").value /
                        coefficient("gb200", "gemm.bf16.max_efficiency").value;

@@ -116,10 +116,5 @@ TEST(SourceTables, OfPairsTakeThoseOfTheProjectsGroups) {
   EXPECT_EQ(fill(table, files({run("a", 1.0)}), ablations).tables[0].pairs.size(), 1u);
 }
 
-TEST(MissingRuns, AreThoseOfTheGroupsThatNoTableLists) {
-  const std::vector runs = files({run("a-1", 1.0), run("b", 1.0)});
-  EXPECT_EQ(missing_runs(fill(table_of({"a-*"}), runs), runs), std::vector<std::string>{"b"});
-}
-
 }  // namespace
 }  // namespace llmsim::calibrate

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <utility>
 #include <vector>
@@ -149,6 +150,23 @@ TEST_F(Validation, RatiosOfRunsThatDifferInOneSettingAreWithinNinePercent) {
 TEST_F(Validation, OfTwoTopologiesOnTheSameDevicesTheFasterIsNamedNineTimesOfTen) {
   EXPECT_GT(ablations_->topology.pairs, 600);
   EXPECT_GE(*ablations_->topology.sign_accuracy(), 0.94);
+}
+
+// Runs of the project's groups that stand in none of its tables.
+std::vector<std::string> missing_runs(const FilledProject& project,
+                                      const std::vector<hwdb::RunFile>& files) {
+  std::set<std::string> listed;
+  for (const FilledTable& table : project.tables) {
+    for (const SourceRow& row : table.rows) listed.insert(row.record.id);
+  }
+  std::vector<std::string> missing;
+  for (const hwdb::RunFile& file : files) {
+    if (std::ranges::count(project.project.groups, file.group) == 0) continue;
+    for (const hwdb::RunRecord& record : file.runs) {
+      if (!listed.contains(record.id)) missing.push_back(record.id);
+    }
+  }
+  return missing;
 }
 
 TEST_F(Validation, EveryTableOfTheSourceProjectsHasAllItsRows) {
