@@ -32,7 +32,7 @@ namespace llmsim::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using reports::Kind;
+using namespace reports::columns;
 
 constexpr int kMostFiles = 1000;
 constexpr const char* kWritten = "result file that is written";
@@ -144,9 +144,8 @@ hwdb::RuntimeResults results_to_import(const std::vector<std::string>& files) {
 
 reports::Table quality_table(const calibrate::DeviceFit& fit) {
   reports::Table table("What was fitted for " + fit.device.id,
-                       {{"operators", "operators"},
-                        {"samples", "samples", Kind::Integer},
-                        {"median_abs_error", "median error", Kind::Percent}});
+                       {as_text("operators"), as_integer("samples"),
+                        in_percent("median_abs_error", "median error")});
   for (const calibrate::FitQuality& row : fit.quality)
     table.add_row({row.what, std::int64_t{row.samples}, row.median_error});
   return table;
@@ -189,8 +188,7 @@ std::string summary(const std::vector<Comparison>& rows, const std::string& of) 
   std::vector<double> errors;
   for (const Comparison& row : rows) errors.push_back(std::abs(row.error()));
   return fmt::format("{} step(s){}: median error {:.1f} %, largest {:.1f} %", errors.size(), of,
-                     100.0 * calibrate::median(errors),
-                     100.0 * *std::max_element(errors.begin(), errors.end()));
+                     100.0 * calibrate::median(errors), 100.0 * *std::ranges::max_element(errors));
 }
 
 // Of all rows, and of those of each number of ranks where these differ.
@@ -204,14 +202,12 @@ void add_summaries(reports::Table& table, const std::vector<Comparison>& rows) {
 }
 
 reports::Table comparison_table(const std::vector<Comparison>& rows, const std::string& machine) {
-  reports::Table table("Training steps on " + machine,
-                       {{"step", "step"},
-                        {"measured_s", "measured", Kind::Seconds},
-                        {"predicted_s", "predicted", Kind::Seconds},
-                        {"error", "error", Kind::Percent},
-                        {"spread", "spread of repeats", Kind::Percent},
-                        {"measured_peak_bytes", "measured peak", Kind::Bytes},
-                        {"predicted_peak_bytes", "predicted peak", Kind::Bytes}});
+  reports::Table table(
+      "Training steps on " + machine,
+      {as_text("step"), in_seconds("measured_s", "measured"),
+       in_seconds("predicted_s", "predicted"), in_percent("error"),
+       in_percent("spread", "spread of repeats"), in_bytes("measured_peak_bytes", "measured peak"),
+       in_bytes("predicted_peak_bytes", "predicted peak")});
   for (const Comparison& row : rows) {
     table.add_row({row.id, row.measured, row.predicted, row.error(), row.spread,
                    row.measured_peak ? reports::Cell(*row.measured_peak) : reports::Cell(),

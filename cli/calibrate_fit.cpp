@@ -21,7 +21,7 @@
 namespace llmsim::cli {
 namespace {
 
-using reports::Kind;
+using namespace reports::columns;
 
 struct FitOptions {
   std::vector<std::string> files;
@@ -65,14 +65,11 @@ double median_size(std::vector<double> errors) {
 }
 
 reports::Table group_table(const calibrate::MeasuredRuns& runs, const calibrate::RunFit& fit) {
-  reports::Table table("Median errors of step times, by study",
-                       {{"group", "group"},
-                        {"runs", "runs", Kind::Integer},
-                        {"prior_error", "at the priors", Kind::Percent},
-                        {"fitted_error", "fitted", Kind::Percent},
-                        {"left_out_error", "left out", Kind::Percent},
-                        {"left_out_bias", "bias", Kind::Percent},
-                        {"coverage", "in 90 %", Kind::Percent}});
+  reports::Table table(
+      "Median errors of step times, by study",
+      {as_text("group"), as_integer("runs"), in_percent("prior_error", "at the priors"),
+       in_percent("fitted_error", "fitted"), in_percent("left_out_error", "left out"),
+       in_percent("left_out_bias", "bias"), in_percent("coverage", "in 90 %")});
   std::vector<double> before, fitted, left_out, inside;
   const std::vector<GroupErrors> groups = by_group(runs, fit);
   for (std::size_t g = 0; g < groups.size(); ++g) {
@@ -93,9 +90,8 @@ reports::Table group_table(const calibrate::MeasuredRuns& runs, const calibrate:
 }
 
 reports::Table spread_table(const calibrate::RunFit& fit) {
-  reports::Table table("Spreads of the levels", {{"level", "level"},
-                                                 {"effects", "effects", Kind::Integer},
-                                                 {"spread", "spread", Kind::Percent}});
+  reports::Table table("Spreads of the levels",
+                       {as_text("level"), as_integer("effects"), in_percent("spread")});
   for (std::size_t level = 0; level < calibrate::kLevels; ++level) {
     const auto of = static_cast<calibrate::Level>(level);
     const auto count = std::ranges::count_if(
@@ -109,11 +105,9 @@ reports::Table spread_table(const calibrate::RunFit& fit) {
 }
 
 reports::Table effect_table(const calibrate::RunFit& fit) {
-  reports::Table table("Effects on the logarithms", {{"level", "level"},
-                                                     {"id", "id"},
-                                                     {"mean", "mean", Kind::Percent},
-                                                     {"deviation", "deviation", Kind::Percent},
-                                                     {"moved_by", "moved by"}});
+  reports::Table table("Effects on the logarithms",
+                       {as_text("level"), as_text("id"), in_percent("mean"),
+                        in_percent("deviation"), as_text("moved_by", "moved by")});
   for (std::size_t k = 0; k < fit.effects.size(); ++k) {
     const calibrate::Effect& effect = fit.effects[k];
     if (std::abs(fit.fit.means[k]) < 0.005) continue;
@@ -134,14 +128,11 @@ struct PeakErrors {
 // By study with peaks, and the mean of all.
 reports::Table peak_table(const calibrate::MeasuredMemory& memory,
                           const calibrate::MemoryFit& fit) {
-  reports::Table table("Median errors of peak memory, by study",
-                       {{"group", "group"},
-                        {"peaks", "peaks", Kind::Integer},
-                        {"prior_error", "at the priors", Kind::Percent},
-                        {"fitted_error", "fitted", Kind::Percent},
-                        {"left_out_error", "left out", Kind::Percent},
-                        {"left_out_bias", "bias", Kind::Percent},
-                        {"coverage", "in 90 %", Kind::Percent}});
+  reports::Table table(
+      "Median errors of peak memory, by study",
+      {as_text("group"), as_integer("peaks"), in_percent("prior_error", "at the priors"),
+       in_percent("fitted_error", "fitted"), in_percent("left_out_error", "left out"),
+       in_percent("left_out_bias", "bias"), in_percent("coverage", "in 90 %")});
   std::vector<PeakErrors> groups(fit.groups.size());
   const double reach = sim::student_quantile(0.95);
   for (std::size_t i = 0; i < memory.peaks.size(); ++i) {
@@ -172,10 +163,9 @@ reports::Table peak_table(const calibrate::MeasuredMemory& memory,
 }
 
 reports::Table memory_table(const calibrate::MemoryFit& fit) {
-  reports::Table table("Spreads of the levels of peak memory, and what outcomes say",
-                       {{"level", "level"},
-                        {"mean", "mean", Kind::Percent},
-                        {"spread", "spread or error", Kind::Percent}});
+  reports::Table table(
+      "Spreads of the levels of peak memory, and what outcomes say",
+      {as_text("level"), in_percent("mean"), in_percent("spread", "spread or error")});
   for (std::size_t level = 0; level < calibrate::kMemoryLevels; ++level) {
     const auto of = static_cast<calibrate::MemoryLevel>(level);
     table.add_row({std::string(name_of(of)), reports::Cell(), fit.spread(of)});
@@ -192,14 +182,12 @@ reports::Table memory_table(const calibrate::MemoryFit& fit) {
 }
 
 reports::Table curve_table(const std::vector<calibrate::StudyCurve>& studies) {
-  reports::Table table("Median errors of the other runs of a study after some of its runs",
-                       {{"runs", "runs", Kind::Integer},
-                        {"error", "unmoved", Kind::Percent},
-                        {"scalar_error", "median ratio", Kind::Percent},
-                        {"step_error", "site, step alone", Kind::Percent},
-                        {"site_error", "site", Kind::Percent},
-                        {"coverage", "in 90 %", Kind::Percent},
-                        {"interval", "highest / lowest", Kind::Factor}});
+  reports::Table table(
+      "Median errors of the other runs of a study after some of its runs",
+      {as_integer("runs"), in_percent("error", "unmoved"),
+       in_percent("scalar_error", "median ratio"), in_percent("step_error", "site, step alone"),
+       in_percent("site_error", "site"), in_percent("coverage", "in 90 %"),
+       as_factor("interval", "highest / lowest")});
   const std::vector<calibrate::Learned> means = calibrate::mean_curve(studies);
   for (std::size_t k = 0; k < means.size(); ++k) {
     const calibrate::Learned& m = means[k];
@@ -212,15 +200,12 @@ reports::Table curve_table(const std::vector<calibrate::StudyCurve>& studies) {
 }
 
 reports::Table study_table(const std::vector<calibrate::StudyCurve>& studies) {
-  reports::Table table("The same by study: unmoved, then after runs",
-                       {{"group", "group"},
-                        {"runs", "runs", Kind::Integer},
-                        {"error", "unmoved", Kind::Percent},
-                        {"site_error_1", "1", Kind::Percent},
-                        {"scalar_error_3", "3, median ratio", Kind::Percent},
-                        {"site_error_3", "3", Kind::Percent},
-                        {"site_error_5", "5", Kind::Percent},
-                        {"coverage_3", "3, in 90 %", Kind::Percent}});
+  reports::Table table(
+      "The same by study: unmoved, then after runs",
+      {as_text("group"), as_integer("runs"), in_percent("error", "unmoved"),
+       in_percent("site_error_1", "1"), in_percent("scalar_error_3", "3, median ratio"),
+       in_percent("site_error_3", "3"), in_percent("site_error_5", "5"),
+       in_percent("coverage_3", "3, in 90 %")});
   for (const calibrate::StudyCurve& study : studies) {
     const auto& after = study.after;
     table.add_row({study.study, std::int64_t{study.runs}, after[0].none, after[1].site,

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using calibrate::LogSummary;
-using reports::Kind;
+using namespace reports::columns;
 
 constexpr int kMostLogs = 100'000;
 constexpr const char* kOwnRuns = "own-runs";
@@ -153,15 +153,12 @@ void add_notes(const LogSummary& s, const hwdb::Measured& measured, reports::Tab
 
 reports::Table log_table(const LogSummary& s, const hwdb::RunResult& result) {
   const hwdb::Measured& m = result.measured;
-  reports::Table table("Training log of " + result.id, {{"format", "format"},
-                                                        {"steps", "lines", Kind::Integer},
-                                                        {"warm_up", "warm-up", Kind::Integer},
-                                                        {"slow", "slow", Kind::Integer},
-                                                        {"step_time_s", "step time", Kind::Seconds},
-                                                        {"spread", "spread", Kind::Percent},
-                                                        {"peak_memory_bytes", "peak", Kind::Bytes},
-                                                        {"memory_kind", "memory"},
-                                                        {"outcome", "outcome"}});
+  reports::Table table(
+      "Training log of " + result.id,
+      {as_text("format"), as_integer("steps", "lines"), as_integer("warm_up", "warm-up"),
+       as_integer("slow"), in_seconds("step_time_s", "step time"), in_percent("spread"),
+       in_bytes("peak_memory_bytes", "peak"), as_text("memory_kind", "memory"),
+       as_text("outcome")});
   const auto of_steps = [&](std::size_t number) {
     return s.has_time() ? reports::Cell(static_cast<std::int64_t>(number)) : reports::Cell();
   };

@@ -18,7 +18,7 @@
 namespace llmsim::cli {
 namespace {
 
-using reports::Kind;
+using namespace reports::columns;
 
 constexpr double kFarOff = 3.0;    // deviations
 constexpr std::size_t kNamed = 5;  // runs in a warning
@@ -55,12 +55,11 @@ std::string percent(double mean, double deviation) {
 std::string percent(double value) { return fmt::format("{:.1f} %", 100.0 * value); }
 
 reports::Table fit_table(const calibrate::SiteFit& fit, const std::string& database) {
-  reports::Table table("Site " + fit.site.name, {{"run", "run"},
-                                                 {"measured_s", "measured", Kind::Seconds},
-                                                 {"before_s", "before", Kind::Seconds},
-                                                 {"before_error", "error before", Kind::Percent},
-                                                 {"after_s", "after", Kind::Seconds},
-                                                 {"after_error", "error after", Kind::Percent}});
+  reports::Table table(
+      "Site " + fit.site.name,
+      {as_text("run"), in_seconds("measured_s", "measured"), in_seconds("before_s", "before"),
+       in_percent("before_error", "error before"), in_seconds("after_s", "after"),
+       in_percent("after_error", "error after")});
   for (const calibrate::SiteFitRow& row : fit.rows) {
     table.add_row({row.id, sim::Seconds(row.measured), sim::Seconds(row.before),
                    row.before / row.measured - 1.0, sim::Seconds(row.after),
@@ -107,14 +106,11 @@ int run_calibrate_site(const SiteOptions& options) {
 }
 
 reports::Table list_table(const hwdb::Database& database) {
-  reports::Table table("Calibrated sites", {{"site", "site"},
-                                            {"step", "step", Kind::Percent},
-                                            {"step_deviation", "+-", Kind::Percent},
-                                            {"memory_rate", "memory rate", Kind::Percent},
-                                            {"network_rate", "network rate", Kind::Percent},
-                                            {"host_time", "host times", Kind::Percent},
-                                            {"source", "source"},
-                                            {"fitted_from", "from"}});
+  reports::Table table(
+      "Calibrated sites",
+      {as_text("site"), in_percent("step"), in_percent("step_deviation", "+-"),
+       in_percent("memory_rate", "memory rate"), in_percent("network_rate", "network rate"),
+       in_percent("host_time", "host times"), as_text("source"), as_text("fitted_from", "from")});
   table.hide("fitted_from");
   for (const std::string& name : hwdb::site_names(database)) {
     const hwdb::Site site = hwdb::site(database, name);
@@ -129,9 +125,8 @@ reports::Table list_table(const hwdb::Database& database) {
 
 reports::Table site_table(const hwdb::Database& database, const std::string& name) {
   const hwdb::Site site = hwdb::site(database, name);
-  reports::Table table(
-      "Site " + name,
-      {{"key", "key"}, {"value", "value", Kind::Percent}, {"standard_error", "+-", Kind::Percent}});
+  reports::Table table("Site " + name,
+                       {as_text("key"), in_percent("value"), in_percent("standard_error", "+-")});
   for (const hwdb::Coefficient& row : database.coefficients("site", name))
     table.add_row({row.key, row.value, reports::cell(row.standard_error)});
   table.add_note("logarithms of factors; " + site.source + "; from " + site.fitted_from);

@@ -21,6 +21,8 @@
 namespace llmsim::cli {
 namespace {
 
+using namespace reports::columns;
+
 using reports::CrossTable;
 
 struct CompareOptions {
@@ -49,8 +51,7 @@ hwdb::TableFile shipped_table(const ShippedText& shipped) {
 }
 
 std::string list_text(reports::Format format, const reports::Style& style) {
-  reports::Table list(
-      "Tables", {{"name", "name", reports::Kind::Text}, {"title", "title", reports::Kind::Text}});
+  reports::Table list("Tables", {as_text("name"), as_text("title")});
   for (const ShippedText& shipped : shipped_tables())
     list.add_row({std::string(shipped.name), shipped_table(shipped).title});
   return render(list, format, style);
@@ -82,9 +83,7 @@ void check_convention(const CrossTable& table) {
     if (!names.empty() || !cell.prediction) continue;
     for (const sim::Convention& known : cell.prediction->conventions) names.push_back(known.name);
   }
-  const auto is_known = [&] {
-    return std::find(names.begin(), names.end(), *table.convention) != names.end();
-  };
+  const auto is_known = [&] { return std::ranges::find(names, *table.convention) != names.end(); };
   if (!table.convention || names.empty() || is_known()) return;
   throw Error("--convention = " + *table.convention + ": " + sim::alternatives(names) +
               " is expected");
@@ -101,7 +100,7 @@ void put_over(const CompareOptions& options, CrossTable& table) {
 }
 
 bool something_fits(const CrossTable& table) {
-  return std::any_of(table.cells.begin(), table.cells.end(), [](const reports::CrossCell& cell) {
+  return std::ranges::any_of(table.cells, [](const reports::CrossCell& cell) {
     return cell.prediction && cell.prediction->feasible();
   });
 }

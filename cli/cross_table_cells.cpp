@@ -123,7 +123,7 @@ CrossCell cell_in(const hwdb::TableFile& file, std::size_t row, std::size_t colu
 // --- from lists ---
 
 std::string words_of(std::string key) {
-  std::replace(key.begin(), key.end(), '_', ' ');
+  std::ranges::replace(key, '_', ' ');
   return key;
 }
 
@@ -142,17 +142,17 @@ std::string option_of_axis(const std::string& key) {
   if (const sim::StrategyField* const field = sim::find_strategy_field(key))
     return option_name(*field);
   std::string option = "--" + key;
-  std::replace(option.begin(), option.end(), '_', '-');
+  std::ranges::replace(option, '_', '-');
   return option;
 }
 
 // Lists in the order in which they were typed.
 void order_axes(std::vector<SweepAxis>& axes, const std::vector<std::string>& order) {
   const auto place = [&](const SweepAxis& axis) {
-    return std::find(order.begin(), order.end(), option_of_axis(axis.key)) - order.begin();
+    return std::ranges::find(order, option_of_axis(axis.key)) - order.begin();
   };
-  std::stable_sort(axes.begin(), axes.end(),
-                   [&](const SweepAxis& a, const SweepAxis& b) { return place(a) < place(b); });
+  std::ranges::stable_sort(
+      axes, [&](const SweepAxis& a, const SweepAxis& b) { return place(a) < place(b); });
 }
 
 // "llama3-8b, gpus 64: hardware by precision", of what is listed and what is the same for all.
@@ -163,8 +163,8 @@ std::string title_of(const SweepGrid& grid) {
   RunOptions base = grid.base;
   for (const ListedOption& option : listed_options()) {
     const std::string key = option.key;
-    const bool is_axis = std::any_of(grid.axes.begin(), grid.axes.end(),
-                                     [&](const SweepAxis& axis) { return axis.key == key; });
+    const bool is_axis =
+        std::ranges::any_of(grid.axes, [&](const SweepAxis& axis) { return axis.key == key; });
     const std::string* const text = option.text(base);
     if (is_axis || !text || text->empty()) continue;
     same += (same.empty() ? "" : ", ") + (option.numbers ? words_of(key) + " " : "") + *text;
@@ -238,8 +238,8 @@ std::vector<CellValue> cell_values(const std::vector<std::string>& names,
 bool leaves_layout_open(const RunOptions& options) {
   const std::vector<std::string> layout{"tp",  "pp",       "dp",         "cp",          "ep",
                                         "etp", "sharding", "shard_size", "stage_layers"};
-  return std::none_of(layout.begin(), layout.end(),
-                      [&](const std::string& key) { return options.strategy.contains(key); });
+  return std::ranges::none_of(
+      layout, [&](const std::string& key) { return options.strategy.contains(key); });
 }
 
 }  // namespace llmsim::cli

@@ -23,7 +23,7 @@ struct HardwareOptions {
 };
 
 using hwdb::HardwareKind;
-using reports::Kind;
+using namespace reports::columns;
 
 const char* kind_text(HardwareKind kind) {
   return kind == HardwareKind::System ? "system" : "accelerator";
@@ -67,19 +67,14 @@ int run_hardware_list(const HardwareOptions& options) {
   const reports::Format format = format_of(options.output);
   const hwdb::Database database = open_database(options.database);
   reports::Table table("Hardware",
-                       {{"id", "id"},
-                        {"kind", "kind"},
-                        {"name", "name"},
-                        {"accelerator", "accelerator"},
-                        {"peak_16_bit_flops_per_s", "16-bit peak", Kind::FlopsPerSecond},
-                        {"usable_memory_bytes", "usable memory", Kind::Bytes},
-                        {"memory_bytes_per_s", "memory rate", Kind::BytesPerSecond},
-                        {"devices_per_node", "per node", Kind::Integer},
-                        {"fabric", "fabric"},
-                        {"fabric_bytes_per_s_per_device", "fabric rate", Kind::BytesPerSecond},
-                        {"network_bytes_per_s_per_node", "network per node", Kind::BytesPerSecond},
-                        {"origin", "origin"},
-                        {"aliases", "aliases"}});
+                       {as_text("id"), as_text("kind"), as_text("name"), as_text("accelerator"),
+                        in_flops_per_s("peak_16_bit_flops_per_s", "16-bit peak"),
+                        in_bytes("usable_memory_bytes", "usable memory"),
+                        in_bytes_per_s("memory_bytes_per_s", "memory rate"),
+                        as_integer("devices_per_node", "per node"), as_text("fabric"),
+                        in_bytes_per_s("fabric_bytes_per_s_per_device", "fabric rate"),
+                        in_bytes_per_s("network_bytes_per_s_per_node", "network per node"),
+                        as_text("origin"), as_text("aliases")});
   add_rows(table, database, HardwareKind::Accelerator);
   add_rows(table, database, HardwareKind::System);
   table.add_note("rates of one direction; an accelerator stands in its usual nodes; database " +
@@ -96,7 +91,7 @@ int run_hardware_show(const HardwareOptions& options) {
       record.cluster.id == record.cluster.device.id ? "" : record.cluster.id + ": ";
   reports::Table table(
       system + record.cluster.device.name,
-      {{"key", "fact"}, {"value", "value"}, {"evidence", "evidence"}, {"source", "source"}});
+      {as_text("key", "fact"), as_text("value"), as_text("evidence"), as_text("source")});
   for (const sim::Fact& fact : record.facts) {
     table.add_row({fact.key, fact.value, std::string(hwdb::name_of(fact.evidence)), fact.source});
   }
@@ -110,7 +105,7 @@ int run_hardware_add(const HardwareOptions& options) {
   hwdb::Database database = open_database_to_write(options.database);
   const hwdb::AddedHardware added =
       hwdb::add_hardware(database, text, options.file, options.replace);
-  reports::Table table("Added to " + database.path(), {{"id", "id"}, {"kind", "kind"}});
+  reports::Table table("Added to " + database.path(), {as_text("id"), as_text("kind")});
   for (const std::string& id : added.accelerators) table.add_row({id, std::string("accelerator")});
   for (const std::string& id : added.systems) table.add_row({id, std::string("system")});
   if (added.num_coefficients > 0)

@@ -25,7 +25,7 @@ std::vector<std::string> families() {
   std::vector<std::string> names;
   for (const sim::NamedModel& entry : hwdb::catalogue())
     names.push_back(sim::family_of(entry.model.name));
-  std::sort(names.begin(), names.end());
+  std::ranges::sort(names);
   names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }

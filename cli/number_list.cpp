@@ -89,7 +89,7 @@ std::vector<int> numbers_in(const std::string& option, const std::string& text, 
       value = item->multiplies ? value * item->step : value + item->step;
     }
   }
-  std::sort(numbers.begin(), numbers.end());
+  std::ranges::sort(numbers);
   numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
   return numbers;
 }

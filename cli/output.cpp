@@ -104,7 +104,7 @@ void check_can_be_written(const std::string& path) {
 }
 
 void say_why_not(std::string message) {
-  std::replace(message.begin(), message.end(), '\n', ' ');
+  std::ranges::replace(message, '\n', ' ');
   std::cerr << "llmsim: " << message << "\n";
 }
 

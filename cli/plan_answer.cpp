@@ -81,15 +81,15 @@ void order_by_risk(reports::PlanAnswer& answer) {
   for (const sim::HardwareChange& change : sim::hardware_changes()) {
     for (const double factor : {1.0, kBetterHardware, 1.0 / kBetterHardware}) {
       const std::vector<sim::Seconds> times = step_times(plans, change, factor);
-      const sim::Seconds best = *std::min_element(times.begin(), times.end());
+      const sim::Seconds best = *std::ranges::min_element(times);
       for (std::size_t i = 0; i < plans.size(); ++i)
         regrets[i] = std::max(regrets[i], times[i] / best);
     }
   }
   std::vector<std::size_t> order(plans.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return regrets[a] < regrets[b]; });
+  std::ranges::stable_sort(order,
+                           [&](std::size_t a, std::size_t b) { return regrets[a] < regrets[b]; });
   std::vector<sim::Prediction> ordered;
   for (const std::size_t i : order) {
     ordered.push_back(std::move(plans[i]));

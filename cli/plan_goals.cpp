@@ -30,9 +30,9 @@ bool compares_hardware(const std::vector<std::string>& keys) {
   const auto is_hardware = [](const std::string& key) {
     return key == "hardware" || key == "system";
   };
-  return std::any_of(keys.begin(), keys.end(), is_hardware) &&
-         std::all_of(keys.begin(), keys.end(),
-                     [&](const std::string& key) { return is_hardware(key) || key == "gpus"; });
+  return std::ranges::any_of(keys, is_hardware) &&
+         std::ranges::all_of(
+             keys, [&](const std::string& key) { return is_hardware(key) || key == "gpus"; });
 }
 
 // The best layout of the first question on the hardware of the last one, if that has as many
@@ -106,10 +106,9 @@ PlanComparison largest_number(const PlanOptions& options, const std::string& key
     const int middle = low + (high - low) / (2 * step) * step;
     (fits(middle) ? low : high) = middle;
   }
-  std::sort(trial.comparison().plans.begin(), trial.comparison().plans.end(),
-            [](const auto& one, const auto& other) {
-              return std::stoi(one.values.front()) < std::stoi(other.values.front());
-            });
+  std::ranges::sort(trial.comparison().plans, [](const auto& one, const auto& other) {
+    return std::stoi(one.values.front()) < std::stoi(other.values.front());
+  });
   return std::move(trial.comparison());
 }
 
@@ -127,7 +126,7 @@ bool is_hopeless(const sim::Transformer& model, const sim::Run& run) {
 PlanComparison largest_model(const PlanOptions& options, const hwdb::Database& database) {
   std::vector<const sim::NamedModel*> entries;
   for (const sim::NamedModel& entry : hwdb::catalogue()) entries.push_back(&entry);
-  std::stable_sort(entries.begin(), entries.end(), [](const auto* one, const auto* other) {
+  std::ranges::stable_sort(entries, [](const auto* one, const auto* other) {
     return sim::parameters(one->model).total() > sim::parameters(other->model).total();
   });
   Trial trial(options, "model", database);
@@ -140,7 +139,7 @@ PlanComparison largest_model(const PlanOptions& options, const hwdb::Database& d
     if (trial.fits(run, run.model) || trial.interrupted()) break;
   }
   std::vector<reports::ComparedPlan>& plans = trial.comparison().plans;
-  std::reverse(plans.begin(), plans.end());
+  std::ranges::reverse(plans);
   if (plans.size() > kShownModels) plans.resize(kShownModels);
   return std::move(trial.comparison());
 }

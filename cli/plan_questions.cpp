@@ -62,7 +62,7 @@ std::string strategy_text(const RunOptions& options, const char* key) {
 Values with_allowed(const std::string& asked, const char* usual, const Values& allowed) {
   Values values = asked.empty() ? Values{usual} : split(asked);
   for (const std::string& value : allowed) {
-    if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
+    if (std::ranges::find(values, value) == values.end()) values.push_back(value);
   }
   return values;
 }
@@ -103,7 +103,7 @@ PlanQuestions questions_of(const RunOptions& options) {
   PlanQuestions questions = allowed_questions(options);
   for (const ListedOption& listed : listed_options()) {
     const auto& keys = questions.keys;
-    if (std::find(keys.begin(), keys.end(), listed.key) != keys.end()) continue;  // allowed ones
+    if (std::ranges::find(keys, listed.key) != keys.end()) continue;  // allowed ones
     RunOptions asked = options;
     const std::string* const text = listed.text(asked);
     if (!text) continue;

@@ -28,7 +28,7 @@ std::vector<std::string> names_in(const std::string& list) {
 
 // The column that an option means, whose own name is another for devices and hardware.
 std::string key_of(const reports::DataRows& data, const char* option, std::string name) {
-  std::replace(name.begin(), name.end(), '-', '_');
+  std::ranges::replace(name, '-', '_');
   if (data.has(name)) return name;
   for (const auto& [typed, key] :
        {std::pair("gpus", "num_devices"), std::pair("hardware", "accelerator")})

@@ -30,7 +30,7 @@ const std::vector<std::string>& layout_keys() {
                                   "mesh_order",
                                   "micro_batch"};
     for (const sim::SearchedField& field : sim::searched_fields()) {
-      const bool is_known = std::find(keys.begin(), keys.end(), field.key) != keys.end();
+      const bool is_known = std::ranges::find(keys, field.key) != keys.end();
       if (!is_known && !field.is_rest && sim::find_strategy_field(field.key))
         keys.emplace_back(field.key);
     }
@@ -41,7 +41,7 @@ const std::vector<std::string>& layout_keys() {
 
 // As a shell takes it.
 std::string quoted(const std::string& text) {
-  const bool plain = !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+  const bool plain = !text.empty() && std::ranges::all_of(text, [](unsigned char c) {
     return std::isalnum(c) ||
            std::string_view("-_./=+,:").find(static_cast<char>(c)) != std::string_view::npos;
   });
@@ -111,7 +111,7 @@ void add_asked(Command& command, const RunOptions& o) {
 void add_settings(Command& command, const sim::SettingValues& settings) {
   for (const auto& [key, value] : settings) {
     std::string option = "--" + key;
-    std::replace(option.begin(), option.end(), '_', '-');
+    std::ranges::replace(option, '_', '-');
     if (const bool* on = std::get_if<bool>(&value))
       command.add_switch(option, *on);
     else
@@ -128,8 +128,7 @@ void add_fields(Command& command, const RunOptions& options, std::string& switch
   }
   command.add("--recompute", options.recompute);
   for (const auto& [key, text] : options.strategy) {
-    if (std::find(layout.begin(), layout.end(), key) == layout.end())
-      add_field(command, key, text, switches);
+    if (std::ranges::find(layout, key) == layout.end()) add_field(command, key, text, switches);
   }
 }
 

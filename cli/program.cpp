@@ -20,7 +20,7 @@ namespace {
 constexpr int kError = 1;
 
 int report_error(std::string message) {
-  std::replace(message.begin(), message.end(), '\n', ' ');
+  std::ranges::replace(message, '\n', ' ');
   std::cerr << "llmsim: " << message << "\n";
   return kError;
 }
@@ -77,7 +77,7 @@ int run(std::vector<std::string> arguments, const std::string& version) {
     return kUsage;
   }
   try {
-    std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
+    std::ranges::reverse(arguments);  // as CLI11 takes them
     program.parse(arguments);
   } catch (const CLI::ParseError& error) {
     return report_usage(program, error);

@@ -202,8 +202,7 @@ std::vector<std::string> asked_options(const CLI::App& command) {
   std::vector<std::string> words;
   for (const CLI::Option* option : command.get_options()) {
     const bool of_the_page =
-        std::any_of(kOfThePage.begin(), kOfThePage.end(),
-                    [&](const char* name) { return option->check_name(name); });
+        std::ranges::any_of(kOfThePage, [&](const char* name) { return option->check_name(name); });
     if (of_the_page || option->get_lnames().empty()) continue;
     for (const std::string& value : option->results())
       words.push_back("--" + option->get_lnames().front() + "=" + value);

@@ -174,7 +174,7 @@ std::vector<reports::RunChange> fitting_changes(const RunOptions& options,
   const auto add = [&](const Step& step) {
     reports::RunChange one = outcome(prediction, step.prediction, text_of(step));
     const auto same = [&](const reports::RunChange& known) { return known.change == one.change; };
-    if (std::none_of(fitting.begin(), fitting.end(), same)) fitting.push_back(std::move(one));
+    if (std::ranges::none_of(fitting, same)) fitting.push_back(std::move(one));
   };
   for (int changes = 1; changes <= kMostChanges && fitting.empty(); ++changes) {
     std::vector<Step> next;
@@ -184,7 +184,7 @@ std::vector<reports::RunChange> fitting_changes(const RunOptions& options,
         next.push_back(std::move(step));
       }
     }
-    std::sort(next.begin(), next.end(), [](const Step& one, const Step& other) {
+    std::ranges::sort(next, [](const Step& one, const Step& other) {
       return one.prediction.memory.needed() < other.prediction.memory.needed();
     });
     if (next.size() > kGoneOnFrom) next.resize(kGoneOnFrom);

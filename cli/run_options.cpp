@@ -25,9 +25,8 @@ void add(CLI::App& command, const char* name, std::optional<std::string>& value,
 std::string not_a_switch(const std::string& text) {
   const std::initializer_list<const char*> values = {"true", "false", "on", "off",
                                                      "yes",  "no",    "1",  "0"};
-  const bool right = std::any_of(values.begin(), values.end(), [&](const char* value) {
-    return CLI::detail::to_lower(text) == value;
-  });
+  const bool right = std::ranges::any_of(
+      values, [&](const char* value) { return CLI::detail::to_lower(text) == value; });
   return right ? "" : text + ": true or false is expected";
 }
 
@@ -40,7 +39,7 @@ CLI::Option* add_switch(CLI::App& command, const std::string& names,
 }
 
 std::string with_dashes(std::string name) {
-  std::replace(name.begin(), name.end(), '_', '-');
+  std::ranges::replace(name, '_', '-');
   return name;
 }
 
@@ -123,7 +122,7 @@ const char* group_of(const std::string& key) {
                                                "mesh_order",
                                                "sequence_parallel",
                                                "micro_batch"};
-  if (std::find(layout.begin(), layout.end(), key) != layout.end()) return "Layout";
+  if (std::ranges::find(layout, key) != layout.end()) return "Layout";
   return key.starts_with("moe_") ? "Experts" : "Recipe";
 }
 

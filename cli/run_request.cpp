@@ -196,7 +196,7 @@ std::string framework_in(const Text& text, const hwdb::RecordedHardware& hardwar
     return framework;
   }
   const std::vector<std::string> known = hwdb::Frameworks::shipped().ids();
-  if (std::find(known.begin(), known.end(), *text) != known.end()) return *text;
+  if (std::ranges::find(known, *text) != known.end()) return *text;
   refuse("--framework", *text, "one of " + sim::joined(known, ", "));
 }
 
@@ -334,7 +334,7 @@ sim::PartialTransformer shape_of(sim::PartialTransformer fields) {
 }
 
 bool says_all_of(const sim::PartialTransformer& known, const sim::PartialTransformer& stated) {
-  return std::all_of(stated.begin(), stated.end(), [&](const auto& field) {
+  return std::ranges::all_of(stated, [&](const auto& field) {
     const auto found = known.find(field.first);
     return found != known.end() && sim::text_of(found->second) == sim::text_of(field.second);
   });

@@ -162,7 +162,7 @@ void exclude(const std::string& text, sim::Restriction& excluded) {
   const std::size_t equals = text.find('=');
   const std::string key = text.substr(0, equals);
   const std::vector<std::string> keys = sim::searched_keys();
-  if (equals == std::string::npos || std::find(keys.begin(), keys.end(), key) == keys.end())
+  if (equals == std::string::npos || std::ranges::find(keys, key) == keys.end())
     refuse("--exclude", text, "KEY=VALUES with one of " + sim::joined(keys, ", "));
   const std::string values = text.substr(equals + 1);
   const auto list = key == "recompute" ? recomputes_in(values) : values_in(field_of(key), values);

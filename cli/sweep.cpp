@@ -44,10 +44,10 @@ std::vector<reports::Column> axis_columns(const SweepGrid& grid,
                                           const std::vector<reports::Column>& summary) {
   std::vector<reports::Column> columns;
   for (const SweepAxis& axis : grid.axes) {
-    const bool is_there = axis.key == "gpus" || std::any_of(summary.begin(), summary.end(),
-                                                            [&](const reports::Column& column) {
-                                                              return column.key == axis.key;
-                                                            });
+    const bool is_there =
+        axis.key == "gpus" || std::ranges::any_of(summary, [&](const reports::Column& column) {
+          return column.key == axis.key;
+        });
     columns.push_back({is_there ? "" : axis.key, axis.key, reports::Kind::Text});
   }
   return columns;

@@ -106,7 +106,7 @@ void require_predictions(const calibrate::Backtest& backtest, const ValidateOpti
   const auto predicted = [](const calibrate::BacktestRow& row) {
     return row.predicted_outcome.has_value();
   };
-  if (std::any_of(backtest.rows.begin(), backtest.rows.end(), predicted)) return;
+  if (std::ranges::any_of(backtest.rows, predicted)) return;
   throw Error("no run could be predicted; the first one: " + *backtest.rows.front().skipped);
 }
 
@@ -277,7 +277,7 @@ std::vector<std::string> run_files(const std::vector<std::string>& paths) {
       if (entry.path().extension() == ".json") inside.push_back(entry.path().string());
     }
     if (inside.empty()) throw Error(path + ": no *.json file in this folder");
-    std::sort(inside.begin(), inside.end());
+    std::ranges::sort(inside);
     files.insert(files.end(), inside.begin(), inside.end());
   }
   return files;

@@ -131,7 +131,7 @@ std::vector<double> values_of_x(const Chart& chart) {
   std::vector<double> values;
   for (const ChartSeries& series : chart.series)
     for (const ChartMark& mark : series.marks) values.push_back(mark.x);
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   values.erase(std::unique(values.begin(), values.end()), values.end());
   return values;
 }
@@ -295,8 +295,8 @@ std::string xml_text(const std::string& text) {
 }
 
 std::string svg(const Chart& chart) {
-  const bool named = std::any_of(chart.series.begin(), chart.series.end(),
-                                 [](const ChartSeries& series) { return !series.name.empty(); });
+  const bool named = std::ranges::any_of(
+      chart.series, [](const ChartSeries& series) { return !series.name.empty(); });
   const double right = named ? kRightOfLegend : kRight;
   const Scales scales = scales_of(chart, right);
   std::string drawn = frame(chart, scales, right);

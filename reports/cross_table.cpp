@@ -65,18 +65,16 @@ constexpr MachineValue kMachineValues[] = {{CellValue::StepTime, "step_time_s", 
 
 std::vector<Column> machine_columns() {
   std::vector<Column> columns;
-  for (const char* key : {"row", "column", "model", "device"})
-    columns.push_back({key, key, Kind::Text});
-  columns.push_back({"num_devices", "devices", Kind::Integer});
-  for (const char* key : {"strategy", "feasible", "reason"})
-    columns.push_back({key, key, Kind::Text});
+  for (const char* key : {"row", "column", "model", "device"}) columns.push_back(as_text(key));
+  columns.push_back(as_integer("num_devices", "devices"));
+  for (const char* key : {"strategy", "feasible", "reason"}) columns.push_back(as_text(key));
   for (const MachineValue& value : kMachineValues) {
     for (const char* which : {"", "low_", "high_", "measured_"}) {
       const std::string key = std::string(which) + value.key;
-      columns.push_back({key, key, Kind::Number});
+      columns.push_back(as_number(key));
     }
   }
-  columns.push_back({"measured_outcome", "measured", Kind::Text});
+  columns.push_back(as_text("measured_outcome", "measured"));
   return columns;
 }
 
@@ -125,10 +123,10 @@ std::string json_text(const CrossTable& table) {
   Json json;
   json["title"] = table.title;
   json["notes"] = table.notes;
-  json["convention"] = table.convention ? Json(*table.convention) : Json();
-  json["cells"] = Json::parse(render(machine_table(table), Format::Json));
+  json["convention"] = or_null(table.convention);
+  json["cells"] = rows_json(machine_table(table));
   json["provenance"] = {{"database", table.provenance.database}};
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return text_of(json);
 }
 
 }  // namespace

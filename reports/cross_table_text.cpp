@@ -13,7 +13,6 @@ namespace {
 using sim::Prediction;
 
 constexpr int kDigits = 3;
-constexpr std::size_t kNoteWidth = 96;
 
 // How a value is printed: "700 TFLOP/s".
 struct Shown {
@@ -48,7 +47,7 @@ std::string amount_text(double value, const Unit& unit) {
 class Footnotes {
  public:
   std::string mark(const std::string& reason) {
-    const auto known = std::find(reasons_.begin(), reasons_.end(), reason);
+    const auto known = std::ranges::find(reasons_, reason);
     const auto number = known - reasons_.begin() + 1;
     if (known == reasons_.end()) reasons_.push_back(reason);
     return "[" + std::to_string(number) + "]";
@@ -136,7 +135,7 @@ class CellTexts {
 };
 
 bool shows(const CrossTable& table, CellValue value) {
-  return std::find(table.values.begin(), table.values.end(), value) != table.values.end();
+  return std::ranges::find(table.values, value) != table.values.end();
 }
 
 // What the cells leave open.
@@ -164,15 +163,13 @@ void add_measured(const CrossTable& table, const CellTexts& texts, std::size_t r
 
 // Lines of a terminal end somewhere; those of a document do not.
 void add_notes(const std::vector<std::string>& notes, bool wraps, Table& sheet) {
-  for (const std::string& note : notes) {
-    for (const std::string& line : wraps ? wrapped(note, kNoteWidth) : std::vector{note})
-      sheet.add_note(line);
-  }
+  for (const std::string& note : notes)
+    wraps ? add_wrapped_note(sheet, note) : sheet.add_note(note);
 }
 
 Table cells_of(const CrossTable& table, bool wraps) {
-  std::vector<Column> columns{{"row", table.corner, Kind::Text}};
-  for (const std::string& column : table.columns) columns.push_back({column, column, Kind::Text});
+  std::vector<Column> columns{as_text("row", table.corner)};
+  for (const std::string& column : table.columns) columns.push_back(as_text(column));
   Table sheet(table.title, columns);
   Footnotes footnotes;
   const CellTexts texts(table);
@@ -189,9 +186,8 @@ Table cells_of(const CrossTable& table, bool wraps) {
 }
 
 Table layouts_of(const CrossTable& table) {
-  Table layouts("Layouts, the best of each cell", {{"row", table.corner, Kind::Text},
-                                                   {"column", "", Kind::Text},
-                                                   {"layout", "layout", Kind::Text}});
+  Table layouts("Layouts, the best of each cell",
+                {as_text("row", table.corner), as_text("column", ""), as_text("layout")});
   for (std::size_t r = 0; r < table.rows.size(); ++r) {
     for (std::size_t c = 0; c < table.columns.size(); ++c) {
       const CrossCell& cell = table.at(r, c);

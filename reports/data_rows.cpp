@@ -98,11 +98,11 @@ DataRows json_rows(const std::string& text) {
 }  // namespace
 
 bool DataRows::has(std::string_view key) const {
-  return std::find(keys.begin(), keys.end(), key) != keys.end();
+  return std::ranges::find(keys, key) != keys.end();
 }
 
 std::size_t DataRows::column(std::string_view key) const {
-  return static_cast<std::size_t>(std::find(keys.begin(), keys.end(), key) - keys.begin());
+  return static_cast<std::size_t>(std::ranges::find(keys, key) - keys.begin());
 }
 
 const std::string& DataRows::text(std::size_t row, std::string_view key) const {

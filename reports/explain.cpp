@@ -26,13 +26,13 @@ const Keys kStepFactors{"sustained_clock", "training_rate", "framework", "host_s
 // What kernels are, their times and rates, and the factors between the peak and the rate.
 template <typename Kernel>
 Table kernel_table(const std::string& title, std::vector<Column> columns) {
-  columns.push_back({"time_s", "time", Kind::Seconds});
-  columns.push_back({"flops_per_s", "", Kind::FlopsPerSecond});
-  columns.push_back({"peak_flops_per_s", "peak", Kind::FlopsPerSecond});
+  columns.push_back(in_seconds("time_s", "time"));
+  columns.push_back(in_flops_per_s("flops_per_s", ""));
+  columns.push_back(in_flops_per_s("peak_flops_per_s", "peak"));
   for (const sim::RateFactor& factor : rate_factors(Kernel{})) {
-    columns.push_back({factor.key, with_spaces(factor.key), Kind::Number});
+    columns.push_back(as_number(factor.key, with_spaces(factor.key)));
   }
-  columns.push_back({"bound_by", "bound by", Kind::Text});
+  columns.push_back(as_text("bound_by", "bound by"));
   return Table(title, std::move(columns));
 }
 
@@ -50,8 +50,7 @@ void fold(Table& table, const Keys& shape) {
   Keys alone;
   for (std::size_t c = 0; c < table.columns().size(); ++c) {
     const Column& column = table.columns()[c];
-    const bool in_step =
-        std::find(kStepFactors.begin(), kStepFactors.end(), column.key) != kStepFactors.end();
+    const bool in_step = std::ranges::find(kStepFactors, column.key) != kStepFactors.end();
     const bool is_factor = column.kind == Kind::Number || column.key == "peak_flops_per_s";
     if (is_factor && !in_step && !table.hidden(c)) alone.push_back(column.key);
   }
@@ -100,17 +99,11 @@ void note_formats(Table& table, const std::vector<sim::ExplainedGemm>& gemms) {
 
 Table gemm_table(const sim::Run& run) {
   const std::vector<sim::ExplainedGemm> gemms = sim::explained_gemms(run);
-  Table table = kernel_table<sim::ExplainedGemm>("GEMMs of one rank and micro-batch",
-                                                 {{"label", "GEMM", Kind::Text},
-                                                  {"pass", "pass", Kind::Text},
-                                                  {"shape", "m x n x k", Kind::Text},
-                                                  {"batch", "batch", Kind::Integer},
-                                                  {"m", "m", Kind::Integer},
-                                                  {"n", "n", Kind::Integer},
-                                                  {"k", "k", Kind::Integer},
-                                                  {"dtype", "dtype", Kind::Text},
-                                                  {"flops", "work", Kind::Flops},
-                                                  {"moved_bytes", "moves", Kind::Bytes}});
+  Table table = kernel_table<sim::ExplainedGemm>(
+      "GEMMs of one rank and micro-batch",
+      {as_text("label", "GEMM"), as_text("pass"), as_text("shape", "m x n x k"),
+       as_integer("batch"), as_integer("m"), as_integer("n"), as_integer("k"), as_text("dtype"),
+       in_flops("flops", "work"), in_bytes("moved_bytes", "moves")});
   for (const sim::ExplainedGemm& gemm : gemms) {
     std::vector<Cell> row{gemm.op.label, sim::name_of(gemm.pass), shape_text(gemm.op)};
     add_sizes(row, gemm.op);
@@ -128,17 +121,12 @@ Table gemm_table(const sim::Run& run) {
 
 Table attention_table(const sim::Run& run) {
   const std::vector<sim::ExplainedAttention> kernels = sim::explained_attention(run);
-  Table table = kernel_table<sim::ExplainedAttention>("Attention of one rank and micro-batch",
-                                                      {{"label", "kernel", Kind::Text},
-                                                       {"pass", "pass", Kind::Text},
-                                                       {"kernel", "by", Kind::Text},
-                                                       {"batch", "heads", Kind::Integer},
-                                                       {"m", "queries", Kind::Integer},
-                                                       {"n", "keys", Kind::Integer},
-                                                       {"k", "head", Kind::Integer},
-                                                       {"mask", "mask", Kind::Text},
-                                                       {"flops", "work", Kind::Flops},
-                                                       {"moved_bytes", "moves", Kind::Bytes}});
+  Table table = kernel_table<sim::ExplainedAttention>(
+      "Attention of one rank and micro-batch",
+      {as_text("label", "kernel"), as_text("pass"), as_text("kernel", "by"),
+       as_integer("batch", "heads"), as_integer("m", "queries"), as_integer("n", "keys"),
+       as_integer("k", "head"), as_text("mask"), in_flops("flops", "work"),
+       in_bytes("moved_bytes", "moves")});
   for (const sim::ExplainedAttention& kernel : kernels) {
     std::vector<Cell> row{kernel.op.label, sim::name_of(kernel.pass),
                           sim::name_of(run.framework.attention_kernel)};
@@ -169,23 +157,14 @@ std::string algorithm_text(const sim::CollectiveTerms& terms) {
 }
 
 Table collective_table(const sim::Run& run) {
-  Table table("Collectives of a step on the busiest rank",
-              {{"collective", "collective", Kind::Text},
-               {"group", "group", Kind::Text},
-               {"ranks", "ranks", Kind::Integer},
-               {"place", "ranks", Kind::Text},
-               {"domains", "domains", Kind::Integer},
-               {"ranks_per_domain", "ranks per domain", Kind::Integer},
-               {"stride", "stride", Kind::Integer},
-               {"groups_per_domain", "groups per domain", Kind::Integer},
-               {"count", "calls", Kind::Number},
-               {"bytes", "", Kind::Bytes},
-               {"algorithm", "algorithm", Kind::Text},
-               {"alpha_s", "alpha", Kind::Seconds},
-               {"beta_s", "beta", Kind::Seconds},
-               {"time_s", "time", Kind::Seconds},
-               {"algbw_bytes_per_s", "algbw", Kind::BytesPerSecond},
-               {"busbw_bytes_per_s", "busbw", Kind::BytesPerSecond}});
+  Table table(
+      "Collectives of a step on the busiest rank",
+      {as_text("collective"), as_text("group"), as_integer("ranks"), as_text("place", "ranks"),
+       as_integer("domains"), as_integer("ranks_per_domain", "ranks per domain"),
+       as_integer("stride"), as_integer("groups_per_domain", "groups per domain"),
+       as_number("count", "calls"), in_bytes("bytes", ""), as_text("algorithm"),
+       in_seconds("alpha_s", "alpha"), in_seconds("beta_s", "beta"), in_seconds("time_s", "time"),
+       in_bytes_per_s("algbw_bytes_per_s", "algbw"), in_bytes_per_s("busbw_bytes_per_s", "busbw")});
   for (const sim::ExplainedCollective& one : sim::explained_collectives(run)) {
     const auto integer = [](int value) { return std::int64_t{value}; };
     const sim::GroupPlacement& place = one.place;
@@ -220,7 +199,7 @@ Keys gemm_keys(const sim::Run& run) {
   Keys keys{"compute_units", "memory_bandwidth", "memory_fraction"};
   std::vector<sim::DType> dtypes;
   for (const sim::ExplainedGemm& gemm : sim::explained_gemms(run)) {
-    if (std::find(dtypes.begin(), dtypes.end(), gemm.op.dtype) != dtypes.end()) continue;
+    if (std::ranges::find(dtypes, gemm.op.dtype) != dtypes.end()) continue;
     dtypes.push_back(gemm.op.dtype);
     const std::string name = sim::name_of(gemm.op.dtype);
     keys.insert(keys.end(), {"peak." + name, "gemm." + name + "."});
@@ -239,9 +218,8 @@ Keys attention_keys(const sim::Run& run) {
             "gemm." + dtype + ".kernel_time_s",
             own};
   const std::string prefix = "device." + run.cluster.device.id + ".";
-  const bool has_own = std::any_of(run.facts.begin(), run.facts.end(), [&](const sim::Fact& fact) {
-    return fact.key.starts_with(prefix + own);
-  });
+  const bool has_own = std::ranges::any_of(
+      run.facts, [&](const sim::Fact& fact) { return fact.key.starts_with(prefix + own); });
   // Of all kernels that have none of their own.
   if (!has_own) {
     for (const char* key : {"forward", "backward", "seq_half", "head_dim_64_factor"})
@@ -282,12 +260,10 @@ Owners owners_of(Explained what, const sim::Run& run) {
 }
 
 bool belongs(const sim::Fact& fact, const std::string& owner, const Keys& keys) {
-  return std::any_of(keys.begin(), keys.end(), [&](const std::string& key) {
+  return std::ranges::any_of(keys, [&](const std::string& key) {
     return key.back() == '.' ? fact.key.starts_with(owner + key) : is_coefficient(fact, owner, key);
   });
 }
-
-Json rows_json(const Table& table) { return Json::parse(render(table, Format::Json)); }
 
 }  // namespace
 
@@ -321,12 +297,11 @@ Table explained_table(Explained what, const sim::Run& run) {
 std::vector<sim::Fact> facts_behind(Explained what, const sim::Run& run) {
   const Owners keys = owners_of(what, run);
   std::vector<sim::Fact> facts;
-  std::copy_if(run.facts.begin(), run.facts.end(), std::back_inserter(facts),
-               [&](const sim::Fact& fact) {
-                 return belongs(fact, "device." + run.cluster.device.id + ".", keys.device) ||
-                        belongs(fact, "framework." + run.framework.id + ".", keys.framework) ||
-                        belongs(fact, "cluster." + run.cluster.id + ".", keys.cluster);
-               });
+  std::ranges::copy_if(run.facts, std::back_inserter(facts), [&](const sim::Fact& fact) {
+    return belongs(fact, "device." + run.cluster.device.id + ".", keys.device) ||
+           belongs(fact, "framework." + run.framework.id + ".", keys.framework) ||
+           belongs(fact, "cluster." + run.cluster.id + ".", keys.cluster);
+  });
   return facts;
 }
 

@@ -46,12 +46,6 @@ std::string goodput_text(const Estimate<double>& goodput) {
          percent(goodput.high) + ")";
 }
 
-// "slow_devices" as people read it.
-std::string term_text(std::string name) {
-  std::replace(name.begin(), name.end(), '_', ' ');
-  return name;
-}
-
 constexpr double kSmallestLoss = 5e-5;  // of the wall time; what is less is not told
 // A line takes so many losses.
 constexpr std::size_t kLossesOfALine = 4;
@@ -62,13 +56,12 @@ std::vector<std::string> losses_texts(const sim::JobEstimate& e) {
   std::erase_if(losses, [&](const sim::JobTerm& loss) {
     return !(loss.time / e.wall_time.value >= kSmallestLoss);
   });
-  std::stable_sort(losses.begin(), losses.end(),
-                   [](const auto& a, const auto& b) { return a.time > b.time; });
+  std::ranges::stable_sort(losses, [](const auto& a, const auto& b) { return a.time > b.time; });
   std::vector<std::string> lines;
   for (std::size_t i = 0; i < losses.size(); ++i) {
     if (i % kLossesOfALine == 0) lines.emplace_back();
     const double share = losses[i].time / e.wall_time.value;
-    lines.back() += (lines.back().empty() ? "" : ", ") + term_text(losses[i].name) + " " +
+    lines.back() += (lines.back().empty() ? "" : ", ") + with_spaces(losses[i].name) + " " +
                     significant(share * 100.0, share < 0.01 ? 2 : 3) + " %";
   }
   return lines;
@@ -113,15 +106,8 @@ std::string energy_text(const JobAnswer& answer) {
 // A value and its interval under "NAME" and "NAME_interval".
 void put(Json& json, const std::string& name, const std::string& unit,
          const Estimate<double>& estimate) {
-  const auto finite = [](double value) {
-    return std::isfinite(value) ? Json(value) : Json(nullptr);
-  };
-  json[name + unit] = finite(estimate.value);
-  json[name + "_interval" + unit] = {finite(estimate.low), finite(estimate.high)};
-}
-
-Json finite_seconds(Seconds time) {
-  return std::isfinite(time.value()) ? Json(time.value()) : Json(nullptr);
+  json[name + unit] = value_json(estimate.value);
+  json[name + "_interval" + unit] = {value_json(estimate.low), value_json(estimate.high)};
 }
 
 Json checkpoint_json(const JobAnswer& answer) {
@@ -130,7 +116,7 @@ Json checkpoint_json(const JobAnswer& answer) {
           {"asynchronous", answer.job.checkpoint.asynchronous},
           {"write_time_s", e.checkpoint_write_time.value()},
           {"blocking_time_s", e.checkpoint_blocking.value()},
-          {"interval_s", finite_seconds(e.checkpoint_interval)},
+          {"interval_s", value_json(e.checkpoint_interval)},
           {"optimal", !answer.job.checkpoint.interval.has_value()}};
 }
 
@@ -138,7 +124,7 @@ Json checkpoint_json(const JobAnswer& answer) {
 
 Table job_table(const JobAnswer& answer) {
   const sim::JobEstimate& e = answer.estimate;
-  Table table("The whole job", {{"figure", "", Kind::Text}, {"value", "", Kind::Text}});
+  Table table("The whole job", {as_text("figure", ""), as_text("value", "")});
   const auto add = [&](const char* name, std::string text) {
     table.add_row({name, std::move(text)});
   };
@@ -170,7 +156,7 @@ Json job_json(const JobAnswer& answer) {
   const Estimate<double> wall{e.wall_time.value.value(), e.wall_time.low.value(),
                               e.wall_time.high.value()};
   Json breakdown = Json::object();
-  for (const sim::JobTerm& term : e.breakdown) breakdown[term.name] = finite_seconds(term.time);
+  for (const sim::JobTerm& term : e.breakdown) breakdown[term.name] = value_json(term.time);
   Json json{{"tokens", answer.job.tokens},
             {"tokens_per_step", answer.job.tokens_per_step},
             {"steps", std::ceil(e.steps)},

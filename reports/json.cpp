@@ -11,20 +11,14 @@
 namespace llmsim::reports {
 namespace {
 
-// A figure, or null where it is not finite.
-Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
-
 // A byte count or a FLOP count: an integer where it is one.
-Json amount(double value) {
+template <class Amount>
+Json amount(Amount of) {
+  const double value = of / Amount(1.0);
   constexpr double kExact = 9007199254740992.0;  // 2^53
   if (std::isfinite(value) && std::abs(value) < kExact && value == std::floor(value))
     return static_cast<std::int64_t>(value);
-  return number(value);
-}
-
-template <class T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
+  return value_json(value);
 }
 
 Json trained_model_json(const sim::Run& run) {
@@ -38,14 +32,13 @@ Json trained_model_json(const sim::Run& run) {
 
 Json hardware_json(const sim::Cluster& cluster) {
   const double per_device = cluster.network.node_bandwidth.value() / cluster.devices_per_node;
-  return {
-      {"accelerator", cluster.device.id},
-      {"system", cluster.id == cluster.device.id ? Json(nullptr) : Json(cluster.id)},
-      {"num_devices", cluster.num_devices},
-      {"devices_per_node", cluster.devices_per_node},
-      {"inter_node_bytes_per_s_per_device", per_device > 0.0 ? number(per_device) : Json(nullptr)},
-      {"transport", sim::name_of(cluster.network.transport)},
-      {"collective_algorithm", sim::name_of(cluster.algorithm)}};
+  return {{"accelerator", cluster.device.id},
+          {"system", or_null(cluster.id != cluster.device.id, cluster.id)},
+          {"num_devices", cluster.num_devices},
+          {"devices_per_node", cluster.devices_per_node},
+          {"inter_node_bytes_per_s_per_device", or_null(per_device > 0.0, per_device)},
+          {"transport", sim::name_of(cluster.network.transport)},
+          {"collective_algorithm", sim::name_of(cluster.algorithm)}};
 }
 
 // The fields of a strategy; a dot in a key stands for an object.
@@ -67,8 +60,7 @@ void add_derived(const sim::Strategy& s, Json& json) {
   json["num_microbatches"] = divides ? Json(s.global_batch / replica_batch) : Json(nullptr);
   const bool shards = s.sharding != sim::Sharding::None && s.shard_size > 0;
   json["replicate_size"] = shards ? Json(s.dp * s.cp / s.shard_size) : Json(nullptr);
-  json["dp_overlap"] =
-      s.gradient_overlap == s.gather_overlap ? Json(s.gradient_overlap) : Json(nullptr);
+  json["dp_overlap"] = or_null(s.gradient_overlap == s.gather_overlap, s.gradient_overlap);
 }
 
 // What the framework does that people ask about, and all settings that the run states.
@@ -78,20 +70,19 @@ void add_settings(const sim::Run& run, Json& json) {
       (s.sharding == sim::Sharding::Hsdp && s.shard_size > 0) || s.sharding == sim::Sharding::Zero3;
   const sim::ShardedWeights& weights = run.framework.sharded;
   json["attention_kernel"] =
-      s.flash_attention ? Json(sim::name_of(run.framework.attention_kernel)) : Json(nullptr);
+      or_null(s.flash_attention, sim::name_of(run.framework.attention_kernel));
   json["grad_sync_every_microbatch"] = run.framework.gradients.reduced_every_microbatch;
   // Of a pipeline that gathers once it says nothing.
-  json["reshard_after_forward"] = sharded && !sim::gathers_units_once(run.framework, s)
-                                      ? Json(weights.regathers_in_backward)
-                                      : Json(nullptr);
-  json["fsdp_unit_blocks"] = sharded ? Json(weights.unit_blocks) : Json(nullptr);
+  json["reshard_after_forward"] =
+      or_null(sharded && !sim::gathers_units_once(run.framework, s), weights.regathers_in_backward);
+  json["fsdp_unit_blocks"] = or_null(sharded, weights.unit_blocks);
   for (const auto& [key, value] : run.settings) json[key] = field_json(value);
 }
 
 Json training_json(const sim::Run& run) {
-  Json json = {{"framework", run.framework.id},
-               {"framework_version",
-                run.framework_version.empty() ? Json(nullptr) : Json(run.framework_version)}};
+  Json json = {
+      {"framework", run.framework.id},
+      {"framework_version", or_null(!run.framework_version.empty(), run.framework_version)}};
   json.update(strategy_json(run.strategy));
   add_derived(run.strategy, json);
   add_settings(run, json);
@@ -102,15 +93,15 @@ Json conventions_json(const sim::Prediction& p) {
   Json json = Json::object();
   for (const sim::Convention& convention : p.conventions) {
     json[convention.name] = {
-        {"tflops_per_device", number(convention.flops_per_device / sim::TFLOPS)},
-        {"mfu", number(convention.mfu)}};
+        {"tflops_per_device", value_json(convention.flops_per_device / sim::TFLOPS)},
+        {"mfu", value_json(convention.mfu)}};
   }
   return json;
 }
 
 Json terms_json(const std::vector<sim::MemoryTerm>& terms) {
   Json json = Json::object();
-  for (const sim::MemoryTerm& term : terms) json[term.name] = amount(term.size.value());
+  for (const sim::MemoryTerm& term : terms) json[term.name] = amount(term.size);
   return json;
 }
 
@@ -125,97 +116,89 @@ Json peak_json(const sim::Prediction& p) {
           {"blocks_in_flight", peak.blocks_in_flight},
           {"parameters", amount(peak.parameters)},
           {"terms", terms_json(p.memory.fullest().terms)},
-          {"gaps_bytes", amount(p.memory.margin.value())},
-          {"context_bytes", amount(p.memory.context.value())},
-          {"needed_bytes", amount(p.memory.needed().value())}};
+          {"gaps_bytes", amount(p.memory.margin)},
+          {"context_bytes", amount(p.memory.context)},
+          {"needed_bytes", amount(p.memory.needed())}};
+}
+
+Json stage_json(const sim::StageMemory& stage) {
+  return {{"stage", stage.stage},
+          {"phase", stage.phase},
+          {"peak_bytes", amount(stage.peak)},
+          {"reserved_bytes", amount(stage.reserved)},
+          {"terms", terms_json(stage.terms)}};
+}
+
+Json phase_json(const sim::MemoryPhase& phase) {
+  return {{"phase", phase.phase},
+          {"allocated_bytes", amount(phase.allocated)},
+          {"terms", terms_json(phase.terms)}};
 }
 
 Json memory_json(const sim::Memory& memory) {
-  Json stages = Json::array(), timeline = Json::array();
-  for (const sim::StageMemory& stage : memory.stages) {
-    stages.push_back({{"stage", stage.stage},
-                      {"phase", stage.phase},
-                      {"peak_bytes", amount(stage.peak.value())},
-                      {"reserved_bytes", amount(stage.reserved.value())},
-                      {"terms", terms_json(stage.terms)}});
-  }
-  for (const sim::MemoryPhase& phase : memory.timeline) {
-    timeline.push_back({{"phase", phase.phase},
-                        {"allocated_bytes", amount(phase.allocated.value())},
-                        {"terms", terms_json(phase.terms)}});
-  }
-  return {{"peak_bytes", amount(memory.peak.value())},
-          {"reserved_bytes", amount(memory.reserved.value())},
-          {"device_bytes", amount(memory.device.value())},
-          {"context_bytes", amount(memory.context.value())},
-          {"capacity_bytes", amount(memory.capacity.value())},
-          {"host_bytes", amount(memory.host.device.value())},
-          {"host_node_bytes", amount(memory.host.node.value())},
-          {"host_node_capacity_bytes", memory.host.capacity > sim::Bytes(0.0)
-                                           ? amount(memory.host.capacity.value())
-                                           : Json(nullptr)},
-          {"margin_bytes", amount(memory.margin.value())},
-          {"fit_probability", number(memory.fit_probability())},
-          {"stages", stages},
-          {"timeline", timeline}};
+  return {{"peak_bytes", amount(memory.peak)},
+          {"reserved_bytes", amount(memory.reserved)},
+          {"device_bytes", amount(memory.device)},
+          {"context_bytes", amount(memory.context)},
+          {"capacity_bytes", amount(memory.capacity)},
+          {"host_bytes", amount(memory.host.device)},
+          {"host_node_bytes", amount(memory.host.node)},
+          {"host_node_capacity_bytes",
+           memory.host.capacity > sim::Bytes(0.0) ? amount(memory.host.capacity) : Json()},
+          {"margin_bytes", amount(memory.margin)},
+          {"fit_probability", value_json(memory.fit_probability())},
+          {"stages", list_json(memory.stages, stage_json)},
+          {"timeline", list_json(memory.timeline, phase_json)}};
 }
 
-Json communication_json(const std::vector<sim::CommunicationTerm>& terms) {
-  Json json = Json::array();
-  for (const sim::CommunicationTerm& term : terms) {
-    json.push_back({{"collective", term.collective},
-                    {"group", term.group},
-                    {"ranks", term.ranks},
-                    {"bytes", amount(term.size.value())},
-                    {"count", amount(term.count)},
-                    {"time_s", number(term.time.value())},
-                    {"exposed_s", number(term.exposed.value())}});
-  }
-  return json;
+Json communication_json(const sim::CommunicationTerm& term) {
+  return {{"collective", term.collective},
+          {"group", term.group},
+          {"ranks", term.ranks},
+          {"bytes", amount(term.size)},
+          {"count", amount(term.count)},
+          {"time_s", value_json(term.time)},
+          {"exposed_s", value_json(term.exposed)}};
 }
 
 Json provenance_json(const sim::Run& run, const Provenance& provenance) {
-  Json assumed = Json::array(), sources = Json::array();
-  for (const sim::Fact& fact : assumptions_of(run)) {
-    assumed.push_back({{"key", fact.key.substr(sizeof("assumed.") - 1)},
-                       {"value", fact.value},
-                       {"reason", fact.source}});
-  }
-  for (const std::string& source : sources_of(run)) sources.push_back(source);
+  const auto assumed = [](const sim::Fact& fact) {
+    return Json{{"key", fact.key.substr(sizeof("assumed.") - 1)},
+                {"value", fact.value},
+                {"reason", fact.source}};
+  };
   return {{"database", provenance.database},
           {"coefficients", coefficients_of(run)},
-          {"assumed", assumed},
-          {"sources", sources}};
+          {"assumed", list_json(assumptions_of(run), assumed)},
+          {"sources", sources_of(run)}};
 }
 
 // The figures of a run that was simulated.
 void add_figures(const sim::Prediction& p, Json& json) {
   Json breakdown = Json::object();
-  for (const sim::TimeTerm& term : p.breakdown) breakdown[term.name] = number(term.time.value());
-  json["step_time_s"] = number(p.step_time.value());
+  for (const sim::TimeTerm& term : p.breakdown) breakdown[term.name] = value_json(term.time);
+  json["step_time_s"] = value_json(p.step_time);
   json["step_time_interval_s"] =
-      Json::array({number(p.interval.first.value()), number(p.interval.second.value())});
+      Json::array({value_json(p.interval.first), value_json(p.interval.second)});
   json["interval_level"] = p.interval_level;
-  if (p.slow_step_time) json["slow_step_time_s"] = number(p.slow_step_time->value());
-  json["tokens_per_s_per_device"] = number(p.tokens_per_second_per_device);
-  json["tflops_per_device"] = number(p.flops_per_device / sim::TFLOPS);
-  json["mfu"] = number(p.mfu);
-  json["hfu"] = number(p.hfu);
+  if (p.slow_step_time) json["slow_step_time_s"] = value_json(*p.slow_step_time);
+  json["tokens_per_s_per_device"] = value_json(p.tokens_per_second_per_device);
+  json["tflops_per_device"] = value_json(p.flops_per_device / sim::TFLOPS);
+  json["mfu"] = value_json(p.mfu);
+  json["hfu"] = value_json(p.hfu);
   json["conventions"] = conventions_json(p);
   json["peak"] = {{"format", sim::name_of(sim::matmul_dtype(p.run.strategy.precision))},
-                  {"tflops_per_device", number(p.peak / sim::TFLOPS)}};
+                  {"tflops_per_device", value_json(p.peak / sim::TFLOPS)}};
   json["breakdown_s"] = breakdown;
   json["parts_s"] = Json::object();
-  for (const StepPart& part : step_parts(p)) json["parts_s"][part.name] = number(part.time.value());
-  json["bubble"] = number(p.bubble);
+  for (const StepPart& part : step_parts(p)) json["parts_s"][part.name] = value_json(part.time);
+  json["bubble"] = value_json(p.bubble);
   json["memory"] = memory_json(p.memory);
   json["memory"]["peak"] = peak_json(p);
   const auto [least, most] = p.memory.interval(p.memory.peak, p.interval_level);
-  json["memory"]["peak_interval_bytes"] =
-      Json::array({amount(least.value()), amount(most.value())});
-  json["communication"] = communication_json(p.communication);
-  json["flops"] = {{"model", amount(p.model_flops.value())},
-                   {"hardware", amount(p.hardware_flops.value())}};
+  json["memory"]["peak_interval_bytes"] = Json::array({amount(least), amount(most)});
+  json["communication"] = list_json(p.communication, communication_json);
+  json["flops"] = {{"model", amount(p.model_flops)}, {"hardware", amount(p.hardware_flops)}};
 }
 
 void add_nulls(Json& json) {
@@ -263,7 +246,7 @@ Json run_json(const sim::Run& run) {
   return {{"schema", 2},
           {"id", run.id},
           {"group", run.group},
-          {"date", run.date.empty() ? Json(nullptr) : Json(run.date)},
+          {"date", or_null(!run.date.empty(), run.date)},
           {"model", trained_model_json(run)},
           {"hardware", hardware_json(run.cluster)},
           {"training", training_json(run)}};
@@ -301,37 +284,36 @@ Json reported_json(const sim::Prediction& p, const Reported& reported) {
   }
   json["tflops_per_device"] = reported_rate(p, reported) / sim::TFLOPS;
   json["mfu"] = reported_rate(p, reported) / p.peak;
-  json["convention"] = rows.size() == 1 ? Json(rows.front().convention) : Json(nullptr);
-  json["measured_step_time_s"] =
-      reported.step_time ? Json(reported.step_time->value()) : Json(nullptr);
+  json["convention"] = or_null(rows.size() == 1, rows.front().convention);
+  json["measured_step_time_s"] = or_null(reported.step_time);
   json["exact"] = list;
   return json;
 }
 
 Json switches_json(std::span<const sim::SwitchWorth> switches) {
-  Json json = Json::array();
-  for (const sim::SwitchWorth& worth : switches)
-    json.push_back({{"key", worth.key}, {"on", worth.on}, {"other_way", worth.other_way}});
-  return json;
+  return list_json(switches, [](const sim::SwitchWorth& worth) {
+    return Json{{"key", worth.key}, {"on", worth.on}, {"other_way", worth.other_way}};
+  });
 }
 
 Json curve_json(const sim::MemoryCurve& curve) {
-  Json points = Json::array();
-  for (const sim::MemoryPoint& point : curve.points) {
-    points.push_back({{"phase", point.phase},
-                      {"micro_batch", or_null(point.micro_batch)},
-                      {"layer", or_null(point.layer)},
-                      {"allocated_bytes", amount(point.allocated.value())},
-                      {"reserved_bytes", amount(curve.reserved(point).value())},
-                      {"terms", terms_json(point.terms.present())}});
-  }
-  return {{"stage", curve.stage}, {"highest", curve.highest}, {"points", points}};
+  const auto point_json = [&](const sim::MemoryPoint& point) {
+    return Json{{"phase", point.phase},
+                {"micro_batch", or_null(point.micro_batch)},
+                {"layer", or_null(point.layer)},
+                {"allocated_bytes", amount(point.allocated)},
+                {"reserved_bytes", amount(curve.reserved(point))},
+                {"terms", terms_json(point.terms.present())}};
+  };
+  return {{"stage", curve.stage},
+          {"highest", curve.highest},
+          {"points", list_json(curve.points, point_json)}};
 }
 
 std::string run_text(const sim::Prediction& prediction) { return text_of(run_json(prediction)); }
 
-std::string text_of(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+std::string text_of(const Json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace llmsim::reports

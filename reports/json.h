@@ -1,9 +1,13 @@
 // JSON of the simulator's values.  Private to reports: the only header that shows nlohmann-json.
 #pragma once
 
+#include <cmath>
+#include <concepts>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 
 #include "calibrate/backtest.h"
 #include "reports/explain.h"
@@ -22,6 +26,40 @@ namespace llmsim::reports {
 
 // Keeps the order in which keys are written.
 using Json = nlohmann::ordered_json;
+
+// A value, of quantities in base units; null where it is not finite.
+template <class T>
+Json value_json(const T& value) {
+  if constexpr (std::is_same_v<T, double>)
+    return std::isfinite(value) ? Json(value) : Json();
+  else if constexpr (requires {
+                       { value.value() } -> std::same_as<double>;
+                     })
+    return value_json(value.value());
+  else
+    return value;
+}
+
+// Null where there is none.
+template <class T>
+Json or_null(const std::optional<T>& value) {
+  return value ? value_json(*value) : Json();
+}
+template <class T>
+Json or_null(bool there, const T& value) {
+  return there ? value_json(value) : Json();
+}
+
+// An object for each row of a table, by the keys of its columns.
+Json rows_json(const Table& table);
+
+// A list with `json(one)` for each of `all`.
+template <class All, class ToJson>
+Json list_json(const All& all, const ToJson& json) {
+  Json list = Json::array();
+  for (const auto& one : all) list.push_back(json(one));
+  return list;
+}
 
 // A model in the schema of run records, all of it trained.
 Json transformer_json(const sim::Transformer& model);
@@ -75,7 +113,8 @@ Json backtest_json(const calibrate::Backtest& backtest);
 // The curve of a stage's memory: the key "memory_timeline" of a prediction.  Indices from 0.
 Json curve_json(const sim::MemoryCurve& curve);
 
-// The document as text with a newline at its end.  Bytes that are no UTF-8 are replaced.
-std::string text_of(const Json& json);
+// The document as text with a newline at its end, `indent` spaces for each level.  Bytes that are no
+// UTF-8 are replaced.
+std::string text_of(const Json& json, int indent = 2);
 
 }  // namespace llmsim::reports

@@ -68,7 +68,7 @@ std::string nature_of(std::string_view term, const sim::MemoryPeak& peak) {
 bool is_per_parameter(std::string_view term) {
   static constexpr std::array<std::string_view, 5> kTerms{"weights", "gradients", "main_gradients",
                                                           "master_weights", "optimizer_states"};
-  return std::find(kTerms.begin(), kTerms.end(), term) != kTerms.end();
+  return std::ranges::find(kTerms, term) != kTerms.end();
 }
 
 std::string note_of(const sim::MemoryTerm& term, const sim::MemoryPeak& peak) {
@@ -78,8 +78,7 @@ std::string note_of(const sim::MemoryTerm& term, const sim::MemoryPeak& peak) {
 }
 
 std::vector<sim::MemoryTerm> largest_first(std::vector<sim::MemoryTerm> terms) {
-  std::stable_sort(terms.begin(), terms.end(),
-                   [](const auto& a, const auto& b) { return a.size > b.size; });
+  std::ranges::stable_sort(terms, [](const auto& a, const auto& b) { return a.size > b.size; });
   return terms;
 }
 
@@ -103,10 +102,9 @@ std::string peak_phase_text(const Prediction& p) {
 }
 
 Table peak_table(const Prediction& p) {
-  Table table("At the peak: " + peak_phase_text(p), {{"term", "what lives", Kind::Text},
-                                                     {"size_bytes", "size", Kind::Bytes},
-                                                     {"share", "share", Kind::Percent},
-                                                     {"note", "of which", Kind::Text}});
+  Table table("At the peak: " + peak_phase_text(p),
+              {as_text("term", "what lives"), in_bytes("size_bytes", "size"), in_percent("share"),
+               as_text("note", "of which")});
   const sim::Memory& memory = p.memory;
   const auto share = [&](sim::Bytes size) {
     return memory.peak > sim::Bytes(0.0) ? size / memory.peak : 0.0;
@@ -127,12 +125,10 @@ Table peak_table(const Prediction& p) {
 
 Table curve_table(const Prediction& p, const sim::MemoryCurve& curve, Format format) {
   const bool people = format != Format::Csv && format != Format::Json;
-  std::vector<Column> columns{{"phase", "phase", Kind::Text},
-                              {"micro_batch", "micro-batch", Kind::Integer},
-                              {"layer", "layer", Kind::Integer},
-                              {"allocated_bytes", "allocated", Kind::Bytes},
-                              {"reserved_bytes", "reserved", Kind::Bytes}};
-  if (people) columns.push_back({"bar", "", Kind::Text});
+  std::vector<Column> columns{as_text("phase"), as_integer("micro_batch", "micro-batch"),
+                              as_integer("layer"), in_bytes("allocated_bytes", "allocated"),
+                              in_bytes("reserved_bytes", "reserved")};
+  if (people) columns.push_back(as_text("bar", ""));
   Table table("Memory through the step of " + one_of("stage", curve.stage, p.run.strategy.pp),
               columns);
   const auto index = [&](std::optional<int> i) {

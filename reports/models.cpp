@@ -3,6 +3,8 @@
 #include <cmath>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "reports/json.h"
 
 #include "sim/base/error.h"
@@ -68,22 +70,19 @@ std::string experts(const sim::Moe& moe) {
 
 std::string mla(const sim::Mla& mla) {
   const std::string query = mla.q_lora_rank ? "rank " + std::to_string(*mla.q_lora_rank) : "direct";
-  return "queries " + query + ", keys and values rank " + std::to_string(mla.kv_lora_rank) +
-         ", head " + std::to_string(mla.qk_nope_head_dim) + " + " +
-         std::to_string(mla.qk_rope_head_dim) + " rotary, value " + std::to_string(mla.v_head_dim);
+  return fmt::format("queries {}, keys and values rank {}, head {} + {} rotary, value {}", query,
+                     mla.kv_lora_rank, mla.qk_nope_head_dim, mla.qk_rope_head_dim, mla.v_head_dim);
 }
 
 std::string mamba(const sim::Mamba& mamba) {
-  return std::to_string(mamba.num_heads) + " heads of " + std::to_string(mamba.head_dim) +
-         ", states of " + std::to_string(mamba.state_size) + ", " +
-         std::to_string(mamba.num_groups) + " groups, convolution over " +
-         std::to_string(mamba.conv_kernel) + ", chunks of " + std::to_string(mamba.chunk_size);
+  return fmt::format("{} heads of {}, states of {}, {} groups, convolution over {}, chunks of {}",
+                     mamba.num_heads, mamba.head_dim, mamba.state_size, mamba.num_groups,
+                     mamba.conv_kernel, mamba.chunk_size);
 }
 
 std::string mamba1(const sim::Mamba1& mamba) {
-  return std::to_string(mamba.inner_size) + " channels, states of " +
-         std::to_string(mamba.state_size) + ", steps of rank " + std::to_string(mamba.dt_rank) +
-         ", convolution over " + std::to_string(mamba.conv_kernel);
+  return fmt::format("{} channels, states of {}, steps of rank {}, convolution over {}",
+                     mamba.inner_size, mamba.state_size, mamba.dt_rank, mamba.conv_kernel);
 }
 
 std::string lightning_attention(const sim::LightningAttention& attention) {
@@ -92,10 +91,9 @@ std::string lightning_attention(const sim::LightningAttention& attention) {
 }
 
 std::string delta_net(const sim::GatedDeltaNet& net) {
-  return std::to_string(net.num_value_heads) + " value heads of " +
-         std::to_string(net.value_head_dim) + ", " + std::to_string(net.num_key_heads) +
-         " key heads of " + std::to_string(net.key_head_dim) + ", convolution over " +
-         std::to_string(net.conv_kernel) + ", chunks of " + std::to_string(net.chunk_size);
+  return fmt::format("{} value heads of {}, {} key heads of {}, convolution over {}, chunks of {}",
+                     net.num_value_heads, net.value_head_dim, net.num_key_heads, net.key_head_dim,
+                     net.conv_kernel, net.chunk_size);
 }
 
 std::string encoder(const sim::Encoder& encoder) {
@@ -174,18 +172,13 @@ std::vector<sim::Convention> training_conventions(const Transformer& model) {
 }  // namespace
 
 Table catalogue_table(const std::vector<const NamedModel*>& entries) {
-  Table table("Models", {{"name", "model"},
-                         {"num_layers", "layers", Kind::Integer},
-                         {"hidden_size", "hidden", Kind::Integer},
-                         {"num_heads", "heads", Kind::Integer},
-                         {"num_kv_heads", "kv heads", Kind::Integer},
-                         {"ffn_size", "MLP", Kind::Integer},
-                         {"num_experts", "experts", Kind::Integer},
-                         {"vocab_size", "vocabulary", Kind::Integer},
-                         {"seq_len", "tokens", Kind::Integer},
-                         {"num_parameters", "parameters", Kind::Integer},
-                         {"active_parameters", "active", Kind::Integer},
-                         {"aliases", "also called"}});
+  Table table("Models",
+              {as_text("name", "model"), as_integer("num_layers", "layers"),
+               as_integer("hidden_size", "hidden"), as_integer("num_heads", "heads"),
+               as_integer("num_kv_heads", "kv heads"), as_integer("ffn_size", "MLP"),
+               as_integer("num_experts", "experts"), as_integer("vocab_size", "vocabulary"),
+               as_integer("seq_len", "tokens"), as_integer("num_parameters", "parameters"),
+               as_integer("active_parameters", "active"), as_text("aliases", "also called")});
   for (const NamedModel* entry : entries) {
     const Transformer& m = entry->model;
     const sim::Parameters p = sim::parameters(m);
@@ -199,7 +192,7 @@ Table catalogue_table(const std::vector<const NamedModel*>& entries) {
 }
 
 Table shape_table(const NamedModel& entry) {
-  Table table(entry.model.name, {{"field", "shape"}, {"value", "value"}});
+  Table table(entry.model.name, {as_text("field", "shape"), as_text("value")});
   Fields fields;
   add_sizes(fields, entry.model);
   add_details(fields, entry.model);
@@ -212,9 +205,7 @@ Table shape_table(const NamedModel& entry) {
 Table parameters_table(const NamedModel& entry) {
   const sim::Parameters p = sim::parameters(entry.model);
   const auto total = static_cast<double>(p.total());
-  Table table("Parameters", {{"part", "part"},
-                             {"parameters", "parameters", Kind::Integer},
-                             {"share", "share", Kind::Percent}});
+  Table table("Parameters", {as_text("part"), as_integer("parameters"), in_percent("share")});
   const auto add = [&](const char* name, std::int64_t n) {
     table.add_row({std::string(name), n, static_cast<double>(n) / total});
   };
@@ -230,9 +221,8 @@ Table parameters_table(const NamedModel& entry) {
 }
 
 Table training_flops_table(const Transformer& model) {
-  Table table(
-      "Training FLOPs per token",
-      {{"convention", "convention"}, {"flops_per_token", "forward and backward", Kind::Flops}});
+  Table table("Training FLOPs per token",
+              {as_text("convention"), in_flops("flops_per_token", "forward and backward")});
   for (const sim::Convention& convention : training_conventions(model))
     table.add_row({convention.name, convention.flops_per_step});
   table.add_note("sequences of " + std::to_string(model.seq_len) +
@@ -254,12 +244,11 @@ std::string model_json(const NamedModel& entry) {
   document["parameters"]["total"] = p.total();
   document["parameters"]["without_embedding"] = p.without_embedding();
   document["parameters"]["active"] = p.active();
-  document["published_parameters"] =
-      entry.published_parameters ? Json(*entry.published_parameters) : Json();
+  document["published_parameters"] = or_null(entry.published_parameters);
   for (const sim::Convention& convention : training_conventions(entry.model)) {
     document["flops_per_token"][convention.name] = convention.flops_per_step.value();
   }
-  return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return text_of(document);
 }
 
 }  // namespace llmsim::reports

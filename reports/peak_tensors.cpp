@@ -68,16 +68,11 @@ std::string why_text(const PeakTensor& tensor, const sim::MemoryPeak& peak) {
 }  // namespace
 
 Table tensor_table(const sim::Prediction& p) {
-  Table table("Tensors at the peak: " + peak_phase_text(p),
-              {{"tensor", "tensor", Kind::Text},
-               {"kind", "kind", Kind::Text},
-               {"layer", "of", Kind::Text},
-               {"shape", "shape", Kind::Text},
-               {"dtype", "format", Kind::Text},
-               {"layers", "layers", Kind::Integer},
-               {"micro_batches", "in flight", Kind::Integer},
-               {"size_bytes", "size", Kind::Bytes},
-               {"why", "why it lives", Kind::Text}});
+  Table table(
+      "Tensors at the peak: " + peak_phase_text(p),
+      {as_text("tensor"), as_text("kind"), as_text("layer", "of"), as_text("shape"),
+       as_text("dtype", "format"), as_integer("layers"), as_integer("micro_batches", "in flight"),
+       in_bytes("size_bytes", "size"), as_text("why", "why it lives")});
   for (const PeakTensor& tensor : sim::peak_tensors(p.run, p.memory_peak.stage)) {
     std::vector<Cell> row{name_text(tensor), std::string(name_of(tensor.kind)),
                           std::string(name_of(tensor.site)), shape_text(tensor),

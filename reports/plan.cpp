@@ -54,15 +54,11 @@ Json query_json(const PlanAnswer& answer) {
 }
 
 Json miss_json(const sim::NearestMiss& miss) {
-  const auto bytes = [&](sim::Bytes size) {
-    return is_about_memory(miss) ? Json(size.value()) : Json(nullptr);
-  };
-  return {
-      {"rule", miss.rule},
-      {"strategy", strategy_text(miss.strategy)},
-      {"needed_bytes", bytes(miss.needed)},
-      {"available_bytes", bytes(miss.available)},
-      {"fit_probability", miss.fit_probability > 0.0 ? Json(miss.fit_probability) : Json(nullptr)}};
+  return {{"rule", miss.rule},
+          {"strategy", strategy_text(miss.strategy)},
+          {"needed_bytes", or_null(is_about_memory(miss), miss.needed)},
+          {"available_bytes", or_null(is_about_memory(miss), miss.available)},
+          {"fit_probability", or_null(miss.fit_probability > 0.0, miss.fit_probability)}};
 }
 
 // "; the nearest, tp 8 ..., needs 92.1 GiB, 79.6 GiB usable"; nothing where no miss has these
@@ -70,7 +66,7 @@ Json miss_json(const sim::NearestMiss& miss) {
 std::string nearest_text(const sim::Plan& plan, const std::string& rule) {
   const sim::NearestMiss* miss = nearest_miss(plan, rule);
   if (!miss || !is_about_memory(*miss)) {
-    const auto found = std::find_if(plan.nearest.begin(), plan.nearest.end(), is_about_memory);
+    const auto found = std::ranges::find_if(plan.nearest, is_about_memory);
     miss = found == plan.nearest.end() ? nullptr : &*found;
   }
   if (!miss) return "";
@@ -81,55 +77,40 @@ std::string nearest_text(const sim::Plan& plan, const std::string& rule) {
   return text;
 }
 
-// What a page shows beside the answer.
-void add_detail(const PlanAnswer& answer, Json& json) {
-  json["step"] = step_json(*answer.step);
-  json["others"] = Json::array();
-  for (const Prediction& p : answer.plan.others)
-    json["others"].push_back(prediction_json(p, answer.provenance));
-  json["scaling"] = Json::array();
-  for (const ScaledPlan& scaled : answer.scaling) {
-    json["scaling"].push_back(
-        {{"num_devices", scaled.num_devices},
-         {"plan", scaled.plan ? prediction_json(*scaled.plan, answer.provenance) : Json(nullptr)}});
-  }
+Json point_json(const Prediction& p) {
+  return {{"strategy", strategy_text(p.run.strategy)},
+          {"training", run_json(p.run)["training"]},
+          {"step_time_s", p.step_time.value()},
+          {"peak_bytes", p.memory.peak.value()},
+          {"fit_probability", p.memory.fit_probability()}};
 }
 
 }  // namespace
 
 Json plan_json(const PlanAnswer& answer) {
   const sim::Plan& plan = answer.plan;
-  Json rejected = Json::object(), nearest = Json::array(), plans = Json::array(),
-       pareto = Json::array();
+  const auto predicted = [&](const Prediction& p) { return prediction_json(p, answer.provenance); };
+  const auto predicted_or_null = [&](const std::optional<Prediction>& p) {
+    return p ? predicted(*p) : Json();
+  };
+  Json rejected = Json::object();
   for (const auto& [rule, count] : plan.rejected) rejected[rule] = count;
-  for (const sim::NearestMiss& miss : plan.nearest) nearest.push_back(miss_json(miss));
-  for (const Prediction& p : shown_plans(answer))
-    plans.push_back(prediction_json(p, answer.provenance));
-  for (const Prediction& p : plan.pareto) {
-    pareto.push_back({{"strategy", strategy_text(p.run.strategy)},
-                      {"training", run_json(p.run)["training"]},
-                      {"step_time_s", p.step_time.value()},
-                      {"peak_bytes", p.memory.peak.value()},
-                      {"fit_probability", p.memory.fit_probability()}});
-  }
-  Json json = {
-      {"query", query_json(answer)},
-      {"evaluated", plan.evaluated},
-      {"feasible", plan.feasible},
-      {"priced", plan.priced},
-      {"pruned", plan.pruned},
-      {"rejected", rejected},
-      {"seconds", answer.duration.value()},
-      {"complete", plan.complete},
-      {"headroom", plan.headroom},
-      {"ties", std::min(plan.ties, answer.shown)},
-      {"plans", plans},
-      {"tight", plan.tight ? prediction_json(*plan.tight, answer.provenance) : Json(nullptr)},
-      {"nearly_fits",
-       plan.nearly_fits ? prediction_json(*plan.nearly_fits, answer.provenance) : Json(nullptr)},
-      {"command", answer.command},
-      {"nearest", nearest},
-      {"pareto", pareto}};
+  Json json = {{"query", query_json(answer)},
+               {"evaluated", plan.evaluated},
+               {"feasible", plan.feasible},
+               {"priced", plan.priced},
+               {"pruned", plan.pruned},
+               {"rejected", rejected},
+               {"seconds", answer.duration.value()},
+               {"complete", plan.complete},
+               {"headroom", plan.headroom},
+               {"ties", std::min(plan.ties, answer.shown)},
+               {"plans", list_json(shown_plans(answer), predicted)},
+               {"tight", predicted_or_null(plan.tight)},
+               {"nearly_fits", predicted_or_null(plan.nearly_fits)},
+               {"command", answer.command},
+               {"nearest", list_json(plan.nearest, miss_json)},
+               {"pareto", list_json(plan.pareto, point_json)}};
   if (!plan.plans.empty()) {
     if (const auto usd = usd_per_billion_tokens(answer)) json["usd_per_billion_tokens"] = *usd;
   }
@@ -138,7 +119,13 @@ Json plan_json(const PlanAnswer& answer) {
   if (answer.job) json["job"] = job_json(*answer.job);
   if (!answer.regrets.empty()) json["regrets"] = answer.regrets;
   if (!answer.changes.empty()) json["changes"] = changes_json(answer.changes);
-  if (answer.step) add_detail(answer, json);
+  if (!answer.step) return json;
+  // What a page shows beside the answer.
+  json["step"] = step_json(*answer.step);
+  json["others"] = list_json(plan.others, predicted);
+  json["scaling"] = list_json(answer.scaling, [&](const ScaledPlan& scaled) {
+    return Json{{"num_devices", scaled.num_devices}, {"plan", predicted_or_null(scaled.plan)}};
+  });
   return json;
 }
 
@@ -152,9 +139,8 @@ std::optional<double> usd_per_billion_tokens(const PlanAnswer& answer) {
 }
 
 std::string why_nothing_fits(const sim::Plan& plan) {
-  const auto most =
-      std::max_element(plan.rejected.begin(), plan.rejected.end(),
-                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto most = std::ranges::max_element(
+      plan.rejected, [](const auto& a, const auto& b) { return a.second < b.second; });
   if (most == plan.rejected.end()) return "nothing fits: no strategy has the values asked for";
   return "nothing fits: " + std::to_string(most->second) + " of " + std::to_string(plan.evaluated) +
          " strategies fail: " + most->first + nearest_text(plan, most->first);

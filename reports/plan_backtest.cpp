@@ -31,15 +31,6 @@ std::vector<Cell> study_cells(const PlannedStudy& study) {
               : Cell()};
 }
 
-template <class Value>
-Json value_or_null(const std::optional<Value>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
-Json seconds(const std::optional<sim::Seconds>& time) {
-  return time ? Json(time->value()) : Json(nullptr);
-}
-
 Json study_json(const PlannedStudy& study) {
   return {{"group", study.group},
           {"n", study.runs},
@@ -48,10 +39,10 @@ Json study_json(const PlannedStudy& study) {
           {"outside", study.outside},
           {"outside_faster", study.beats_plan},
           {"ranked", study.ranked},
-          {"rank_correlation", value_or_null(study.rank_correlation)},
-          {"loss", value_or_null(study.loss)},
+          {"rank_correlation", or_null(study.rank_correlation)},
+          {"loss", or_null(study.loss)},
           {"compared", study.compared},
-          {"speedup", value_or_null(study.speedup)},
+          {"speedup", or_null(study.speedup)},
           {"alike", study.alike}};
 }
 
@@ -59,50 +50,43 @@ Json outside_json(const OutsideField& field) {
   return {{"field", field.field},
           {"n", field.runs},
           {"faster", field.beats_plan},
-          {"largest_regret", value_or_null(field.regret)},
-          {"run", field.run.empty() ? Json(nullptr) : Json(field.run)}};
+          {"largest_regret", or_null(field.regret)},
+          {"run", or_null(!field.run.empty(), field.run)}};
 }
 
 Json problem_json(const PlannedProblem& problem, const PlanBacktest& backtest) {
-  Json runs = Json::array();
-  for (const std::size_t i : problem.runs) runs.push_back(backtest.runs[i].id);
+  const auto id_of = [&](std::size_t i) { return backtest.runs[i].id; };
   return {{"group", problem.group},
-          {"runs", runs},
-          {"plan", problem.layout ? Json(strategy_text(*problem.layout)) : Json(nullptr)},
-          {"plan_s", seconds(problem.time)},
+          {"runs", list_json(problem.runs, id_of)},
+          {"plan", problem.layout ? Json(strategy_text(*problem.layout)) : Json()},
+          {"plan_s", or_null(problem.time)},
           {"layouts", problem.layouts},
-          {"rank_correlation", value_or_null(problem.rank_correlation)},
-          {"loss", value_or_null(problem.loss)},
-          {"speedup", value_or_null(problem.speedup)},
-          {"alike", value_or_null(problem.alike)}};
+          {"rank_correlation", or_null(problem.rank_correlation)},
+          {"loss", or_null(problem.loss)},
+          {"speedup", or_null(problem.speedup)},
+          {"alike", or_null(problem.alike)}};
 }
 
 Json planned_run_json(const PlannedRun& run) {
   return {{"id", run.id},
           {"problem", run.problem},
           {"layout", strategy_text(run.layout)},
-          {"measured_s", seconds(run.measured_time)},
-          {"predicted_s", seconds(run.predicted_time)},
+          {"measured_s", or_null(run.measured_time)},
+          {"predicted_s", or_null(run.predicted_time)},
           {"fits", run.fits},
           {"outside", run.outside},
           {"faster", run.beats_plan},
-          {"regret", value_or_null(run.regret)}};
+          {"regret", or_null(run.regret)}};
 }
 
 }  // namespace
 
 Table plan_backtest_table(const PlanBacktest& backtest) {
-  Table table("Planned against measured layouts", {{"group", "study", Kind::Text},
-                                                   {"n", "runs", Kind::Integer},
-                                                   {"problems", "plans", Kind::Integer},
-                                                   {"missed", "missed", Kind::Integer},
-                                                   {"outside", "outside", Kind::Integer},
-                                                   {"outside_faster", "faster", Kind::Integer},
-                                                   {"ranked", "ranked", Kind::Integer},
-                                                   {"rank_correlation", "rank", Kind::Number},
-                                                   {"loss", "loss", Kind::Percent},
-                                                   {"speedup", "gain", Kind::Factor},
-                                                   {"alike", "alike", Kind::Text}});
+  Table table("Planned against measured layouts",
+              {as_text("group", "study"), as_integer("n", "runs"), as_integer("problems", "plans"),
+               as_integer("missed"), as_integer("outside"), as_integer("outside_faster", "faster"),
+               as_integer("ranked"), as_number("rank_correlation", "rank"), in_percent("loss"),
+               as_factor("speedup", "gain"), as_text("alike")});
   for (const PlannedStudy& study : backtest.studies) table.add_row(study_cells(study));
   table.add_row(study_cells(backtest.overall));
   table.hide("ranked");
@@ -118,11 +102,9 @@ Table plan_backtest_table(const PlanBacktest& backtest) {
 }
 
 Table outside_table(const PlanBacktest& backtest) {
-  Table table("Outside of the searched space", {{"field", "field", Kind::Text},
-                                                {"n", "runs", Kind::Integer},
-                                                {"faster", "faster", Kind::Integer},
-                                                {"largest_regret", "by up to", Kind::Percent},
-                                                {"run", "run", Kind::Text}});
+  Table table("Outside of the searched space",
+              {as_text("field"), as_integer("n", "runs"), as_integer("faster"),
+               in_percent("largest_regret", "by up to"), as_text("run")});
   for (const OutsideField& field : backtest.outside) {
     table.add_row({field.field, std::int64_t{field.runs}, count_or_none(field.beats_plan),
                    cell(field.regret), field.run.empty() ? Cell() : Cell(field.run)});
@@ -131,9 +113,8 @@ Table outside_table(const PlanBacktest& backtest) {
 }
 
 Table missed_table(const PlanBacktest& backtest) {
-  Table table("Missed by the search", {{"run", "run", Kind::Text},
-                                       {"layout", "layout", Kind::Text},
-                                       {"predicted_s", "step time", Kind::Seconds}});
+  Table table("Missed by the search",
+              {as_text("run"), as_text("layout"), in_seconds("predicted_s", "step time")});
   for (const PlannedRun& run : backtest.runs) {
     if (!run.missed()) continue;
     const PlannedProblem& problem = backtest.problems[run.problem];
@@ -146,21 +127,16 @@ Table missed_table(const PlanBacktest& backtest) {
 }
 
 std::string plan_backtest_json(const PlanBacktest& backtest) {
-  Json json;
-  const auto add = [&](const char* key, const auto& list, const auto& row) {
-    json[key] = Json::array();
-    for (const auto& one : list) json[key].push_back(row(one));
-  };
-  add("studies", backtest.studies, study_json);
-  json["overall"] = study_json(backtest.overall);
-  add("outside", backtest.outside, outside_json);
-  add("problems", backtest.problems,
-      [&](const PlannedProblem& problem) { return problem_json(problem, backtest); });
-  add("runs", backtest.runs, planned_run_json);
-  add("skipped", backtest.skipped, [](const auto& run) {
+  const auto problem = [&](const PlannedProblem& one) { return problem_json(one, backtest); };
+  const auto skipped = [](const auto& run) {
     return Json{{"id", run.first}, {"reason", run.second}};
-  });
-  return text_of(json);
+  };
+  return text_of({{"studies", list_json(backtest.studies, study_json)},
+                  {"overall", study_json(backtest.overall)},
+                  {"outside", list_json(backtest.outside, outside_json)},
+                  {"problems", list_json(backtest.problems, problem)},
+                  {"runs", list_json(backtest.runs, planned_run_json)},
+                  {"skipped", list_json(backtest.skipped, skipped)}});
 }
 
 }  // namespace llmsim::reports

@@ -56,21 +56,20 @@ std::string money_text(double usd) {
 // --- for people ---
 
 bool keeps_layout(const PlanComparison& comparison) {
-  return std::any_of(comparison.plans.begin(), comparison.plans.end(),
-                     [](const ComparedPlan& plan) { return plan.same_layout.has_value(); });
+  return std::ranges::any_of(comparison.plans,
+                             [](const ComparedPlan& plan) { return plan.same_layout.has_value(); });
 }
 
 std::vector<Column> columns_of(const PlanComparison& comparison) {
   std::vector<Column> columns;
-  for (const std::string& key : comparison.keys) columns.push_back({key, key, Kind::Text});
+  for (const std::string& key : comparison.keys) columns.push_back(as_text(key));
   const std::vector<Column> figures{
-      {"step_time_s", "step", Kind::Seconds},    {"tokens_per_second", "tokens/s", Kind::Integer},
-      {"per_device", "a device", Kind::Integer}, {"mfu", "MFU", Kind::Percent},
-      {"peak_bytes", "peak", Kind::Bytes},       {"fit_probability", "fits", Kind::Percent},
-      {"usd", "10^9 tokens", Kind::Text}};
+      in_seconds("step_time_s", "step"),    as_integer("tokens_per_second", "tokens/s"),
+      as_integer("per_device", "a device"), in_percent("mfu", "MFU"),
+      in_bytes("peak_bytes", "peak"),       in_percent("fit_probability", "fits"),
+      as_text("usd", "10^9 tokens")};
   columns.insert(columns.end(), figures.begin(), figures.end());
-  if (keeps_layout(comparison))
-    columns.push_back({"kept_step_time_s", "same layout", Kind::Seconds});
+  if (keeps_layout(comparison)) columns.push_back(in_seconds("kept_step_time_s", "same layout"));
   return columns;
 }
 
@@ -106,8 +105,7 @@ std::string best_text(const PlanComparison& comparison) {
 
 Table figures_of(const PlanComparison& comparison) {
   const sim::Run& first = comparison.plans.front().answer.query.base;
-  const bool models =
-      std::find(comparison.keys.begin(), comparison.keys.end(), "model") != comparison.keys.end();
+  const bool models = std::ranges::find(comparison.keys, "model") != comparison.keys.end();
   Table table((models ? "" : first.model.name + ": ") + "the best plan of each question",
               columns_of(comparison));
   for (const ComparedPlan& plan : comparison.plans) {
@@ -121,17 +119,13 @@ Table figures_of(const PlanComparison& comparison) {
                    ", unchanged");
     for (const ComparedPlan& plan : comparison.plans) {
       if (!plan.same_layout || plan.same_layout->feasible()) continue;
-      for (const std::string& line : wrapped("on " + joined_values(plan) + " it is infeasible: " +
-                                                 plan.same_layout->infeasible->message,
-                                             96))
-        table.add_note(line);
+      add_wrapped_note(table, "on " + joined_values(plan) +
+                                  " it is infeasible: " + plan.same_layout->infeasible->message);
     }
   }
   for (const ComparedPlan& plan : comparison.plans) {
-    if (winner_of(plan.answer)) continue;
-    for (const std::string& line :
-         wrapped(joined_values(plan) + ": " + why_nothing_fits(plan.answer.plan), 96))
-      table.add_note(line);
+    if (!winner_of(plan.answer))
+      add_wrapped_note(table, joined_values(plan) + ": " + why_nothing_fits(plan.answer.plan));
   }
   return table;
 }
@@ -167,22 +161,21 @@ std::optional<Table> jobs_of(const PlanComparison& comparison) {
 }  // namespace
 
 Json comparison_json(const PlanComparison& comparison) {
-  Json plans = Json::array();
-  for (const ComparedPlan& plan : comparison.plans) {
+  const auto plan_of = [&](const ComparedPlan& plan) {
     Json asked = Json::object();
     for (std::size_t i = 0; i < comparison.keys.size(); ++i)
       asked[comparison.keys[i]] = plan.values[i];
-    plans.push_back(
-        {{"asked", asked},
-         {"answers", answers(comparison, plan.answer)},
-         {"kept", plan.same_layout ? prediction_json(*plan.same_layout, plan.answer.provenance)
-                                   : Json(nullptr)},
-         {"answer", plan_json(plan.answer)}});
-  }
+    return Json{
+        {"asked", asked},
+        {"answers", answers(comparison, plan.answer)},
+        {"kept",
+         plan.same_layout ? prediction_json(*plan.same_layout, plan.answer.provenance) : Json()},
+        {"answer", plan_json(plan.answer)}};
+  };
   const ComparedPlan* const best = best_of(comparison);
   return {{"keys", comparison.keys},
-          {"best", best ? Json(best - comparison.plans.data()) : Json(nullptr)},
-          {"plans", plans}};
+          {"best", or_null(best != nullptr, best - comparison.plans.data())},
+          {"plans", list_json(comparison.plans, plan_of)}};
 }
 
 bool answers(const PlanComparison& comparison, const PlanAnswer& answer) {

@@ -14,7 +14,6 @@ namespace {
 using sim::Prediction;
 using sim::Strategy;
 
-constexpr std::size_t kNoteWidth = 96;
 constexpr std::size_t kAlternatives = 3;
 
 // --- the winner ---
@@ -81,20 +80,12 @@ std::vector<Cell> plan_row(const Prediction& p, const std::string& place) {
 }
 
 Table plans_table(const std::string& title) {
-  return Table(title, {{"place", "#", Kind::Text},
-                       {"tp", "tp", Kind::Integer},
-                       {"pp", "pp", Kind::Integer},
-                       {"virtual_stages", "vs", Kind::Text},
-                       {"cp", "cp", Kind::Integer},
-                       {"dp", "dp", Kind::Integer},
-                       {"ep", "ep", Kind::Integer},
-                       {"etp", "etp", Kind::Integer},
-                       {"sharding", "sharding", Kind::Text},
-                       {"micro_batch", "mbs", Kind::Integer},
-                       {"recompute", "recompute", Kind::Text},
-                       {"step_time_s", "step", Kind::Seconds},
-                       {"peak_bytes", "peak", Kind::Bytes},
-                       {"fit_probability", "fits", Kind::Percent}});
+  return Table(
+      title,
+      {as_text("place", "#"), as_integer("tp"), as_integer("pp"), as_text("virtual_stages", "vs"),
+       as_integer("cp"), as_integer("dp"), as_integer("ep"), as_integer("etp"), as_text("sharding"),
+       as_integer("micro_batch", "mbs"), as_text("recompute"), in_seconds("step_time_s", "step"),
+       in_bytes("peak_bytes", "peak"), in_percent("fit_probability", "fits")});
 }
 
 // Once all rows are there.
@@ -114,36 +105,30 @@ Table ranking_table(const PlanAnswer& answer) {
   for (std::size_t i = 0; i < plans.size(); ++i) table.add_row(plan_row(plans[i], place(i, ties)));
   finish(table, plans.front().run.model.moe.has_value());
   if (!answer.regrets.empty())
-    for (const std::string& line : wrapped(
-             "by risk: the first takes at most " + significant(answer.regrets.front(), 3) +
-                 " times as long as the best of them, whichever property of the hardware is 1.25 "
-                 "times as good or as bad; the last " +
-                 significant(answer.regrets[plans.size() - 1], 3),
-             kNoteWidth))
-      table.add_note(line);
+    add_wrapped_note(
+        table, "by risk: the first takes at most " + significant(answer.regrets.front(), 3) +
+                   " times as long as the best of them, whichever property of the hardware is 1.25 "
+                   "times as good or as bad; the last " +
+                   significant(answer.regrets[plans.size() - 1], 3));
   if (ties > 1)
     table.add_note("1=: closer than " + significant(100.0 * answer.query.tie, 2) +
                    " %, the error of ratios; more memory to spare goes first, then the simpler");
   if (const auto& tight = answer.plan.tight) {
     const double change = 100.0 * (tight->step_time / plans.front().step_time - 1.0);
-    for (const std::string& line :
-         wrapped("faster with less headroom than " + percent(answer.plan.headroom) + ": " +
-                     strategy_text(tight->run.strategy) + ": " + human(tight->step_time) + " (" +
-                     significant(change, 2) + " %), fits with " +
-                     probability_text(tight->memory.fit_probability()),
-                 kNoteWidth))
-      table.add_note(line);
+    add_wrapped_note(table, "faster with less headroom than " + percent(answer.plan.headroom) +
+                                ": " + strategy_text(tight->run.strategy) + ": " +
+                                human(tight->step_time) + " (" + significant(change, 2) +
+                                " %), fits with " +
+                                probability_text(tight->memory.fit_probability()));
   }
   if (const auto& nearly = answer.plan.nearly_fits) {
     const sim::Memory& memory = nearly->memory;
     const double change = 100.0 * (nearly->step_time / plans.front().step_time - 1.0),
                  more = 100.0 * (memory.needed() / memory.capacity - 1.0);
-    for (const std::string& line : wrapped(
-             "faster, but does not fit: " + strategy_text(nearly->run.strategy) + ": " +
-                 human(nearly->step_time) + " (" + significant(change, 2) + " %), needs " +
-                 human(memory.needed()) + ", " + significant(more, 2) + " % more than is usable",
-             kNoteWidth))
-      table.add_note(line);
+    add_wrapped_note(table, "faster, but does not fit: " + strategy_text(nearly->run.strategy) +
+                                ": " + human(nearly->step_time) + " (" + significant(change, 2) +
+                                " %), needs " + human(memory.needed()) + ", " +
+                                significant(more, 2) + " % more than is usable");
   }
   return table;
 }
@@ -168,14 +153,13 @@ std::vector<Difference> differences(const Prediction& winner, const Prediction& 
   std::vector<Difference> list;
   const auto add = [&](const std::string& term) {
     const bool known =
-        std::any_of(list.begin(), list.end(), [&](const Difference& d) { return d.term == term; });
+        std::ranges::any_of(list, [&](const Difference& d) { return d.term == term; });
     if (!known) list.push_back({term, time_of(other, term) - time_of(winner, term)});
   };
   for (const sim::TimeTerm& term : winner.breakdown) add(term.name);
   for (const sim::TimeTerm& term : other.breakdown) add(term.name);
   const auto size = [](const Difference& d) { return std::max(d.time, -d.time); };
-  std::stable_sort(list.begin(), list.end(),
-                   [&](const auto& a, const auto& b) { return size(a) > size(b); });
+  std::ranges::stable_sort(list, [&](const auto& a, const auto& b) { return size(a) > size(b); });
   return list;
 }
 
@@ -232,10 +216,10 @@ class Rivals {
     std::vector<std::string> seen;
     for (const Prediction& plan : plans_) {
       const std::string name = family(plan.run.strategy);
-      if (name.empty() || std::find(seen.begin(), seen.end(), name) != seen.end()) continue;
+      if (name.empty() || std::ranges::find(seen, name) != seen.end()) continue;
       seen.push_back(name);
-      const auto taken = std::find_if(list_.begin(), list_.end(),
-                                      [&](const Rival& rival) { return rival.plan == &plan; });
+      const auto taken =
+          std::ranges::find_if(list_, [&](const Rival& rival) { return rival.plan == &plan; });
       if (taken != list_.end())
         taken->best_of += ", " + name;
       else
@@ -297,12 +281,10 @@ Table pareto_table(const PlanAnswer& answer) {
 }
 
 Table failures_table(const PlanAnswer& answer) {
-  Table table("Why others failed", {{"rule", "rule", Kind::Text},
-                                    {"count", "strategies", Kind::Integer},
-                                    {"nearest", "nearest miss", Kind::Text},
-                                    {"needed_bytes", "needed", Kind::Bytes},
-                                    {"available_bytes", "usable", Kind::Bytes},
-                                    {"fit_probability", "fits", Kind::Percent}});
+  Table table("Why others failed",
+              {as_text("rule"), as_integer("count", "strategies"),
+               as_text("nearest", "nearest miss"), in_bytes("needed_bytes", "needed"),
+               in_bytes("available_bytes", "usable"), in_percent("fit_probability", "fits")});
   for (const auto& [rule, count] : answer.plan.rejected) {
     std::vector<Cell> row{rule, static_cast<std::int64_t>(count)};
     if (const sim::NearestMiss* miss = nearest_miss(answer.plan, rule)) {
@@ -321,8 +303,7 @@ Table query_table(const PlanAnswer& answer) {
   const sim::Run& base = answer.query.base;
   const sim::Strategy& s = base.strategy;
   const std::int64_t tokens = std::int64_t{s.global_batch} * base.model.seq_len;
-  Table table("Asked for",
-              {{"key", "", Kind::Text}, {"value", "", Kind::Text}, {"reason", "", Kind::Text}});
+  Table table("Asked for", {as_text("key", ""), as_text("value", ""), as_text("reason", "")});
   const auto add = [&](const char* key, const std::string& value) {
     table.add_row({key, value, std::string()});
   };
@@ -347,7 +328,7 @@ Table nothing_fits_table(const PlanAnswer& answer) {
   const sim::Run& base = answer.query.base;
   Table table(base.model.name + " on " + std::to_string(base.cluster.num_devices) + " x " +
                   base.cluster.device.id,
-              {{"verdict", "", Kind::Text}});
+              {as_text("verdict", "")});
   table.add_row(
       {"nothing fits: every strategy breaks a rule or needs more memory than a device has"});
   return table;
@@ -370,9 +351,9 @@ std::string search_text(const PlanAnswer& answer) {
 }
 
 Table closing_table(const PlanAnswer& answer) {
-  Table table("The same by hand", {{"command", "", Kind::Text}});
+  Table table("The same by hand", {as_text("command", "")});
   for (const std::string& line : wrapped(answer.command, kNoteWidth, " \\")) table.add_row({line});
-  for (const std::string& line : wrapped(search_text(answer), kNoteWidth)) table.add_note(line);
+  add_wrapped_note(table, search_text(answer));
   if (!answer.verbose)
     table.add_note(std::to_string(assumptions_of(answer.query.base).size()) +
                    " values were assumed: --verbose lists them, and what failed");
@@ -382,8 +363,8 @@ Table closing_table(const PlanAnswer& answer) {
 }  // namespace
 
 const sim::NearestMiss* nearest_miss(const sim::Plan& plan, const std::string& rule) {
-  const auto found = std::find_if(plan.nearest.begin(), plan.nearest.end(),
-                                  [&](const auto& miss) { return miss.rule == rule; });
+  const auto found =
+      std::ranges::find_if(plan.nearest, [&](const auto& miss) { return miss.rule == rule; });
   return found == plan.nearest.end() ? nullptr : &*found;
 }
 

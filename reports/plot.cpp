@@ -28,7 +28,7 @@ Column column_of(const std::string& key) {
                     : key.ends_with("_s")     ? Kind::Seconds
                                               : Kind::Number;
   std::string header = key;
-  std::replace(header.begin(), header.end(), '_', ' ');
+  std::ranges::replace(header, '_', ' ');
   return {key, header, kind};
 }
 
@@ -53,8 +53,8 @@ Figure figure_of(const std::string& key, double largest) {
 }
 
 bool is_numeric(const DataRows& data, const Rows& rows, const std::string& key) {
-  return std::all_of(rows.begin(), rows.end(),
-                     [&](std::size_t row) { return data.number(row, key).has_value(); });
+  return std::ranges::all_of(rows,
+                             [&](std::size_t row) { return data.number(row, key).has_value(); });
 }
 
 // --- rows ---
@@ -62,7 +62,7 @@ bool is_numeric(const DataRows& data, const Rows& rows, const std::string& key) 
 Rows chosen_rows(const DataRows& data, const PlotRequest& request) {
   Rows rows;
   for (std::size_t row = 0; row < data.rows.size(); ++row) {
-    if (std::all_of(request.where.begin(), request.where.end(), [&](const auto& condition) {
+    if (std::ranges::all_of(request.where, [&](const auto& condition) {
           return data.text(row, condition.first) == condition.second;
         }))
       rows.push_back(row);
@@ -125,8 +125,8 @@ std::string with_reason(const std::string& tip, const std::string& why_not) {
 
 // Of the drawing: rows without a value, and those that cannot be had.
 std::string note_of(const DataRows& data, const Rows& rows, const std::string& without) {
-  const auto hollow = std::count_if(rows.begin(), rows.end(),
-                                    [&](std::size_t row) { return !why_not(data, row).empty(); });
+  const auto hollow =
+      std::ranges::count_if(rows, [&](std::size_t row) { return !why_not(data, row).empty(); });
   if (hollow == 0) return without;
   return (without.empty() ? "" : without + "; ") + std::to_string(hollow) +
          " hollow or grey: does not fit";
@@ -156,17 +156,17 @@ std::string first_setting(const DataRows& data, const Rows& rows) {
 std::vector<std::string> values_of(const DataRows& data, const Rows& rows, const std::string& key) {
   std::vector<std::string> values;
   for (const std::size_t row : rows)
-    if (std::find(values.begin(), values.end(), data.text(row, key)) == values.end())
+    if (std::ranges::find(values, data.text(row, key)) == values.end())
       values.push_back(data.text(row, key));
   if (is_numeric(data, rows, key))
-    std::sort(values.begin(), values.end(), [](const std::string& a, const std::string& b) {
+    std::ranges::sort(values, [](const std::string& a, const std::string& b) {
       return std::stod(a) < std::stod(b);
     });
   return values;
 }
 
 std::size_t index_of(const std::vector<std::string>& values, const std::string& value) {
-  return static_cast<std::size_t>(std::find(values.begin(), values.end(), value) - values.begin());
+  return static_cast<std::size_t>(std::ranges::find(values, value) - values.begin());
 }
 
 // Numbers in their unit, or words by their place.
@@ -226,8 +226,7 @@ std::string lines_of(const DataRows& data, const Rows& all, const PlotRequest& r
          .hollow = !why_not(data, row).empty()});
   }
   for (ChartSeries& one : chart.series)
-    std::sort(one.marks.begin(), one.marks.end(),
-              [](const ChartMark& a, const ChartMark& b) { return a.x < b.x; });
+    std::ranges::sort(one.marks, [](const ChartMark& a, const ChartMark& b) { return a.x < b.x; });
   return svg(chart);
 }
 

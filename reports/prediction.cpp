@@ -144,9 +144,9 @@ Table run_table(const Prediction& p) {
 }
 
 Table assumed_table(const sim::Run& run) {
-  Table table("Assumed, because nothing else was said", {{"key", "value of", Kind::Text},
-                                                         {"value", "assumed", Kind::Text},
-                                                         {"reason", "because", Kind::Text}});
+  Table table(
+      "Assumed, because nothing else was said",
+      {as_text("key", "value of"), as_text("value", "assumed"), as_text("reason", "because")});
   for (const sim::Fact& fact : assumptions_of(run))
     table.add_row({fact.key.substr(sizeof("assumed.") - 1), fact.value, fact.source});
   return table;
@@ -155,9 +155,7 @@ Table assumed_table(const sim::Run& run) {
 // --- terms ---
 
 Table breakdown_table(const Prediction& p) {
-  Table table("Step time", {{"term", "term", Kind::Text},
-                            {"time_s", "time", Kind::Seconds},
-                            {"share", "share", Kind::Percent}});
+  Table table("Step time", {as_text("term"), in_seconds("time_s", "time"), in_percent("share")});
   for (const sim::TimeTerm& term : p.breakdown)
     table.add_row({term.name, term.time, term.time / p.step_time});
   table.add_row({"step", p.step_time, 1.0});
@@ -165,13 +163,10 @@ Table breakdown_table(const Prediction& p) {
 }
 
 Table communication_table(const Prediction& p) {
-  Table table("Communication of one rank, per step", {{"collective", "collective", Kind::Text},
-                                                      {"group", "group", Kind::Text},
-                                                      {"ranks", "ranks", Kind::Integer},
-                                                      {"count", "calls", Kind::Number},
-                                                      {"bytes", "sent", Kind::Bytes},
-                                                      {"time_s", "time", Kind::Seconds},
-                                                      {"exposed_s", "exposed", Kind::Seconds}});
+  Table table("Communication of one rank, per step",
+              {as_text("collective"), as_text("group"), as_integer("ranks"),
+               as_number("count", "calls"), in_bytes("bytes", "sent"), in_seconds("time_s", "time"),
+               in_seconds("exposed_s", "exposed")});
   for (const sim::CommunicationTerm& term : p.communication) {
     table.add_row({term.collective, term.group, std::int64_t{term.ranks}, term.count, term.size,
                    term.time, term.exposed});
@@ -195,11 +190,10 @@ Table table_of_terms(const char* title, std::vector<Column> columns, std::vector
   std::vector<std::string> names;
   for (const MemoryRow& row : rows) {
     for (const sim::MemoryTerm& term : row.terms) {
-      if (std::find(names.begin(), names.end(), term.name) == names.end())
-        names.emplace_back(term.name);
+      if (std::ranges::find(names, term.name) == names.end()) names.emplace_back(term.name);
     }
   }
-  for (const std::string& name : names) columns.push_back({name + "_bytes", name, Kind::Bytes});
+  for (const std::string& name : names) columns.push_back(in_bytes(name + "_bytes", name));
   Table table(title, columns);
   for (MemoryRow& row : rows) {
     for (const std::string& name : names) row.cells.emplace_back(size_of(row.terms, name));
@@ -213,29 +207,25 @@ Table memory_table(const Prediction& p) {
   for (const sim::StageMemory& stage : p.memory.stages)
     rows.push_back(
         {{std::int64_t{stage.stage}, std::string(stage.phase), stage.peak}, stage.terms});
-  return table_of_terms("Memory of each pipeline stage at its peak",
-                        {{"stage", "stage", Kind::Integer},
-                         {"phase", "peak in", Kind::Text},
-                         {"peak_bytes", "peak", Kind::Bytes}},
-                        std::move(rows));
+  return table_of_terms(
+      "Memory of each pipeline stage at its peak",
+      {as_integer("stage"), as_text("phase", "peak in"), in_bytes("peak_bytes", "peak")},
+      std::move(rows));
 }
 
 Table timeline_table(const Prediction& p) {
   std::vector<MemoryRow> rows;
   for (const sim::MemoryPhase& phase : p.memory.timeline)
     rows.push_back({{std::string(phase.phase), phase.allocated}, phase.terms});
-  return table_of_terms(
-      "Memory through a step of the fullest stage",
-      {{"phase", "phase", Kind::Text}, {"allocated_bytes", "allocated", Kind::Bytes}},
-      std::move(rows));
+  return table_of_terms("Memory through a step of the fullest stage",
+                        {as_text("phase"), in_bytes("allocated_bytes", "allocated")},
+                        std::move(rows));
 }
 
 Table conventions_table(const Prediction& p) {
   Table table("FLOPs by convention",
-              {{"convention", "convention", Kind::Text},
-               {"flops", "per step", Kind::Flops},
-               {"flops_per_s_per_device", "per device", Kind::FlopsPerSecond},
-               {"mfu", "MFU", Kind::Percent}});
+              {as_text("convention"), in_flops("flops", "per step"),
+               in_flops_per_s("flops_per_s_per_device", "per device"), in_percent("mfu", "MFU")});
   for (const sim::Convention& c : p.conventions)
     table.add_row({c.name, c.flops_per_step, c.flops_per_device, c.mfu});
   table.add_note("MFU over " + human(p.peak) + ", the peak of " + p.run.cluster.device.id + " in " +
@@ -246,8 +236,8 @@ Table conventions_table(const Prediction& p) {
 
 Table coefficient_table(const sim::Run& run, const Provenance& provenance) {
   std::vector<sim::Fact> facts;
-  std::copy_if(run.facts.begin(), run.facts.end(), std::back_inserter(facts),
-               [](const sim::Fact& fact) { return !fact.key.starts_with("assumed."); });
+  std::ranges::copy_if(run.facts, std::back_inserter(facts),
+                       [](const sim::Fact& fact) { return !fact.key.starts_with("assumed."); });
   Table table = evidence_table("Evidence", facts);
   table.add_note("values: " + coefficients_of(run));
   if (!provenance.database.empty()) table.add_note("database: " + provenance.database);
@@ -257,10 +247,8 @@ Table coefficient_table(const sim::Run& run, const Provenance& provenance) {
 Table waits_table(const Prediction& p, const PredictionExtras& extras) {
   Table table = step_bars_table(p);
   if (!extras.one_screen) return table;
-  constexpr std::size_t kWidth = 96;  // of a note
   const std::string worths = worths_text(extras.assumed_switches);
-  if (!worths.empty())
-    for (const std::string& line : wrapped("assumed: " + worths, kWidth)) table.add_note(line);
+  if (!worths.empty()) add_wrapped_note(table, "assumed: " + worths);
   table.add_note(std::to_string(assumptions_of(p.run).size()) +
                  " values were assumed; in all: " + coefficients_of(p.run));
   table.add_note("--verbose lists them with their sources, all terms, stages and conventions");
@@ -301,8 +289,7 @@ std::vector<Table> tables_of(const Prediction& p, const Provenance& provenance,
 // The three largest terms with their share of the step: "gemm 61 %, tp exposed 12 %, bubble 8 %".
 std::string main_terms(const Prediction& p) {
   std::vector<sim::TimeTerm> terms = p.breakdown;
-  std::stable_sort(terms.begin(), terms.end(),
-                   [](const auto& a, const auto& b) { return a.time > b.time; });
+  std::ranges::stable_sort(terms, [](const auto& a, const auto& b) { return a.time > b.time; });
   terms.resize(std::min<std::size_t>(terms.size(), 3));
   std::string text;
   for (const sim::TimeTerm& term : terms) {
@@ -312,41 +299,6 @@ std::string main_terms(const Prediction& p) {
             std::to_string(std::lround(share * 100.0)) + " %";
   }
   return text;
-}
-
-const std::vector<Column>& summary_columns() {
-  static const std::vector<Column> columns{
-      {"model", "model", Kind::Text},
-      {"accelerator", "accelerator", Kind::Text},
-      {"num_devices", "devices", Kind::Integer},
-      {"seq_len", "seq_len", Kind::Integer},
-      {"global_batch", "global batch", Kind::Integer},
-      {"precision", "precision", Kind::Text},
-      {"tp", "tp", Kind::Integer},
-      {"sequence_parallel", "sp", Kind::Text},
-      {"pp", "pp", Kind::Integer},
-      {"dp", "dp", Kind::Integer},
-      {"cp", "cp", Kind::Integer},
-      {"ep", "ep", Kind::Integer},
-      {"etp", "etp", Kind::Integer},
-      {"sharding", "sharding", Kind::Text},
-      {"micro_batch", "mbs", Kind::Integer},
-      {"recompute", "recompute", Kind::Text},
-      {"pipeline_schedule", "schedule", Kind::Text},
-      {"virtual_stages", "vs", Kind::Integer},
-      {"tp_overlap", "tp overlap", Kind::Text},
-      {"moe_dispatch", "dispatch", Kind::Text},
-      {"moe_overlap", "moe overlap", Kind::Text},
-      {"feasible", "feasible", Kind::Text},
-      {"step_time_s", "step time", Kind::Seconds},
-      {"step_time_low_s", "at best", Kind::Seconds},
-      {"step_time_high_s", "at worst", Kind::Seconds},
-      {"tokens_per_s_per_device", "per device", Kind::TokensPerSecond},
-      {"mfu", "MFU", Kind::Percent},
-      {"peak_bytes", "peak memory", Kind::Bytes},
-      {"fit_probability", "P(fits)", Kind::Percent},
-      {"main_terms", "mainly", Kind::Text}};
-  return columns;
 }
 
 std::vector<Cell> summary_row(const Prediction& p) {
@@ -381,15 +333,47 @@ std::vector<Cell> summary_row(const Prediction& p) {
         p.mfu,       p.memory.peak,    p.memory.fit_probability(), main_terms(p)};
     row.insert(row.end(), figures.begin(), figures.end());
   }
-  row.resize(summary_columns().size());
   return row;
 }
 
 }  // namespace
 
 Table summary_table(const std::string& title, std::span<const Prediction> predictions) {
-  Table table(title, summary_columns());
-  for (const Prediction& prediction : predictions) table.add_row(summary_row(prediction));
+  Table table(title, {as_text("model"),
+                      as_text("accelerator"),
+                      as_integer("num_devices", "devices"),
+                      as_integer("seq_len"),
+                      as_integer("global_batch", "global batch"),
+                      as_text("precision"),
+                      as_integer("tp"),
+                      as_text("sequence_parallel", "sp"),
+                      as_integer("pp"),
+                      as_integer("dp"),
+                      as_integer("cp"),
+                      as_integer("ep"),
+                      as_integer("etp"),
+                      as_text("sharding"),
+                      as_integer("micro_batch", "mbs"),
+                      as_text("recompute"),
+                      as_text("pipeline_schedule", "schedule"),
+                      as_integer("virtual_stages", "vs"),
+                      as_text("tp_overlap", "tp overlap"),
+                      as_text("moe_dispatch", "dispatch"),
+                      as_text("moe_overlap", "moe overlap"),
+                      as_text("feasible"),
+                      in_seconds("step_time_s", "step time"),
+                      in_seconds("step_time_low_s", "at best"),
+                      in_seconds("step_time_high_s", "at worst"),
+                      in_tokens_per_s("tokens_per_s_per_device", "per device"),
+                      in_percent("mfu", "MFU"),
+                      in_bytes("peak_bytes", "peak memory"),
+                      in_percent("fit_probability", "P(fits)"),
+                      as_text("main_terms", "mainly")});
+  for (const Prediction& prediction : predictions) {
+    std::vector<Cell> row = summary_row(prediction);
+    row.resize(table.columns().size());
+    table.add_row(std::move(row));
+  }
   return table;
 }
 

@@ -14,7 +14,7 @@ constexpr std::array kEvidences{sim::Evidence::DataSheet, sim::Evidence::Measure
 
 // Number of a source in the list that grows with it, from 1.
 std::size_t numbered(const std::string& source, std::vector<std::string>& sources) {
-  const auto found = std::find(sources.begin(), sources.end(), source);
+  const auto found = std::ranges::find(sources, source);
   if (found != sources.end()) return static_cast<std::size_t>(found - sources.begin()) + 1;
   sources.push_back(source);
   return sources.size();
@@ -36,9 +36,8 @@ const char* name_of(sim::Evidence evidence) {
 std::string coefficients_of(const sim::Run& run) {
   std::string text;
   for (const sim::Evidence evidence : kEvidences) {
-    const auto count =
-        std::count_if(run.facts.begin(), run.facts.end(),
-                      [&](const sim::Fact& fact) { return fact.evidence == evidence; });
+    const auto count = std::ranges::count_if(
+        run.facts, [&](const sim::Fact& fact) { return fact.evidence == evidence; });
     if (count > 0)
       text += (text.empty() ? "" : ", ") + std::to_string(count) + " " + name_of(evidence);
   }
@@ -57,8 +56,8 @@ std::vector<std::string> sources_of(const sim::Run& run) {
 
 std::vector<sim::Fact> assumptions_of(const sim::Run& run) {
   std::vector<sim::Fact> assumptions;
-  std::copy_if(run.facts.begin(), run.facts.end(), std::back_inserter(assumptions),
-               [](const sim::Fact& fact) { return fact.key.starts_with("assumed."); });
+  std::ranges::copy_if(run.facts, std::back_inserter(assumptions),
+                       [](const sim::Fact& fact) { return fact.key.starts_with("assumed."); });
   return assumptions;
 }
 
@@ -71,11 +70,8 @@ std::vector<std::string> assumed_strategy_fields(const sim::Run& run) {
 }
 
 Table evidence_table(const std::string& title, const std::vector<sim::Fact>& facts) {
-  Table table(title, {{"key", "figure", Kind::Text},
-                      {"value", "value", Kind::Text},
-                      {"evidence", "evidence", Kind::Text},
-                      {"source_number", "source", Kind::Text},
-                      {"source", "source", Kind::Text}});
+  Table table(title, {as_text("key", "figure"), as_text("value"), as_text("evidence"),
+                      as_text("source_number", "source"), as_text("source")});
   std::vector<std::string> sources;
   for (const sim::Fact& fact : facts) {
     const std::string number =

@@ -56,13 +56,12 @@ std::vector<sim::Reading> readings(const Prediction& p, const Reported& reported
 }
 
 Table reported_table(const Prediction& p, const Reported& reported) {
-  Table table("Reported " + human(reported_rate(p, reported)) + " per device, " +
-                  percent(reported_rate(p, reported) / p.peak) + " of " + human(p.peak),
-              {{"convention", "if counted by", Kind::Text},
-               {"step_time_s", "the step took", Kind::Seconds},
-               {"relative", "of the prediction", Kind::Factor},
-               {"flops_per_s_per_device", "matrix work", Kind::FlopsPerSecond},
-               {"mfu", "MFU of it", Kind::Percent}});
+  Table table(
+      "Reported " + human(reported_rate(p, reported)) + " per device, " +
+          percent(reported_rate(p, reported) / p.peak) + " of " + human(p.peak),
+      {as_text("convention", "if counted by"), in_seconds("step_time_s", "the step took"),
+       as_factor("relative", "of the prediction"),
+       in_flops_per_s("flops_per_s_per_device", "matrix work"), in_percent("mfu", "MFU of it")});
   const std::vector<sim::Reading> rows = readings(p, reported);
   for (const sim::Reading& row : rows)
     table.add_row(

@@ -5,15 +5,11 @@
 namespace llmsim::reports {
 
 Table residuals_table(const std::vector<calibrate::Residual>& residuals) {
-  Table table("Errors by what runs have in common", {{"by", "by", Kind::Text},
-                                                     {"value", "runs of", Kind::Text},
-                                                     {"studies", "studies", Kind::Number},
-                                                     {"runs", "runs", Kind::Number},
-                                                     {"time_error", "error", Kind::Percent},
-                                                     {"time_bias", "bias", Kind::Percent},
-                                                     {"coverage", "in interval", Kind::Percent},
-                                                     {"peak_error", "memory error", Kind::Percent},
-                                                     {"peak_bias", "bias", Kind::Percent}});
+  Table table("Errors by what runs have in common",
+              {as_text("by"), as_text("value", "runs of"), as_number("studies"), as_number("runs"),
+               in_percent("time_error", "error"), in_percent("time_bias", "bias"),
+               in_percent("coverage", "in interval"), in_percent("peak_error", "memory error"),
+               in_percent("peak_bias", "bias")});
   for (const calibrate::Residual& r : residuals) {
     table.add_row({r.by, r.value, static_cast<std::int64_t>(r.studies),
                    static_cast<std::int64_t>(r.runs), cell(r.error), cell(r.bias), cell(r.coverage),

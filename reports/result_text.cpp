@@ -9,7 +9,7 @@
 namespace llmsim::reports {
 
 Table figures_table(std::string title) {
-  return Table(std::move(title), {{"figure", "", Kind::Text}, {"value", "", Kind::Text}});
+  return Table(std::move(title), {as_text("figure", ""), as_text("value", "")});
 }
 
 std::vector<std::string> wrapped(const std::string& text, std::size_t width,
@@ -26,6 +26,10 @@ std::vector<std::string> wrapped(const std::string& text, std::size_t width,
   }
   lines.push_back(line);
   return lines;
+}
+
+void add_wrapped_note(Table& table, const std::string& text) {
+  for (const std::string& line : wrapped(text, kNoteWidth)) table.add_note(line);
 }
 
 void add_figure(Table& table, const std::string& name, const std::string& text) {

@@ -17,6 +17,10 @@ Table figures_table(std::string title);
 std::vector<std::string> wrapped(const std::string& text, std::size_t width,
                                  const std::string& end = "");
 
+// A footnote in lines that end within 100 columns.
+constexpr std::size_t kNoteWidth = 96;
+void add_wrapped_note(Table& table, const std::string& text);
+
 // A value whose text continues in further rows, so that the table stays within 100 columns.
 void add_figure(Table& table, const std::string& name, const std::string& text);
 

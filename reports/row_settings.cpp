@@ -44,7 +44,7 @@ std::vector<std::string> settings_between(const DataRows& data, const Rows& rows
   std::vector<std::string> keys = known, added;
   for (const std::string& key : settings_that_vary(data, rows)) {
     const auto groups = alike(data, rows, keys);
-    if (std::any_of(groups.begin(), groups.end(), [&](const auto& group) {
+    if (std::ranges::any_of(groups, [&](const auto& group) {
           return texts_of(data, group.second, key).size() > 1;
         }))
       keys.push_back(key), added.push_back(key);

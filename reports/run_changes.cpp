@@ -29,17 +29,16 @@ std::string change_text(double relative_time) {
 }  // namespace
 
 std::optional<Table> changes_table(const std::string& title, std::span<const RunChange> changes) {
-  Table table(title, {{"change", "change", Kind::Text},
-                      {"relative_time", "step", Kind::Text},
-                      {"planned_time", "planned anew", Kind::Text},
-                      {"fit_probability", "fits", Kind::Percent}});
+  Table table(title,
+              {as_text("change"), as_text("relative_time", "step"),
+               as_text("planned_time", "planned anew"), in_percent("fit_probability", "fits")});
   std::vector<const RunChange*> told;
   bool planned = false;
   for (const RunChange& change : changes) {
     if (is_worth_telling(change)) told.push_back(&change);
     planned = planned || change.planned_time;
   }
-  std::stable_sort(told.begin(), told.end(), [](const RunChange* one, const RunChange* other) {
+  std::ranges::stable_sort(told, [](const RunChange* one, const RunChange* other) {
     return best_time(*one) < best_time(*other);
   });
   if (told.empty()) return std::nullopt;
@@ -71,18 +70,16 @@ std::string nearest_fit_text(std::span<const RunChange> changes) {
 }
 
 Json changes_json(std::span<const RunChange> changes) {
-  Json json = Json::array();
-  for (const RunChange& change : changes) {
-    json.push_back({{"change", change.change},
-                    {"of_hardware", change.of_hardware},
-                    {"fits", change.fits},
-                    {"fit_probability", change.fit_probability},
-                    {"step_time_s", change.step_time.value()},
-                    {"needed_bytes", change.needed.value()},
-                    {"relative_time", change.relative_time},
-                    {"planned_time", change.planned_time ? Json(*change.planned_time) : Json()}});
-  }
-  return json;
+  return list_json(changes, [](const RunChange& change) {
+    return Json{{"change", change.change},
+                {"of_hardware", change.of_hardware},
+                {"fits", change.fits},
+                {"fit_probability", change.fit_probability},
+                {"step_time_s", change.step_time.value()},
+                {"needed_bytes", change.needed.value()},
+                {"relative_time", change.relative_time},
+                {"planned_time", or_null(change.planned_time)}};
+  });
 }
 
 }  // namespace llmsim::reports

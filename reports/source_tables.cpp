@@ -4,9 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "calibrate/statistics.h"
+#include "reports/json.h"
 #include "reports/units.h"
 
 namespace llmsim::reports {
@@ -19,7 +18,6 @@ using calibrate::SourceRow;
 using calibrate::StageRow;
 using calibrate::TableErrors;
 using hwdb::RunRecord;
-using nlohmann::ordered_json;
 using sim::stated;
 
 // A reason without the file and the run that it begins with: the line names the run, and a file's
@@ -95,43 +93,29 @@ std::string settings_text(const sim::PartialStrategy& s) {
 }
 
 const std::vector<Column>& run_columns() {
-  static const std::vector<Column> columns = {
-      {"model", "model", Kind::Text},
-      {"shape", "shape", Kind::Text},
-      {"seq_len", "sequence", Kind::Integer},
-      {"accelerator", "device", Kind::Text},
-      {"num_devices", "devices", Kind::Integer},
-      {"layout", "layout", Kind::Text},
-      {"micro_batch", "micro-batch", Kind::Integer},
-      {"global_batch", "batch", Kind::Integer},
-      {"precision", "precision", Kind::Text},
-      {"framework", "framework", Kind::Text},
-      {"settings", "settings", Kind::Text},
-      {"flags", "flags", Kind::Text},
-      {"date", "date", Kind::Text},
-  };
+  static const std::vector<Column> columns(
+      {as_text("model"), as_text("shape"), as_integer("seq_len", "sequence"),
+       as_text("accelerator", "device"), as_integer("num_devices", "devices"), as_text("layout"),
+       as_integer("micro_batch", "micro-batch"), as_integer("global_batch", "batch"),
+       as_text("precision"), as_text("framework"), as_text("settings"), as_text("flags"),
+       as_text("date")});
   return columns;
 }
 
 const std::vector<Column>& figure_columns() {
-  static const std::vector<Column> columns = {
-      {"measured_s", "step measured", Kind::Seconds},
-      {"predicted_s", "step predicted", Kind::Seconds},
-      {"time_error", "error", Kind::Percent},
-      {"measured_tokens_per_s_per_device", "tokens measured", Kind::TokensPerSecond},
-      {"predicted_tokens_per_s_per_device", "tokens predicted", Kind::TokensPerSecond},
-      {"reported_flops_per_s", "as the source counts, measured", Kind::FlopsPerSecond},
-      {"predicted_reported_flops_per_s", "as the source counts, predicted", Kind::FlopsPerSecond},
-      {"measured_flops_per_s", "real measured", Kind::FlopsPerSecond},
-      {"predicted_flops_per_s", "real predicted", Kind::FlopsPerSecond},
-      {"measured_peak_bytes", "peak measured", Kind::Bytes},
-      {"predicted_peak_bytes", "peak predicted", Kind::Bytes},
-      {"peak_error", "peak error", Kind::Percent},
-      {"measured_outcome", "outcome", Kind::Text},
-      {"predicted_outcome", "predicted outcome", Kind::Text},
-      {"counts", "scored", Kind::Text},
-      {"id", "run", Kind::Text},
-  };
+  static const std::vector<Column> columns(
+      {in_seconds("measured_s", "step measured"), in_seconds("predicted_s", "step predicted"),
+       in_percent("time_error", "error"),
+       in_tokens_per_s("measured_tokens_per_s_per_device", "tokens measured"),
+       in_tokens_per_s("predicted_tokens_per_s_per_device", "tokens predicted"),
+       in_flops_per_s("reported_flops_per_s", "as the source counts, measured"),
+       in_flops_per_s("predicted_reported_flops_per_s", "as the source counts, predicted"),
+       in_flops_per_s("measured_flops_per_s", "real measured"),
+       in_flops_per_s("predicted_flops_per_s", "real predicted"),
+       in_bytes("measured_peak_bytes", "peak measured"),
+       in_bytes("predicted_peak_bytes", "peak predicted"), in_percent("peak_error", "peak error"),
+       as_text("measured_outcome", "outcome"), as_text("predicted_outcome", "predicted outcome"),
+       as_text("counts", "scored"), as_text("id", "run")});
   return columns;
 }
 
@@ -173,16 +157,6 @@ std::vector<Cell> figure_cells(const SourceRow& row) {
           row.record.id};
 }
 
-bool is_none(const Cell& cell) { return std::holds_alternative<std::monostate>(cell); }
-
-void hide_empty_columns(Table& table) {
-  for (std::size_t c = 0; c < table.columns().size(); ++c) {
-    const auto& rows = table.rows();
-    if (std::all_of(rows.begin(), rows.end(), [c](const auto& row) { return is_none(row[c]); }))
-      table.hide(table.columns()[c].key);
-  }
-}
-
 // Columns worth folding: what describes a run, as far as it is shown.
 std::vector<std::string> shared_keys(const Table& table) {
   std::vector<std::string> keys;
@@ -205,7 +179,7 @@ Table runs_table(const FilledTable& filled) {
     cells.insert(cells.end(), figures.begin(), figures.end());
     table.add_row(std::move(cells));
   }
-  hide_empty_columns(table);
+  table.hide_empty();
   table.fold_constants(shared_keys(table));
   for (const SourceRow& row : filled.rows) {
     if (row.skipped && !lone(row))
@@ -216,15 +190,13 @@ Table runs_table(const FilledTable& filled) {
 }
 
 Table stages_table(const FilledTable& filled) {
-  Table table(filled.table.title, {{"stage", "stage", Kind::Text},
-                                   {"measured_resident_bytes", "resident measured", Kind::Bytes},
-                                   {"predicted_resident_bytes", "predicted", Kind::Bytes},
-                                   {"measured_peak_bytes", "peak measured", Kind::Bytes},
-                                   {"predicted_peak_bytes", "predicted", Kind::Bytes},
-                                   {"peak_error", "error", Kind::Percent},
-                                   {"measured_reserved_bytes", "reserved measured", Kind::Bytes},
-                                   {"predicted_reserved_bytes", "predicted", Kind::Bytes},
-                                   {"id", "run", Kind::Text}});
+  Table table(filled.table.title,
+              {as_text("stage"), in_bytes("measured_resident_bytes", "resident measured"),
+               in_bytes("predicted_resident_bytes", "predicted"),
+               in_bytes("measured_peak_bytes", "peak measured"),
+               in_bytes("predicted_peak_bytes", "predicted"), in_percent("peak_error", "error"),
+               in_bytes("measured_reserved_bytes", "reserved measured"),
+               in_bytes("predicted_reserved_bytes", "predicted"), as_text("id", "run")});
   for (const StageRow& row : filled.stages) {
     table.add_row({row.stage, cell(row.measured_resident), cell(row.predicted_resident),
                    cell(row.measured_peak), cell(row.predicted_peak),
@@ -240,23 +212,21 @@ Cell gain(const std::optional<double>& time_ratio) {
 }
 
 Table pairs_table(const FilledTable& filled) {
-  Table table(filled.table.title, {{"setting", "setting", Kind::Text},
-                                   {"off", "from", Kind::Text},
-                                   {"on", "to", Kind::Text},
-                                   {"measured_gain", "faster, measured", Kind::Percent},
-                                   {"predicted_gain", "faster, predicted", Kind::Percent},
-                                   {"ratio_error", "error of the ratio", Kind::Percent},
-                                   {"on_id", "run", Kind::Text}});
+  Table table(filled.table.title,
+              {as_text("setting"), as_text("off", "from"), as_text("on", "to"),
+               in_percent("measured_gain", "faster, measured"),
+               in_percent("predicted_gain", "faster, predicted"),
+               in_percent("ratio_error", "error of the ratio"), as_text("on_id", "run")});
   for (const AblationPair& pair : filled.pairs)
     table.add_row({pair.setting, pair.off, pair.on, gain(pair.measured_time),
                    gain(pair.predicted_time), cell(pair.time_error()), pair.on_id});
   return table;
 }
 
-ordered_json table_json(const FilledTable& filled) {
+Json table_json(const FilledTable& filled) {
   return {{"title", filled.table.title},
           {"source", filled.table.source},
-          {"rows", ordered_json::parse(render(source_table(filled), Format::Json))}};
+          {"rows", rows_json(source_table(filled))}};
 }
 
 }  // namespace
@@ -280,17 +250,13 @@ std::string source_document(const FilledProject& project) {
 }
 
 Table source_summary(std::span<const FilledProject> projects) {
-  Table table("Tables of the source projects",
-              {{"project", "project", Kind::Text},
-               {"table", "table", Kind::Text},
-               {"rows", "rows", Kind::Integer},
-               {"times", "times", Kind::Integer},
-               {"median_abs_error", "median error", Kind::Percent},
-               {"worst_abs_error", "worst", Kind::Percent},
-               {"peaks", "peaks", Kind::Integer},
-               {"memory_median_abs_error", "memory error", Kind::Percent},
-               {"memory_worst_abs_error", "worst memory", Kind::Percent},
-               {"outcomes_right", "verdicts right", Kind::Text}});
+  Table table(
+      "Tables of the source projects",
+      {as_text("project"), as_text("table"), as_integer("rows"), as_integer("times"),
+       in_percent("median_abs_error", "median error"), in_percent("worst_abs_error", "worst"),
+       as_integer("peaks"), in_percent("memory_median_abs_error", "memory error"),
+       in_percent("memory_worst_abs_error", "worst memory"),
+       as_text("outcomes_right", "verdicts right")});
   for (const FilledProject& project : projects) {
     for (const FilledTable& filled : project.tables) {
       const TableErrors e = calibrate::errors_of(filled);
@@ -306,16 +272,14 @@ Table source_summary(std::span<const FilledProject> projects) {
 }
 
 std::string source_json(std::span<const FilledProject> projects) {
-  ordered_json json;
-  json["projects"] = ordered_json::array();
-  for (const FilledProject& project : projects) {
-    ordered_json tables = ordered_json::array();
-    for (const FilledTable& filled : project.tables) tables.push_back(table_json(filled));
-    json["projects"].push_back({{"title", project.project.title},
-                                {"file", project.project.file},
-                                {"tables", std::move(tables)}});
-  }
-  return json.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return text_of({{"projects", list_json(projects,
+                                         [](const FilledProject& project) {
+                                           return Json{
+                                               {"title", project.project.title},
+                                               {"file", project.project.file},
+                                               {"tables", list_json(project.tables, table_json)}};
+                                         })}},
+                 1);
 }
 
 }  // namespace llmsim::reports

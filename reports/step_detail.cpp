@@ -30,7 +30,7 @@ Json stream_json(const sim::StageTimeline& stage, sim::Stream stream) {
 }
 
 // Of the busiest stage all streams, of the others compute.
-Json stage_json(const sim::StageTimeline& stage, bool busiest) {
+Json drawn_stage_json(const sim::StageTimeline& stage, bool busiest) {
   Json streams = Json::array();
   for (int i = 0; i < sim::kNumStreams; ++i) {
     const auto stream = static_cast<sim::Stream>(i);
@@ -42,13 +42,13 @@ Json stage_json(const sim::StageTimeline& stage, bool busiest) {
 }
 
 Json timeline_json(const StepDetail& detail) {
-  Json stages = Json::array();
-  for (const sim::StageTimeline& stage : detail.timeline.stages)
-    stages.push_back(stage_json(stage, stage.stage == detail.timeline.busiest));
+  const auto stage_of = [&](const sim::StageTimeline& stage) {
+    return drawn_stage_json(stage, stage.stage == detail.timeline.busiest);
+  };
   return {{"step_time_s", detail.timeline.step_time.value()},
           {"busiest_stage", detail.timeline.busiest},
           {"drawn_microbatches", detail.drawn_microbatches},
-          {"stages", stages}};
+          {"stages", list_json(detail.timeline.stages, stage_of)}};
 }
 
 Json roofline_json(const sim::Run& run) {
@@ -60,15 +60,11 @@ Json roofline_json(const sim::Run& run) {
           {"achieved_memory_bytes_per_s", device.achieved_bandwidth().value()}};
 }
 
-Json facts_json(const sim::Run& run) {
-  Json facts = Json::array();
-  for (const sim::Fact& fact : run.facts) {
-    facts.push_back({{"key", fact.key},
-                     {"value", fact.value},
-                     {"evidence", name_of(fact.evidence)},
-                     {"source", fact.source}});
-  }
-  return facts;
+Json fact_json(const sim::Fact& fact) {
+  return {{"key", fact.key},
+          {"value", fact.value},
+          {"evidence", name_of(fact.evidence)},
+          {"source", fact.source}};
 }
 
 }  // namespace
@@ -93,7 +89,7 @@ Json step_json(const StepDetail& detail) {
   for (const Explained what :
        {Explained::Gemm, Explained::Attention, Explained::Collective, Explained::Memory})
     json[name_of(what)] = explained_json(what, detail.run);
-  json["facts"] = facts_json(detail.run);
+  json["facts"] = list_json(detail.run.facts, fact_json);
   return json;
 }
 

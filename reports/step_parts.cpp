@@ -35,9 +35,8 @@ constexpr std::array kParts{Ending{"head_and_loss", "GEMMs"},
                             Ending{"straggler", "slowest device"}};
 
 const char* part_of(std::string_view term) {
-  const auto found = std::find_if(kParts.begin(), kParts.end(), [&](const Ending& known) {
-    return term.ends_with(known.ending);
-  });
+  const auto found = std::ranges::find_if(
+      kParts, [&](const Ending& known) { return term.ends_with(known.ending); });
   return found == kParts.end() ? kRest : found->part;
 }
 
@@ -47,18 +46,16 @@ std::vector<StepPart> step_parts(const sim::Prediction& prediction) {
   std::vector<StepPart> parts;
   for (const sim::TimeTerm& term : prediction.breakdown) {
     const char* const name = part_of(term.name);
-    const auto known = std::find_if(parts.begin(), parts.end(), [&](const StepPart& part) {
-      return std::string_view(part.name) == name;
-    });
+    const auto known = std::ranges::find_if(
+        parts, [&](const StepPart& part) { return std::string_view(part.name) == name; });
     if (known == parts.end())
       parts.push_back({name, term.time});
     else
       known->time += term.time;
   }
   std::erase_if(parts, [](const StepPart& part) { return part.time <= sim::Seconds(0.0); });
-  std::stable_sort(parts.begin(), parts.end(), [](const StepPart& one, const StepPart& other) {
-    return one.time > other.time;
-  });
+  std::ranges::stable_sort(
+      parts, [](const StepPart& one, const StepPart& other) { return one.time > other.time; });
   return parts;
 }
 
@@ -75,7 +72,7 @@ std::vector<std::string> step_bars(const sim::Prediction& prediction, int width)
 
 Table step_bars_table(const sim::Prediction& prediction) {
   constexpr int kWidth = 50;
-  Table table("What a step waits for", {{"part", "", Kind::Text}});
+  Table table("What a step waits for", {as_text("part", "")});
   for (const std::string& line : step_bars(prediction, kWidth)) table.add_row({line});
   return table;
 }

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cassert>
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "reports/json.h"
 #include "reports/sheet.h"
 
 namespace llmsim::reports {
@@ -38,7 +38,7 @@ namespace {
 // Characters, not bytes, of UTF-8 text.
 std::size_t width_of(const std::string& text) {
   return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+      std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
 std::vector<std::size_t> widths_of(const Sheet& sheet) {
@@ -130,12 +130,10 @@ std::string csv_value(const Cell& cell) {
   return value ? exact(*value) : "";
 }
 
-nlohmann::ordered_json json_value(const Cell& cell) {
+Json json_value(const Cell& cell) {
   if (const auto* text = std::get_if<std::string>(&cell)) return *text;
   if (const auto* integer = std::get_if<std::int64_t>(&cell)) return *integer;
-  const std::optional<double> value = number_in(cell);
-  if (!value) return nullptr;
-  return *value;
+  return or_null(number_in(cell));
 }
 
 std::string render_text(const Table& table, const Style& style) {
@@ -208,17 +206,6 @@ std::string render_csv(const Table& table) {
   return out;
 }
 
-std::string render_json(const Table& table) {
-  auto rows = nlohmann::ordered_json::array();
-  for (const auto& row : table.rows()) {
-    auto object = nlohmann::ordered_json::object();
-    for (std::size_t c = 0; c < row.size(); ++c)
-      object[table.columns()[c].key] = json_value(row[c]);
-    rows.push_back(std::move(object));
-  }
-  return rows.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-}
-
 }  // namespace
 
 sim::NameTable<Format> name_table(Format) {
@@ -249,7 +236,7 @@ void Table::add_relative(std::string key, std::string header, const std::string&
       best = value;
   }
   const auto place = static_cast<std::ptrdiff_t>(source) + 1;
-  columns_.insert(columns_.begin() + place, {std::move(key), std::move(header), Kind::Factor});
+  columns_.insert(columns_.begin() + place, as_factor(std::move(key), std::move(header)));
   hidden_.insert(hidden_.begin() + place, false);
   for (auto& row : rows_) {
     const std::optional<double> value = number_in(row[source]);
@@ -264,8 +251,8 @@ void Table::fold_constants(const std::vector<std::string>& keys) {
   std::string folded;
   for (const std::string& key : keys) {
     const std::size_t c = index_of(key);
-    const bool constant = std::all_of(rows_.begin(), rows_.end(),
-                                      [&](const auto& row) { return row[c] == rows_.front()[c]; });
+    const bool constant =
+        std::ranges::all_of(rows_, [&](const auto& row) { return row[c] == rows_.front()[c]; });
     if (!constant) continue;
     hidden_[c] = true;
     const Unit unit = column_unit(*this, c);
@@ -278,13 +265,28 @@ void Table::fold_constants(const std::vector<std::string>& keys) {
 
 void Table::hide(const std::string& key) { hidden_[index_of(key)] = true; }
 
+void Table::hide_empty() {
+  for (std::size_t c = 0; c < columns_.size(); ++c)
+    hidden_[c] =
+        hidden_[c] || std::ranges::all_of(rows_, [c](const auto& row) { return row[c] == Cell(); });
+}
+
 void Table::add_note(std::string note) { notes_.push_back(std::move(note)); }
 
 std::size_t Table::index_of(const std::string& key) const {
-  const auto found = std::find_if(columns_.begin(), columns_.end(),
-                                  [&](const Column& column) { return column.key == key; });
+  const auto found =
+      std::ranges::find_if(columns_, [&](const Column& column) { return column.key == key; });
   assert(found != columns_.end());
   return static_cast<std::size_t>(found - columns_.begin());
+}
+
+Json rows_json(const Table& table) {
+  return list_json(table.rows(), [&](const std::vector<Cell>& row) {
+    Json object = Json::object();
+    for (std::size_t c = 0; c < row.size(); ++c)
+      object[table.columns()[c].key] = json_value(row[c]);
+    return object;
+  });
 }
 
 std::string render(const Table& table, Format format, const Style& style) {
@@ -292,7 +294,7 @@ std::string render(const Table& table, Format format, const Style& style) {
     case Format::Table: return render_text(table, style);
     case Format::Markdown: return render_markdown(table);
     case Format::Csv: return render_csv(table);
-    case Format::Json: return render_json(table);
+    case Format::Json: return text_of(rows_json(table));
     case Format::Latex: return render_latex(table);
   }
   return "";

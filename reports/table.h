@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -28,6 +29,25 @@ struct Column {
   std::string header;  // for people, without unit: "step time"; empty: the unit alone
   Kind kind = Kind::Text;
 };
+
+// Columns by the kind of their values; where the header is left out it is the key.
+inline namespace columns {
+
+struct ColumnOf {
+  Kind kind;
+
+  Column operator()(std::string key, std::string header) const {
+    return {std::move(key), std::move(header), kind};
+  }
+  Column operator()(const std::string& key) const { return (*this)(key, key); }
+};
+
+inline constexpr ColumnOf as_text{Kind::Text}, as_integer{Kind::Integer}, as_number{Kind::Number},
+    as_factor{Kind::Factor}, in_percent{Kind::Percent}, in_bytes{Kind::Bytes},
+    in_seconds{Kind::Seconds}, in_flops{Kind::Flops}, in_flops_per_s{Kind::FlopsPerSecond},
+    in_bytes_per_s{Kind::BytesPerSecond}, in_tokens_per_s{Kind::TokensPerSecond};
+
+}  // namespace columns
 
 // One value.  monostate is "none"; a double fills Number, Percent,
 // Factor and TokensPerSecond columns.
@@ -70,6 +90,9 @@ class Table {
 
   // Keeps a column for machine formats only.
   void hide(const std::string& key);
+
+  // The same of columns without a value.  Call after the rows are added.
+  void hide_empty();
 
   // A footnote for people.
   void add_note(std::string note);

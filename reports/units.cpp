@@ -116,7 +116,7 @@ std::string exact(double value) {
 }
 
 std::string with_spaces(std::string key) {
-  std::replace(key.begin(), key.end(), '_', ' ');
+  std::ranges::replace(key, '_', ' ');
   return key;
 }
 

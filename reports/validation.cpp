@@ -5,8 +5,6 @@
 #include <optional>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "reports/json.h"
 
 namespace llmsim::reports {
@@ -16,7 +14,6 @@ using calibrate::Backtest;
 using calibrate::BacktestRow;
 using calibrate::GroupErrors;
 using calibrate::OverallErrors;
-using nlohmann::ordered_json;
 
 // "right/all"; none of nothing.
 Cell share(int right, int all) {
@@ -51,40 +48,27 @@ std::vector<Cell> overall_cells(const OverallErrors& o) {
           share(o.outcomes_right, o.outcomes)};
 }
 
-ordered_json number(const std::optional<double>& value) {
-  return value && std::isfinite(*value) ? ordered_json(*value) : ordered_json(nullptr);
-}
-
 template <class Quantity>
-ordered_json base(const std::optional<Quantity>& value) {
-  return value ? number(value->value()) : ordered_json(nullptr);
-}
-
-template <class Quantity>
-ordered_json ends(const std::optional<std::pair<Quantity, Quantity>>& interval) {
+Json ends(const std::optional<std::pair<Quantity, Quantity>>& interval) {
   if (!interval) return nullptr;
-  return {number(interval->first.value()), number(interval->second.value())};
+  return {value_json(interval->first), value_json(interval->second)};
 }
 
-ordered_json text(const std::optional<std::string>& value) {
-  return value ? ordered_json(*value) : ordered_json(nullptr);
-}
-
-ordered_json row_json(const BacktestRow& row) {
-  ordered_json json;
+Json row_json(const BacktestRow& row) {
+  Json json;
   json["id"] = row.id;
   json["group"] = row.group;
-  json["measured_s"] = base(row.measured_time);
-  json["predicted_s"] = base(row.predicted_time);
+  json["measured_s"] = or_null(row.measured_time);
+  json["predicted_s"] = or_null(row.predicted_time);
   json["interval_s"] = ends(row.interval);
-  json["measured_peak_bytes"] = base(row.measured_peak);
-  json["predicted_peak_bytes"] = base(row.predicted_peak);
+  json["measured_peak_bytes"] = or_null(row.measured_peak);
+  json["predicted_peak_bytes"] = or_null(row.predicted_peak);
   json["peak_interval_bytes"] = ends(row.peak_interval);
-  json["fit_probability"] = number(row.fit_probability);
-  json["measured_outcome"] = text(row.measured_outcome);
-  json["predicted_outcome"] = text(row.predicted_outcome);
-  json["skipped"] = text(row.skipped);
-  json["scored"] = ordered_json::array();
+  json["fit_probability"] = or_null(row.fit_probability);
+  json["measured_outcome"] = or_null(row.measured_outcome);
+  json["predicted_outcome"] = or_null(row.predicted_outcome);
+  json["skipped"] = or_null(row.skipped);
+  json["scored"] = Json::array();
   if (row.scored.step_time) json["scored"].push_back("step_time");
   if (row.scored.memory) json["scored"].push_back("memory");
   if (row.scored.outcome) json["scored"].push_back("outcome");
@@ -92,43 +76,42 @@ ordered_json row_json(const BacktestRow& row) {
   return json;
 }
 
-ordered_json group_json(const GroupErrors& g) {
+Json group_json(const GroupErrors& g) {
   return {{"group", g.group},
           {"n", g.scored},
           {"missed", g.missed},
-          {"median_abs_error", number(g.median_abs_error)},
-          {"mean_abs_error", number(g.mean_abs_error)},
-          {"mape", number(g.mape)},
-          {"bias", number(g.bias)},
-          {"coverage", number(g.coverage)},
+          {"median_abs_error", or_null(g.median_abs_error)},
+          {"mean_abs_error", or_null(g.mean_abs_error)},
+          {"mape", or_null(g.mape)},
+          {"bias", or_null(g.bias)},
+          {"coverage", or_null(g.coverage)},
           {"memory_n", g.memory_scored},
-          {"memory_median_abs_error", number(g.memory_median_abs_error)},
-          {"memory_coverage", number(g.memory_coverage)},
+          {"memory_median_abs_error", or_null(g.memory_median_abs_error)},
+          {"memory_coverage", or_null(g.memory_coverage)},
           {"outcomes", g.outcomes},
           {"outcomes_right", g.outcomes_right}};
 }
 
-ordered_json overall_json(const OverallErrors& o) {
+Json overall_json(const OverallErrors& o) {
   return {{"groups", o.groups},
           {"n", o.scored},
           {"missed", o.missed},
-          {"macro_median_abs_error", number(o.macro_median_abs_error)},
-          {"macro_mean_abs_error", number(o.macro_mean_abs_error)},
-          {"coverage", number(o.coverage)},
+          {"macro_median_abs_error", or_null(o.macro_median_abs_error)},
+          {"macro_mean_abs_error", or_null(o.macro_mean_abs_error)},
+          {"coverage", or_null(o.coverage)},
           {"memory_n", o.memory_scored},
-          {"memory_mape", number(o.memory_mape)},
-          {"memory_macro_median_abs_error", number(o.memory_macro_median_abs_error)},
-          {"memory_coverage", number(o.memory_coverage)},
+          {"memory_mape", or_null(o.memory_mape)},
+          {"memory_macro_median_abs_error", or_null(o.memory_macro_median_abs_error)},
+          {"memory_coverage", or_null(o.memory_coverage)},
           {"outcomes", o.outcomes},
-          {"outcome_accuracy", number(o.outcome_accuracy)},
-          {"balanced_outcome_accuracy", number(o.balanced_outcome_accuracy)},
-          {"brier_score", number(o.brier_score)}};
+          {"outcome_accuracy", or_null(o.outcome_accuracy)},
+          {"balanced_outcome_accuracy", or_null(o.balanced_outcome_accuracy)},
+          {"brier_score", or_null(o.brier_score)}};
 }
 
 using calibrate::AblationErrors;
 using calibrate::AblationPair;
 using calibrate::Ablations;
-using nlohmann::ordered_json;
 
 std::vector<Cell> cells(const AblationErrors& e) {
   return {e.setting,
@@ -148,51 +131,46 @@ const char* verdict(const AblationPair& pair) {
   return pair.right() ? "right" : "wrong";
 }
 
-ordered_json errors_json(const AblationErrors& e) {
+Json errors_json(const AblationErrors& e) {
   return {{"setting", e.setting},
           {"pairs", e.pairs},
           {"decided", e.decided},
           {"sign_right", e.right},
-          {"sign_accuracy", number(e.sign_accuracy())},
-          {"median_ratio_error", number(e.median_error)},
-          {"worst_ratio_error", number(e.worst_error)},
+          {"sign_accuracy", or_null(e.sign_accuracy())},
+          {"median_ratio_error", or_null(e.median_error)},
+          {"worst_ratio_error", or_null(e.worst_error)},
           {"memory_pairs", e.memory_pairs},
-          {"memory_median_ratio_error", number(e.memory_median_error)}};
+          {"memory_median_ratio_error", or_null(e.memory_median_error)}};
 }
 
-ordered_json pair_json(const AblationPair& pair) {
+Json pair_json(const AblationPair& pair) {
   return {{"setting", pair.setting},
           {"group", pair.group},
           {"off", pair.off},
           {"on", pair.on},
           {"off_id", pair.off_id},
           {"on_id", pair.on_id},
-          {"measured_ratio", number(pair.measured_time)},
-          {"predicted_ratio", number(pair.predicted_time)},
-          {"ratio_error", number(pair.time_error())},
+          {"measured_ratio", or_null(pair.measured_time)},
+          {"predicted_ratio", or_null(pair.predicted_time)},
+          {"ratio_error", or_null(pair.time_error())},
           {"noise", pair.noise},
           {"computed", pair.computed},
           {"verdict", verdict(pair)},
-          {"measured_peak_ratio", number(pair.measured_peak)},
-          {"predicted_peak_ratio", number(pair.predicted_peak)},
-          {"peak_ratio_error", number(pair.peak_error())}};
+          {"measured_peak_ratio", or_null(pair.measured_peak)},
+          {"predicted_peak_ratio", or_null(pair.predicted_peak)},
+          {"peak_ratio_error", or_null(pair.peak_error())}};
 }
 
 }  // namespace
 
 Table validation_table(const Backtest& backtest) {
-  Table table("Predicted against measured runs",
-              {{"group", "group", Kind::Text},
-               {"n", "runs", Kind::Integer},
-               {"missed", "missed", Kind::Integer},
-               {"median_abs_error", "median error", Kind::Percent},
-               {"mape", "mean error", Kind::Percent},
-               {"bias", "bias", Kind::Percent},
-               {"coverage", "in interval", Kind::Percent},
-               {"memory_n", "peaks", Kind::Integer},
-               {"memory_median_abs_error", "memory error", Kind::Percent},
-               {"memory_coverage", "in interval", Kind::Percent},
-               {"outcomes_right", "verdicts right", Kind::Text}});
+  Table table(
+      "Predicted against measured runs",
+      {as_text("group"), as_integer("n", "runs"), as_integer("missed"),
+       in_percent("median_abs_error", "median error"), in_percent("mape", "mean error"),
+       in_percent("bias"), in_percent("coverage", "in interval"), as_integer("memory_n", "peaks"),
+       in_percent("memory_median_abs_error", "memory error"),
+       in_percent("memory_coverage", "in interval"), as_text("outcomes_right", "verdicts right")});
   for (const GroupErrors& group : backtest.groups) table.add_row(group_cells(group));
   table.add_row(overall_cells(backtest.overall));
   table.add_note(
@@ -211,9 +189,8 @@ Table validation_table(const Backtest& backtest) {
 }
 
 Table skipped_table(const Backtest& backtest) {
-  Table table("Runs without a prediction", {{"id", "run", Kind::Text},
-                                            {"scored", "scored", Kind::Text},
-                                            {"skipped", "reason", Kind::Text}});
+  Table table("Runs without a prediction",
+              {as_text("id", "run"), as_text("scored"), as_text("skipped", "reason")});
   for (const BacktestRow& row : backtest.rows) {
     const bool scored = row.scored.step_time || row.scored.memory || row.scored.outcome;
     if (row.skipped) table.add_row({row.id, std::string(scored ? "yes" : "no"), *row.skipped});
@@ -222,29 +199,22 @@ Table skipped_table(const Backtest& backtest) {
 }
 
 Json backtest_json(const Backtest& backtest) {
-  ordered_json json;
-  json["runs"] = ordered_json::array();
-  for (const BacktestRow& row : backtest.rows) json["runs"].push_back(row_json(row));
-  json["groups"] = ordered_json::array();
-  for (const GroupErrors& group : backtest.groups) json["groups"].push_back(group_json(group));
-  json["overall"] = overall_json(backtest.overall);
-  return json;
+  return {{"runs", list_json(backtest.rows, row_json)},
+          {"groups", list_json(backtest.groups, group_json)},
+          {"overall", overall_json(backtest.overall)}};
 }
 
 std::string validation_json(const Backtest& backtest) {
-  return backtest_json(backtest).dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return text_of(backtest_json(backtest), 1);
 }
 
 Table ablation_table(const Ablations& ablations) {
-  Table table("What a setting is worth: ratios of runs that differ in one setting",
-              {{"setting", "setting", Kind::Text},
-               {"pairs", "pairs", Kind::Integer},
-               {"sign_right", "signs right", Kind::Text},
-               {"sign_accuracy", "of them", Kind::Percent},
-               {"median_ratio_error", "median error", Kind::Percent},
-               {"worst_ratio_error", "worst", Kind::Percent},
-               {"memory_pairs", "memory pairs", Kind::Integer},
-               {"memory_median_ratio_error", "memory error", Kind::Percent}});
+  Table table(
+      "What a setting is worth: ratios of runs that differ in one setting",
+      {as_text("setting"), as_integer("pairs"), as_text("sign_right", "signs right"),
+       in_percent("sign_accuracy", "of them"), in_percent("median_ratio_error", "median error"),
+       in_percent("worst_ratio_error", "worst"), as_integer("memory_pairs", "memory pairs"),
+       in_percent("memory_median_ratio_error", "memory error")});
   for (const AblationErrors& errors : ablations.settings) table.add_row(cells(errors));
   table.add_row(cells(ablations.switched));
   table.add_row(cells(ablations.all));
@@ -277,20 +247,14 @@ Table ablation_table(const Ablations& ablations) {
 }
 
 Table ablation_rows_table(const Ablations& ablations) {
-  Table table("Pairs of runs", {{"setting", "setting", Kind::Text},
-                                {"group", "study", Kind::Text},
-                                {"off", "off", Kind::Text},
-                                {"on", "on", Kind::Text},
-                                {"measured_ratio", "measured", Kind::Number},
-                                {"predicted_ratio", "predicted", Kind::Number},
-                                {"ratio_error", "error", Kind::Percent},
-                                {"noise", "noise", Kind::Percent},
-                                {"verdict", "sign", Kind::Text},
-                                {"measured_peak_ratio", "peak measured", Kind::Number},
-                                {"predicted_peak_ratio", "peak predicted", Kind::Number},
-                                {"peak_ratio_error", "peak error", Kind::Percent},
-                                {"off_id", "run off", Kind::Text},
-                                {"on_id", "run on", Kind::Text}});
+  Table table("Pairs of runs",
+              {as_text("setting"), as_text("group", "study"), as_text("off"), as_text("on"),
+               as_number("measured_ratio", "measured"), as_number("predicted_ratio", "predicted"),
+               in_percent("ratio_error", "error"), in_percent("noise"), as_text("verdict", "sign"),
+               as_number("measured_peak_ratio", "peak measured"),
+               as_number("predicted_peak_ratio", "peak predicted"),
+               in_percent("peak_ratio_error", "peak error"), as_text("off_id", "run off"),
+               as_text("on_id", "run on")});
   for (const AblationPair& pair : ablations.pairs) {
     table.add_row({pair.setting, pair.group, pair.off, pair.on, cell(pair.measured_time),
                    cell(pair.predicted_time), cell(pair.time_error()),
@@ -302,32 +266,27 @@ Table ablation_rows_table(const Ablations& ablations) {
 }
 
 std::string ablation_json(const Ablations& ablations) {
-  ordered_json json;
-  json["settings"] = ordered_json::array();
-  for (const AblationErrors& errors : ablations.settings)
-    json["settings"].push_back(errors_json(errors));
-  json["overall"] = errors_json(ablations.all);
-  json["overall"]["study_sign_accuracy"] = number(ablations.study_sign_accuracy);
-  json["overall"]["study_median_ratio_error"] = number(ablations.study_median_error);
-  json["measured"] = errors_json(ablations.measured);
-  json["switched"] = errors_json(ablations.switched);
-  json["topology"] = errors_json(ablations.topology);
-  json["software"] = errors_json(ablations.software);
-  json["pairs"] = ordered_json::array();
-  for (const AblationPair& pair : ablations.pairs) json["pairs"].push_back(pair_json(pair));
-  return json.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  Json overall = errors_json(ablations.all);
+  overall["study_sign_accuracy"] = or_null(ablations.study_sign_accuracy);
+  overall["study_median_ratio_error"] = or_null(ablations.study_median_error);
+  return text_of({{"settings", list_json(ablations.settings, errors_json)},
+                  {"overall", overall},
+                  {"measured", errors_json(ablations.measured)},
+                  {"switched", errors_json(ablations.switched)},
+                  {"topology", errors_json(ablations.topology)},
+                  {"software", errors_json(ablations.software)},
+                  {"pairs", list_json(ablations.pairs, pair_json)}},
+                 1);
 }
 
 Table count_comparison_table(std::span<const calibrate::CountComparison> comparisons) {
   Table table("Training steps of the runtime, counted and predicted",
-              {{"name", "figure"},
-               {"predicted", "predicted", Kind::Integer},
-               {"measured", "measured", Kind::Integer},
-               {"equal", "equal"}});
+              {as_text("name", "figure"), as_integer("predicted"), as_integer("measured"),
+               as_text("equal")});
   for (const calibrate::CountComparison& one : comparisons)
     table.add_row({one.name, one.predicted, one.measured, std::string(one.equal() ? "yes" : "NO")});
-  const auto different = std::count_if(comparisons.begin(), comparisons.end(),
-                                       [](const auto& one) { return !one.equal(); });
+  const auto different =
+      std::ranges::count_if(comparisons, [](const auto& one) { return !one.equal(); });
   table.add_note(
       std::to_string(comparisons.size()) + " figures, " +
       (different == 0 ? std::string("all equal") : std::to_string(different) + " differ"));
@@ -335,14 +294,12 @@ Table count_comparison_table(std::span<const calibrate::CountComparison> compari
 }
 
 std::string count_comparison_json(std::span<const calibrate::CountComparison> comparisons) {
-  Json list = Json::array();
-  for (const calibrate::CountComparison& one : comparisons) {
-    list.push_back({{"name", one.name},
-                    {"predicted", one.predicted},
-                    {"measured", one.measured},
-                    {"equal", one.equal()}});
-  }
-  return text_of({{"comparisons", std::move(list)}});
+  return text_of({{"comparisons", list_json(comparisons, [](const auto& one) {
+                     return Json{{"name", one.name},
+                                 {"predicted", one.predicted},
+                                 {"measured", one.measured},
+                                 {"equal", one.equal()}};
+                   })}});
 }
 
 }  // namespace llmsim::reports
