@@ -75,7 +75,7 @@ void add_shardings(std::vector<RunOptions>& changes, const sim::Run& run) {
 void add_switches(std::vector<RunOptions>& changes, const Strategy& s) {
   for (const sim::StrategyField& field : sim::strategy_fields()) {
     const auto value = field.get(s);
-    if (field.kind != sim::FieldKind::Switch || !*field.help || !value) continue;
+    if (field.kind != sim::FieldKind::Switch || field.help.empty() || !value) continue;
     const bool on = std::get<bool>(*value);
     changes.push_back(fields({{field.key, on ? "false" : "true"}}));
   }

@@ -128,7 +128,7 @@ const char* group_of(const std::string& key) {
 
 // One field of the strategy.
 void add_field(CLI::App& c, const sim::StrategyField& field, RunOptions& o, const char* value_name,
-               const char* help) {
+               const std::string& help) {
   const std::string name = "--" + with_dashes(field.key);
   const auto set = [&field, &o](const std::string& text) { o.strategy[field.key] = text; };
   if (field.kind != sim::FieldKind::Switch) {
@@ -201,7 +201,7 @@ void add_run_options(CLI::App& c, RunOptions& o) {
   add_work(c, o);
   add_site(c, o);
   for (const sim::StrategyField& field : sim::strategy_fields()) {
-    if (*field.help) add_field(c, field, o, field.value_name, field.help);
+    if (!field.help.empty()) add_field(c, field, o, field.value_name, field.help);
   }
   add(c, "--recompute", o.recompute, "MODE",
       "none, selective[=MODULES], full[=K], every-n=[Q/]P, op[=all|qkv]; MODULES: core_attn, mlp "
@@ -289,7 +289,8 @@ void add_search_options(CLI::App& c, RunOptions& o) {
     const sim::SearchedField* const searched = sim::find_searched_field(field.key);
     if (searched && *searched->help)
       add_field(c, field, o, "LIST", searched->help);
-    else if (*field.help && !(searched && searched->restricted != sim::Restricted::Excluded))
+    else if (!field.help.empty() &&
+             !(searched && searched->restricted != sim::Restricted::Excluded))
       add_field(c, field, o, field.value_name, field.help);
   }
   add(c, "--recompute", o.recompute, "LIST",

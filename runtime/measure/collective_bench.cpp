@@ -160,7 +160,7 @@ void publish(const Series& s, const json& record) {
 
 json described(const std::string& type, const Series& s, sim::Bytes bytes) {
   const sim::GroupPlacement place =
-      sim::place_group(s.shape.ranks, s.shape.stride, s.options.ranks_per_node);
+      sim::place_group({{s.shape.ranks, s.shape.stride}, {}}, s.options.ranks_per_node);
   return {{"type", type},
           {"key", key_of(type, s)},
           {"kind", sim::name_of(s.kind)},

@@ -12,15 +12,8 @@ inline constexpr int kNumDTypes = 6;
 
 // Bytes of one stored element.  Fp4 is half a byte, without its block scales.
 constexpr Bytes size_of(DType dtype) {
-  switch (dtype) {
-    case DType::Fp32:
-    case DType::Tf32: return Bytes(4.0);
-    case DType::Fp16:
-    case DType::Bf16: return Bytes(2.0);
-    case DType::Fp8: return Bytes(1.0);
-    case DType::Fp4: return Bytes(0.5);
-  }
-  return Bytes(0.0);
+  constexpr double bytes[] = {4.0, 4.0, 2.0, 2.0, 1.0, 0.5};
+  return Bytes(bytes[static_cast<int>(dtype)]);
 }
 
 // Bytes of an fp32 element as a plain number, to multiply counts of elements with.
@@ -30,15 +23,8 @@ constexpr bool is_low_precision(DType dtype) { return dtype == DType::Fp8 || dty
 
 // "fp32", "tf32", "fp16", "bf16", "fp8", "fp4".
 constexpr const char* name_of(DType dtype) {
-  switch (dtype) {
-    case DType::Fp32: return "fp32";
-    case DType::Tf32: return "tf32";
-    case DType::Fp16: return "fp16";
-    case DType::Bf16: return "bf16";
-    case DType::Fp8: return "fp8";
-    case DType::Fp4: return "fp4";
-  }
-  return "";
+  constexpr const char* names[] = {"fp32", "tf32", "fp16", "bf16", "fp8", "fp4"};
+  return names[static_cast<int>(dtype)];
 }
 
 }  // namespace llmsim::sim

@@ -12,6 +12,7 @@
 // directions.  Of several names of one enumerator the first is written, and all are read.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <concepts>
 #include <cstdint>
@@ -37,6 +38,14 @@ struct Named {
 
 template <class Enum>
 using NameTable = std::span<const Named<Enum>>;
+
+// A table of names in the order of the enumerators, each with one.
+template <class Enum, std::size_t N>
+constexpr std::array<Named<Enum>, N> in_order(const char* const (&names)[N]) {
+  std::array<Named<Enum>, N> table{};
+  for (std::size_t i = 0; i < N; ++i) table[i] = {static_cast<Enum>(i), names[i]};
+  return table;
+}
 
 template <class Enum>
 concept HasNames = requires(Enum value) {
@@ -85,21 +94,34 @@ enum class FieldKind { Switch, Count, Number, Word, Counts, Names };
 template <class T>
 struct FieldType;
 
-template <>
-struct FieldType<bool> {
-  static constexpr FieldKind kind = FieldKind::Switch;
+struct NoWords {
   static Words words() { return {}; }
-  static std::optional<FieldValue> value(bool member) { return member; }
-  static bool put(bool& member, const FieldValue& value) {
-    if (const bool* const on = std::get_if<bool>(&value)) return member = *on, true;
-    return false;
+};
+
+// Of the types that a FieldValue has as they are.
+template <class T, FieldKind of>
+struct PlainField : NoWords {
+  static constexpr FieldKind kind = of;
+  static std::optional<FieldValue> value(const T& member) { return member; }
+  static bool put(T& member, const FieldValue& value) {
+    const T* const given = std::get_if<T>(&value);
+    if (given) member = *given;
+    return given != nullptr;
   }
 };
 
 template <>
-struct FieldType<int> {
+struct FieldType<bool> : PlainField<bool, FieldKind::Switch> {};
+template <>
+struct FieldType<std::string> : PlainField<std::string, FieldKind::Word> {};
+template <>
+struct FieldType<std::vector<int>> : PlainField<std::vector<int>, FieldKind::Counts> {};
+template <>
+struct FieldType<Words> : PlainField<Words, FieldKind::Names> {};
+
+template <>
+struct FieldType<int> : NoWords {
   static constexpr FieldKind kind = FieldKind::Count;
-  static Words words() { return {}; }
   static std::optional<FieldValue> value(int member) { return std::int64_t{member}; }
   static bool put(int& member, const FieldValue& value) {
     const std::optional<double> number = number_of(value);
@@ -111,9 +133,8 @@ struct FieldType<int> {
 };
 
 template <>
-struct FieldType<double> {
+struct FieldType<double> : NoWords {
   static constexpr FieldKind kind = FieldKind::Number;
-  static Words words() { return {}; }
   static std::optional<FieldValue> value(double member) { return member; }
   static bool put(double& member, const FieldValue& value) {
     const std::optional<double> number = number_of(value);
@@ -122,22 +143,9 @@ struct FieldType<double> {
   }
 };
 
-template <>
-struct FieldType<std::string> {
-  static constexpr FieldKind kind = FieldKind::Word;
-  static Words words() { return {}; }
-  static std::optional<FieldValue> value(const std::string& member) { return member; }
-  static bool put(std::string& member, const FieldValue& value) {
-    if (const std::string* const word = std::get_if<std::string>(&value))
-      return member = *word, true;
-    return false;
-  }
-};
-
 template <int B, int F, int S>
-struct FieldType<Quantity<B, F, S>> {
+struct FieldType<Quantity<B, F, S>> : NoWords {
   static constexpr FieldKind kind = FieldKind::Number;
-  static Words words() { return {}; }
   static std::optional<FieldValue> value(Quantity<B, F, S> member) { return member.value(); }
   static bool put(Quantity<B, F, S>& member, const FieldValue& value) {
     double number = 0.0;
@@ -172,28 +180,6 @@ struct FieldType<std::optional<T>> {
     T given{};
     if (!FieldType<T>::put(given, value)) return false;
     return member = given, true;
-  }
-};
-
-template <>
-struct FieldType<std::vector<int>> {
-  static constexpr FieldKind kind = FieldKind::Counts;
-  static Words words() { return {}; }
-  static std::optional<FieldValue> value(const std::vector<int>& member) { return member; }
-  static bool put(std::vector<int>& member, const FieldValue& value) {
-    if (const auto* const list = std::get_if<std::vector<int>>(&value)) return member = *list, true;
-    return false;
-  }
-};
-
-template <>
-struct FieldType<Words> {
-  static constexpr FieldKind kind = FieldKind::Names;
-  static Words words() { return {}; }
-  static std::optional<FieldValue> value(const Words& member) { return member; }
-  static bool put(Words& member, const FieldValue& value) {
-    if (const Words* const list = std::get_if<Words>(&value)) return member = *list, true;
-    return false;
   }
 };
 

@@ -7,6 +7,8 @@
 #include <locale>
 #include <sstream>
 
+#include "sim/base/error.h"
+
 namespace llmsim::sim {
 namespace {
 
@@ -40,12 +42,18 @@ std::optional<double> number_from(const std::string& text) {
   return number;
 }
 
-std::string divisors_text(int n) {
-  std::string list;
-  for (int d = 1; d <= n; ++d) {
-    if (n % d == 0) list += (list.empty() ? "" : ", ") + std::to_string(d);
+std::string equals(const std::string& name, std::int64_t value) {
+  return name + " = " + std::to_string(value);
+}
+
+void require_divides(const std::string& name, int value, const std::string& whole_name, int whole) {
+  if (whole % value == 0) return;
+  std::string divisors;
+  for (int d = 1; d <= whole; ++d) {
+    if (whole % d == 0) divisors += (divisors.empty() ? "" : ", ") + std::to_string(d);
   }
-  return list;
+  throw Error(equals(name, value) + " does not divide " + equals(whole_name, whole) + " (" +
+              divisors + " do)");
 }
 
 }  // namespace llmsim::sim

@@ -1,6 +1,7 @@
 // Numbers as texts that lose nothing, and back.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -15,7 +16,11 @@ std::string shortest_text(double number);
 // The finite number that the whole of a text writes: "0.1", "1e+20"; none of "", "1 GB", "nan".
 std::optional<double> number_from(const std::string& text);
 
-// "1, 2, 3, 6" of 6.
-std::string divisors_text(int n);
+// "tp = 3".
+std::string equals(const std::string& name, std::int64_t value);
+
+// Throws Error where `value` does not divide `whole`, with those that do: "tp = 3 does not divide
+// num_heads = 4 (1, 2, 4 do)".
+void require_divides(const std::string& name, int value, const std::string& whole_name, int whole);
 
 }  // namespace llmsim::sim

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <compare>
+#include <cstdint>
 
 namespace llmsim::sim {
 
@@ -93,6 +94,9 @@ using Seconds = Quantity<0, 0, 1>;
 using BytesPerSecond = Quantity<1, 0, -1>;
 using FlopsPerSecond = Quantity<0, 1, -1>;
 using Hertz = Quantity<0, 0, -1>;
+
+// A count as a factor of formulas.
+constexpr double real(std::int64_t count) { return static_cast<double>(count); }
 
 inline constexpr Bytes KiB{1024.0};
 inline constexpr Bytes MiB{1024.0 * 1024.0};

@@ -5,66 +5,58 @@
 namespace llmsim::sim {
 namespace {
 
-constexpr Named<Transport> kTransports[] = {{Transport::Rdma, "rdma"},
-                                            {Transport::Sockets, "sockets"}};
+constexpr auto kTransports = in_order<Transport>({"rdma", "sockets"});
 
-constexpr Named<CollectiveAlgorithm> kAlgorithms[] = {
-    {CollectiveAlgorithm::Auto, "auto"},
-    {CollectiveAlgorithm::Ring, "ring"},
-    {CollectiveAlgorithm::Tree, "tree"},
-    {CollectiveAlgorithm::Hierarchical, "hierarchical"}};
+constexpr auto kAlgorithms =
+    in_order<CollectiveAlgorithm>({"auto", "ring", "tree", "hierarchical"});
 
-void improve_matrix_units(Cluster& cluster, double factor) {
-  for (FlopsPerSecond& peak : cluster.device.matrix_peak) peak = factor * peak;
-  cluster.device.vector_peak = factor * cluster.device.vector_peak;
+template <class... Rates>
+void multiply(double factor, Rates&... rates) {
+  ((rates = factor * rates), ...);
 }
 
-void improve_fabric(Cluster& cluster, double factor) {
-  Fabric& fabric = cluster.fabric;
-  fabric.device_bandwidth = factor * fabric.device_bandwidth;
-  fabric.pair_bandwidth = factor * fabric.pair_bandwidth;
-  fabric.package_bandwidth = factor * fabric.package_bandwidth;
-}
-
-void improve_network(Cluster& cluster, double factor) {
-  cluster.network.node_bandwidth = factor * cluster.network.node_bandwidth;
-  cluster.network.socket_bandwidth = factor * cluster.network.socket_bandwidth;
-}
-
-void improve_kernels(Cluster& cluster, double factor) {
-  Achieved& achieved = cluster.device.achieved;
-  achieved.kernel_time = achieved.kernel_time / factor;
-  for (GemmCoefficients& gemm : achieved.gemm) gemm.kernel_time = gemm.kernel_time / factor;
-  achieved.host_call_factor /= factor;
-}
-
-void improve_host_link(Cluster& cluster, double factor) {
-  cluster.device.host_bandwidth = factor * cluster.device.host_bandwidth;
-  cluster.device.host_memory_bandwidth = factor * cluster.device.host_memory_bandwidth;
+template <class... Times>
+void divide(double factor, Times&... times) {
+  ((times = times / factor), ...);
 }
 
 constexpr std::array<HardwareChange, 8> kChanges{{
-    {"matrix units", improve_matrix_units},
-    {"memory bandwidth",
+    {"matrix units",
      [](Cluster& cluster, double factor) {
-       cluster.device.memory_bandwidth = factor * cluster.device.memory_bandwidth;
+       for (FlopsPerSecond& peak : cluster.device.matrix_peak) multiply(factor, peak);
+       multiply(factor, cluster.device.vector_peak);
      }},
+    {"memory bandwidth",
+     [](Cluster& cluster, double factor) { multiply(factor, cluster.device.memory_bandwidth); }},
     {"memory",
      [](Cluster& cluster, double factor) {
-       cluster.device.memory = factor * cluster.device.memory;
-       cluster.device.usable_memory = factor * cluster.device.usable_memory;
+       multiply(factor, cluster.device.memory, cluster.device.usable_memory);
      }},
-    {"links in a node", improve_fabric},
-    {"network", improve_network},
+    {"links in a node",
+     [](Cluster& cluster, double factor) {
+       Fabric& fabric = cluster.fabric;
+       multiply(factor, fabric.device_bandwidth, fabric.pair_bandwidth, fabric.package_bandwidth);
+     }},
+    {"network",
+     [](Cluster& cluster, double factor) {
+       multiply(factor, cluster.network.node_bandwidth, cluster.network.socket_bandwidth);
+     }},
     {"latency",
      [](Cluster& cluster, double factor) {
-       cluster.fabric.latency = cluster.fabric.latency / factor;
-       for (Seconds* latency : {&cluster.network.latency, &cluster.network.all_to_all_latency,
-                                &cluster.network.peer_latency, &cluster.network.ring_step})
-         *latency = *latency / factor;
+       Network& network = cluster.network;
+       divide(factor, cluster.fabric.latency, network.latency, network.all_to_all_latency,
+              network.peer_latency, network.ring_step);
      }},
-    {"kernels", improve_kernels},
-    {"host link", improve_host_link},
+    {"kernels",
+     [](Cluster& cluster, double factor) {
+       Achieved& achieved = cluster.device.achieved;
+       for (GemmCoefficients& gemm : achieved.gemm) divide(factor, gemm.kernel_time);
+       divide(factor, achieved.kernel_time, achieved.host_call_factor);
+     }},
+    {"host link",
+     [](Cluster& cluster, double factor) {
+       multiply(factor, cluster.device.host_bandwidth, cluster.device.host_memory_bandwidth);
+     }},
 }};
 
 }  // namespace

@@ -8,18 +8,9 @@
 namespace llmsim::sim {
 namespace {
 
-constexpr Named<AttentionKernel> kKernels[] = {
-    {AttentionKernel::Flash1, "flash-1"},
-    {AttentionKernel::FlashTriton, "flash-triton"},
-    {AttentionKernel::Flash2, "flash-2"},
-    {AttentionKernel::Flash3, "flash-3"},
-    {AttentionKernel::Cudnn, "cudnn"},
-    {AttentionKernel::ComposableKernel, "composable-kernel"},
-    {AttentionKernel::Aotriton, "aotriton"},
-    {AttentionKernel::AotritonFirst, "aotriton-first"},
-    {AttentionKernel::Splash, "splash"},
-    {AttentionKernel::Blockwise, "blockwise"},
-    {AttentionKernel::BlockwiseFp32, "blockwise-fp32"}};
+constexpr auto kKernels = in_order<AttentionKernel>(
+    {"flash-1", "flash-triton", "flash-2", "flash-3", "cudnn", "composable-kernel", "aotriton",
+     "aotriton-first", "splash", "blockwise", "blockwise-fp32"});
 
 constexpr std::array<const char*, kNumMemoryBoundKernels> kMemoryBoundKernels{
     "layer_norm",    "rms_norm",         "softmax",

@@ -25,18 +25,13 @@ HeadWeights head_weights(const Transformer& m) {
   return {.of_predicted = vocab + h * h, .of_first = m.encoder->next_sentence ? h * h + 2 * h : 0};
 }
 
-// That multiply a token in one layer.
-Count layer_matrices(const Transformer& m, LayerKind kind) {
-  Count total = 0;
-  for (const LayerWeight& weight : layer_weights(m, kind)) total += weight.multiplied();
-  return total;
-}
-
+// That multiply a token in all layers.
 Count block_weights(const Transformer& m) {
   const LayerKinds kinds = layer_kinds(m);
   Count total = 0;
   for_each_kind(count_layers(m, 0, m.num_layers + m.mtp_layers), [&](std::size_t slot, int layers) {
-    total += layers * layer_matrices(m, kinds[slot]);
+    for (const LayerWeight& weight : layer_weights(m, kinds[slot]))
+      total += layers * weight.multiplied();
   });
   return total;
 }
@@ -52,19 +47,18 @@ double attended_keys(const Transformer& model, int layer, bool causal) {
 
 Flops attention_flops_per_token(const Transformer& model, int layer, bool causal) {
   const double width =
-      static_cast<double>(model.num_heads) * query_head_dim(model) + attention_output_width(model);
+      real(model.num_heads) * query_head_dim(model) + attention_output_width(model);
   return 2.0 * width * attended_keys(model, layer, causal) * FLOP;
 }
 
 Flops head_flops_per_token(const Transformer& model) {
   const HeadWeights head = head_weights(model);
-  const double first = static_cast<double>(head.of_first) / model.seq_len;
-  return 2.0 * (predicted_share(model) * static_cast<double>(head.of_predicted) + first) * FLOP;
+  const double first = real(head.of_first) / model.seq_len;
+  return 2.0 * (predicted_share(model) * real(head.of_predicted) + first) * FLOP;
 }
 
 Flops forward_flops_per_token(const Transformer& model, bool causal) {
-  Flops total =
-      2.0 * static_cast<double>(block_weights(model)) * FLOP + head_flops_per_token(model);
+  Flops total = 2.0 * real(block_weights(model)) * FLOP + head_flops_per_token(model);
   for (int layer = 0; layer < model.num_layers + model.mtp_layers; ++layer) {
     const LayerKind kind = kind_of_layer(model, layer);
     if (kind.has_attention()) total += attention_flops_per_token(model, layer, causal);
@@ -76,17 +70,15 @@ Flops forward_flops_per_token(const Transformer& model, bool causal) {
 Flops training_flops_per_token(const Transformer& model, double adapter_parameters) {
   const Flops forward = forward_flops_per_token(model, true);
   if (adapter_parameters == 0.0) return 3.0 * forward;
-  const Flops weights =
-      2.0 * static_cast<double>(block_weights(model)) * FLOP + head_flops_per_token(model);
+  const Flops weights = 2.0 * real(block_weights(model)) * FLOP + head_flops_per_token(model);
   return 3.0 * forward - weights + 6.0 * adapter_parameters * FLOP;
 }
 
 std::vector<Convention> conventions(const Transformer& model, const StepWork& work) {
   const Parameters counts = parameters(model);
-  const double all = static_cast<double>(counts.active());
+  const double all = real(counts.active());
   const double no_embedding =
-      all - static_cast<double>(model.tied_embeddings ? counts.positions
-                                                      : counts.embedding + counts.positions);
+      all - real(model.tied_embeddings ? counts.positions : counts.embedding + counts.positions);
   const LayerKinds kinds = layer_kinds(model);
   double attention_layers = 0.0;
   for_each_kind(count_layers(model, 0, model.num_layers), [&](std::size_t slot, int count) {

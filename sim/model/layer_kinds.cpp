@@ -102,7 +102,7 @@ KindTable<double> shares_of(const LayerCounts& counts) {
   for (std::size_t slot = counts.size(); slot-- > 0;) {
     if (counts[slot] == 0) continue;
     if (first < counts.size()) others += shares[first];
-    shares[slot] = static_cast<double>(counts[slot]) / all, first = slot;
+    shares[slot] = real(counts[slot]) / all, first = slot;
   }
   if (first < counts.size()) shares[first] = 1.0 - others;
   return shares;

@@ -20,11 +20,8 @@ void require_head_widths(const char* object, std::int64_t width) {
 
 void validate_delta_net(const Transformer& model) {
   const GatedDeltaNet& net = *model.gated_delta_net;
-  if (net.num_value_heads % net.num_key_heads != 0)
-    throw Error("gated_delta_net.num_key_heads = " + std::to_string(net.num_key_heads) +
-                " does not divide gated_delta_net.num_value_heads = " +
-                std::to_string(net.num_value_heads) + " (" + divisors_text(net.num_value_heads) +
-                " do)");
+  require_divides("gated_delta_net.num_key_heads", net.num_key_heads,
+                  "gated_delta_net.num_value_heads", net.num_value_heads);
   require_head_widths("gated_delta_net",
                       std::max(std::int64_t{net.num_key_heads} * net.key_head_dim,
                                std::int64_t{net.num_value_heads} * net.value_head_dim));
@@ -32,10 +29,7 @@ void validate_delta_net(const Transformer& model) {
 
 void validate_mamba(const Transformer& model) {
   const Mamba& mamba = *model.mamba;
-  if (mamba.num_heads % mamba.num_groups != 0)
-    throw Error("mamba.num_groups = " + std::to_string(mamba.num_groups) +
-                " does not divide mamba.num_heads = " + std::to_string(mamba.num_heads) + " (" +
-                divisors_text(mamba.num_heads) + " do)");
+  require_divides("mamba.num_groups", mamba.num_groups, "mamba.num_heads", mamba.num_heads);
   if (static_cast<std::int64_t>(mamba.num_heads) * mamba.head_dim > kMaxHeadWidths ||
       static_cast<std::int64_t>(mamba.num_groups) * mamba.state_size > kMaxHeadWidths)
     throw Error("mamba.num_heads * head_dim or num_groups * state_size is out of range: 1 to " +
@@ -132,38 +126,19 @@ constexpr ScanMixer of_sizes(ScanMixer row) {
 }
 
 constexpr ScanMixer kScanMixers[] = {
-    of_sizes<&Transformer::mamba, &Mamba::num_groups>(
-        {.mixer = Mixer::Mamba2,
-         .letter = 'M',
-         .name = "Mamba-2",
-         .object = "mamba",
-         .validate = validate_mamba,
-         .add_weights = add_mamba,
-         .divided_rule = "tp does not divide mamba.num_groups"}),
+    of_sizes<&Transformer::mamba, &Mamba::num_groups>({Mixer::Mamba2, 'M', "Mamba-2", "mamba",
+                                                       "tp does not divide mamba.num_groups",
+                                                       add_mamba, validate_mamba}),
     of_sizes<&Transformer::gated_delta_net, &GatedDeltaNet::num_key_heads>(
-        {.mixer = Mixer::GatedDeltaNet,
-         .letter = 'G',
-         .name = "gated delta net",
-         .object = "gated_delta_net",
-         .validate = validate_delta_net,
-         .add_weights = add_delta_net,
-         .divided_rule = "tp does not divide gated_delta_net.num_key_heads"}),
-    of_sizes<&Transformer::mamba1, &Mamba1::inner_size>(
-        {.mixer = Mixer::Mamba1,
-         .letter = 'S',
-         .name = "Mamba-1",
-         .object = "mamba1",
-         .validate = nullptr,
-         .add_weights = add_mamba1,
-         .divided_rule = "tp does not divide mamba1.inner_size"}),
+        {Mixer::GatedDeltaNet, 'G', "gated delta net", "gated_delta_net",
+         "tp does not divide gated_delta_net.num_key_heads", add_delta_net, validate_delta_net}),
+    of_sizes<&Transformer::mamba1, &Mamba1::inner_size>({Mixer::Mamba1, 'S', "Mamba-1", "mamba1",
+                                                         "tp does not divide mamba1.inner_size",
+                                                         add_mamba1}),
     of_sizes<&Transformer::lightning_attention, &LightningAttention::num_heads>(
-        {.mixer = Mixer::LightningAttention,
-         .letter = 'L',
-         .name = "lightning attention",
-         .object = "lightning_attention",
-         .validate = validate_lightning_attention,
-         .add_weights = add_lightning_attention,
-         .divided_rule = "tp does not divide lightning_attention.num_heads"}),
+        {Mixer::LightningAttention, 'L', "lightning attention", "lightning_attention",
+         "tp does not divide lightning_attention.num_heads", add_lightning_attention,
+         validate_lightning_attention}),
 };
 
 }  // namespace
@@ -201,7 +176,7 @@ Flops scan_flops_per_token(const LightningAttention& attention) {
 }
 
 Flops scan_flops_per_token(const Mamba1& mamba) {
-  return 4.0 * static_cast<double>(mamba.inner_size) * mamba.state_size * FLOP;
+  return 4.0 * real(mamba.inner_size) * mamba.state_size * FLOP;
 }
 
 }  // namespace llmsim::sim

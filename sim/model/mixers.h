@@ -96,16 +96,17 @@ enum class Mixer : std::uint8_t {
 // What a mixer with states is for those that count.
 struct ScanMixer {
   Mixer mixer;
-  char letter;         // in Transformer::layer_pattern
-  const char* name;    // "Mamba-2"
-  const char* object;  // of a run file, with its sizes: "mamba"
-  bool (*is_given)(const Transformer&) = nullptr;
-  void (*give)(Transformer&) = nullptr;  // with no size stated
+  char letter;               // in Transformer::layer_pattern
+  const char* name;          // "Mamba-2"
+  const char* object;        // of a run file, with its sizes: "mamba"
+  const char* divided_rule;  // of tensor ranks; ends with the field that they must divide
+  void (*add_weights)(LayerTable&);
   // Throws Error where sizes do not go together; null: they always do.
   void (*validate)(const Transformer&) = nullptr;
+
+  bool (*is_given)(const Transformer&) = nullptr;
+  void (*give)(Transformer&) = nullptr;  // with no size stated
   Flops (*flops_per_token)(const Transformer&) = nullptr;
-  void (*add_weights)(LayerTable&) = nullptr;
-  const char* divided_rule;  // of tensor ranks; ends with the field that they must divide
   int (*divided)(const Transformer&) = nullptr;
 
   std::string_view divided_field() const {

@@ -133,43 +133,14 @@ void add_layer(LayerTable& table, LayerKind kind) {
 }  // namespace
 
 const char* name_of(WeightName name) {
-  static constexpr const char* kNames[] = {"attention_norm",
-                                           "qkv",
-                                           "query_down",
-                                           "query_norm",
-                                           "mla_down",
-                                           "mla_norm",
-                                           "query_up",
-                                           "mla_up",
-                                           "qk_norm",
-                                           "attention_sinks",
-                                           "attention_output",
-                                           "post_attention_norm",
-                                           "mixer_norm",
-                                           "mixer_input",
-                                           "mixer_gates",
-                                           "x_proj",
-                                           "selection_norms",
-                                           "dt_proj",
-                                           "conv1d",
-                                           "conv1d_bias",
-                                           "a_log",
-                                           "skip",
-                                           "dt_bias",
-                                           "gated_norm",
-                                           "mixer_output",
-                                           "mlp_norm",
-                                           "mlp_up",
-                                           "mlp_down",
-                                           "router",
-                                           "latent_down",
-                                           "latent_up",
-                                           "shared_up",
-                                           "shared_down",
-                                           "shared_gate",
-                                           "expert_up",
-                                           "expert_down",
-                                           "post_mlp_norm"};
+  static constexpr const char* kNames[] = {
+      "attention_norm", "qkv", "query_down", "query_norm", "mla_down", "mla_norm", "query_up",
+      "mla_up", "qk_norm", "attention_sinks", "attention_output", "post_attention_norm",
+      // Of mixers, MLPs and experts.
+      "mixer_norm", "mixer_input", "mixer_gates", "x_proj", "selection_norms", "dt_proj", "conv1d",
+      "conv1d_bias", "a_log", "skip", "dt_bias", "gated_norm", "mixer_output", "mlp_norm", "mlp_up",
+      "mlp_down", "router", "latent_down", "latent_up", "shared_up", "shared_down", "shared_gate",
+      "expert_up", "expert_down", "post_mlp_norm"};
   return kNames[static_cast<std::size_t>(name)];
 }
 
@@ -229,29 +200,26 @@ Count inactive(const LayerWeights& weights) {
   return sum;
 }
 
-// A projection of [hidden state, next token's embedding] to the hidden size, a norm for each of the
-// two, and one before the shared head.
-Count prediction_parameters(const Transformer& m) {
-  const Count h = m.hidden_size;
-  return linear(2 * h, h, false) + 3 * norm_parameters(m);
-}
-
 void add_layers(Parameters& sum, const Transformer& model, LayerKind kind, Count number,
                 Count ahead) {
   if (number + ahead == 0) return;
   const LayerWeights weights = layer_weights(model, kind);
   const BlockParameters block = block_of(weights);
-  sum.attention += number * block.attention;
-  sum.mixers += number * block.mixers;
-  sum.mlp += number * block.mlp;
-  sum.experts += number * block.experts;
-  sum.router += number * block.router;
-  sum.norms += number * block.norms;
-  sum.mtp += ahead * (block.total() + prediction_parameters(model));
+  sum.add(block, number);
+  // A projection of [hidden state, next token's embedding] to the hidden size, a norm for each of
+  // the two, and one before the shared head.
+  const Count h = model.hidden_size,
+              prediction = linear(2 * h, h, false) + 3 * norm_parameters(model);
+  sum.mtp += ahead * (block.total() + prediction);
   sum.inactive += (number + ahead) * inactive(weights);
 }
 
 }  // namespace
+
+void BlockParameters::add(const BlockParameters& other, Count times) {
+  attention += times * other.attention, mixers += times * other.mixers, mlp += times * other.mlp;
+  experts += times * other.experts, router += times * other.router, norms += times * other.norms;
+}
 
 std::int64_t norm_parameters(const Transformer& model) {
   return model.norm_weight ? model.hidden_size * (model.bias.norm ? 2 : 1) : 0;

@@ -179,24 +179,20 @@ struct BlockParameters {
   std::int64_t norms = 0;
 
   std::int64_t total() const { return attention + mixers + mlp + experts + router + norms; }
+  void add(const BlockParameters& other, std::int64_t times);
 };
 
-// Parameters of the whole model.  Tied embeddings count once, in `embedding`.
-struct Parameters {
+// Parameters of the whole model: of its blocks, whose norms have the embedding norm and the final
+// norm among them, and of all else.  Tied embeddings count once, in `embedding`.
+struct Parameters : BlockParameters {
   std::int64_t embedding = 0;  // vocab_size * hidden_size
   std::int64_t positions = 0;  // learned position table, and an encoder's table of segments
-  std::int64_t attention = 0;
-  std::int64_t mixers = 0;  // of states: Mamba-2, gated delta nets, Mamba-1
-  std::int64_t mlp = 0;
-  std::int64_t experts = 0;
-  std::int64_t router = 0;
-  std::int64_t norms = 0;     // of the blocks, the embedding norm and the final norm
-  std::int64_t head = 0;      // 0 if tied, but for the layers of an encoder's head
-  std::int64_t mtp = 0;       // multi-token-prediction layers with their projection and norms
-  std::int64_t inactive = 0;  // routed-expert parameters that a token does not visit
+  std::int64_t head = 0;       // 0 if tied, but for the layers of an encoder's head
+  std::int64_t mtp = 0;        // multi-token-prediction layers with their projection and norms
+  std::int64_t inactive = 0;   // routed-expert parameters that a token does not visit
 
   std::int64_t total() const {
-    return embedding + positions + attention + mixers + mlp + experts + router + norms + head + mtp;
+    return BlockParameters::total() + embedding + positions + head + mtp;
   }
   std::int64_t active() const { return total() - inactive; }
   std::int64_t without_embedding() const { return total() - embedding - positions; }

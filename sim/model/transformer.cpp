@@ -12,16 +12,11 @@
 namespace llmsim::sim {
 namespace {
 
-constexpr Named<Norm> kNorms[] = {{Norm::LayerNorm, "layernorm"}, {Norm::RmsNorm, "rmsnorm"}};
+constexpr auto kNorms = in_order<Norm>({"layernorm", "rmsnorm"});
 
-constexpr Named<Position> kPositions[] = {{Position::Learned, "learned"},
-                                          {Position::Rope, "rope"},
-                                          {Position::Alibi, "alibi"},
-                                          {Position::Relative, "relative"},
-                                          {Position::None, "none"}};
+constexpr auto kPositions = in_order<Position>({"learned", "rope", "alibi", "relative", "none"});
 
-constexpr Named<QkNorm> kQkNorms[] = {
-    {QkNorm::None, "none"}, {QkNorm::PerHead, "per-head"}, {QkNorm::AllHeads, "all-heads"}};
+constexpr auto kQkNorms = in_order<QkNorm>({"none", "per-head", "all-heads"});
 
 constexpr double kMaxParameters = 1e16;
 
@@ -75,7 +70,7 @@ void validate_pattern(const Transformer& m) {
   require_letters(field, pattern);
   if (pattern.empty() || m.num_layers % static_cast<int>(pattern.size()) != 0)
     throw Error(field + " has " + std::to_string(pattern.size()) +
-                " letters, which do not divide num_layers = " + std::to_string(m.num_layers));
+                " letters, which do not divide " + equals("num_layers", m.num_layers));
   for (const ScanMixer& mixer : scan_mixers())
     require_object(field, mixer.letter, mixer.object, mixer.is_given(m));
   if (pattern.find('E') != std::string::npos && !m.moe)
@@ -92,25 +87,19 @@ void validate_pattern(const Transformer& m) {
 }
 
 void validate_attention(const Transformer& m) {
-  if (m.num_heads % m.num_kv_heads != 0) {
-    throw Error("num_kv_heads = " + std::to_string(m.num_kv_heads) +
-                " does not divide num_heads = " + std::to_string(m.num_heads) + " (" +
-                divisors_text(m.num_heads) + " do)");
-  }
+  require_divides("num_kv_heads", m.num_kv_heads, "num_heads", m.num_heads);
   if (static_cast<std::int64_t>(m.num_heads) * m.head_dim > kMaxHeadWidths) {
-    throw Error("num_heads * head_dim = " + std::to_string(m.num_heads) + " * " +
-                std::to_string(m.head_dim) + " is out of range: 1 to " +
-                std::to_string(kMaxHeadWidths));
+    throw Error(equals("num_heads * head_dim", m.num_heads) + " * " + std::to_string(m.head_dim) +
+                " is out of range: 1 to " + std::to_string(kMaxHeadWidths));
   }
   if (m.document_len && *m.document_len > m.seq_len)
-    throw Error("document_len = " + std::to_string(*m.document_len) +
-                ": a document is part of a sequence, of seq_len = " + std::to_string(m.seq_len));
+    throw Error(equals("document_len", *m.document_len) +
+                ": a document is part of a sequence, of " + equals("seq_len", m.seq_len));
   if (m.mla && query_head_dim(m) < 1)
     throw Error("mla.qk_nope_head_dim + qk_rope_head_dim = 0: a query needs a width");
   if (m.position == Position::Learned && m.max_positions != 0 && m.max_positions < m.seq_len) {
-    throw Error("seq_len = " + std::to_string(m.seq_len) +
-                " is longer than the learned position table, max_positions = " +
-                std::to_string(m.max_positions));
+    throw Error(equals("seq_len", m.seq_len) + " is longer than the learned position table, " +
+                equals("max_positions", m.max_positions));
   }
 }
 
@@ -128,16 +117,15 @@ void validate_experts(const Moe& moe, int num_layers) {
 void validate_total(const Transformer& m) {
   double mlp = m.ffn_size;
   if (m.moe) {
-    mlp += static_cast<double>(m.moe->num_experts) * m.moe->expert_ffn_size;
-    mlp += static_cast<double>(m.moe->num_shared_experts) * m.moe->shared_expert_ffn_size;
+    mlp += real(m.moe->num_experts) * m.moe->expert_ffn_size;
+    mlp += real(m.moe->num_shared_experts) * m.moe->shared_expert_ffn_size;
   }
-  const double attention = static_cast<double>(m.num_heads) *
-                           std::max(query_head_dim(m), attention_output_width(m) / m.num_heads);
+  const double attention =
+      real(m.num_heads) * std::max(query_head_dim(m), attention_output_width(m) / m.num_heads);
   const double total = 4.0 * (m.num_layers + m.mtp_layers) * m.hidden_size * (mlp + attention);
   if (total > kMaxParameters) {
     throw Error(
-        "num_layers = " + std::to_string(m.num_layers) +
-        ", hidden_size = " + std::to_string(m.hidden_size) +
+        equals("num_layers", m.num_layers) + ", " + equals("hidden_size", m.hidden_size) +
         " and the MLP's width give more than 10^16 parameters; is a size in the wrong unit?");
   }
 }
@@ -152,8 +140,7 @@ void Transformer::validate() const {
   validate_attention(*this);
   if (moe) validate_experts(*moe, num_layers);
   if (encoder && mtp_layers > 0)
-    throw Error("mtp_layers = " + std::to_string(mtp_layers) +
-                ": an encoder predicts no next tokens (0)");
+    throw Error(equals("mtp_layers", mtp_layers) + ": an encoder predicts no next tokens (0)");
   validate_total(*this);
 }
 
@@ -191,7 +178,7 @@ double full_attention_share(const Transformer& model) {
   int whole = 0;
   for (int layer = 0; layer < model.num_layers; ++layer)
     whole += window_of_layer(model, layer) ? 0 : 1;
-  return static_cast<double>(whole) / model.num_layers;
+  return real(whole) / model.num_layers;
 }
 
 int padded_vocab_size(int vocab_size, int multiple, int tensor_parallel) {
@@ -242,8 +229,10 @@ TransformerField make_object_field(const char* key, Object, Member) {
   make_object_field(                                                          \
       #object "." #member, [](auto& model) -> auto& { return model.object; }, \
       [](auto& part) -> auto& { return part.member; })
+#define FIELD(member) \
+  TransformerField { LLMSIM_FIELD(T, member) }
 #define RANGED(member, least, most) \
-  { ranged(LLMSIM_FIELD(T, member), least, most) }
+  TransformerField { ranged(LLMSIM_FIELD(T, member), least, most) }
 #define RANGED_OF(object, member, least, most) ranged(OF(object, member), least, most)
 
 TransformerField needed(TransformerField field) {
@@ -256,67 +245,39 @@ TransformerField rare(TransformerField field) {
   return field;
 }
 
-std::vector<TransformerField> layer_fields() {
-  return {
-      RANGED(num_layers, 1, kLayers),
-      RANGED(hidden_size, 1, kWidth),
-      RANGED(num_heads, 1, kWidth),
-      RANGED(num_kv_heads, 1, kWidth),
-      RANGED(head_dim, 1, kWidth),
-      RANGED(ffn_size, 0, kFfn),
-      RANGED(vocab_size, 1, kVocab),
-      RANGED(seq_len, 1, kTokens),
-      {LLMSIM_FIELD(T, gated_mlp)},
-      {LLMSIM_FIELD(T, tied_embeddings)},
-      {LLMSIM_FIELD(T, bias.qkv)},
-      {LLMSIM_FIELD(T, bias.attention_output)},
-      {LLMSIM_FIELD(T, bias.mlp)},
-      {LLMSIM_FIELD(T, bias.norm)},
-      {LLMSIM_FIELD(T, bias.head)},
-      {LLMSIM_FIELD(T, parallel_block)},
-      {LLMSIM_FIELD(T, norm)},
-      {LLMSIM_FIELD(T, norm_weight)},
-      RANGED(norms_per_layer, 1, 4),
-      {LLMSIM_FIELD(T, final_norm)},
-      {LLMSIM_FIELD(T, embedding_norm)},
-      {LLMSIM_FIELD(T, qk_norm)},
-      {LLMSIM_FIELD(T, position)},
-      RANGED(max_positions, 0, kTokens),
-      RANGED(document_len, 1, kTokens),
-      RANGED(sliding_window, 1, kTokens),
-      RANGED(sliding_window_interval, 1, kLayers),
-      {LLMSIM_FIELD(T, attention_sinks)},
-      rare({LLMSIM_FIELD(T, attention_gate)}),
-      rare({LLMSIM_FIELD(T, layer_pattern)}),
-  };
-}
+}  // namespace
 
-std::vector<TransformerField> object_fields() {
-  return {
-      needed(RANGED_OF(moe, num_experts, 1, kExperts)),
-      needed(RANGED_OF(moe, top_k, 1, kExperts)),
+const std::vector<TransformerField>& transformer_fields() {
+  static const std::vector<TransformerField> all = {
+      RANGED(num_layers, 1, kLayers), RANGED(hidden_size, 1, kWidth), RANGED(num_heads, 1, kWidth),
+      RANGED(num_kv_heads, 1, kWidth), RANGED(head_dim, 1, kWidth), RANGED(ffn_size, 0, kFfn),
+      // Tokens and what blocks are made of.
+      RANGED(vocab_size, 1, kVocab), RANGED(seq_len, 1, kTokens), FIELD(gated_mlp),
+      FIELD(tied_embeddings), FIELD(bias.qkv), FIELD(bias.attention_output), FIELD(bias.mlp),
+      FIELD(bias.norm), FIELD(bias.head), FIELD(parallel_block), FIELD(norm), FIELD(norm_weight),
+      RANGED(norms_per_layer, 1, 4), FIELD(final_norm), FIELD(embedding_norm), FIELD(qk_norm),
+      FIELD(position), RANGED(max_positions, 0, kTokens), RANGED(document_len, 1, kTokens),
+      RANGED(sliding_window, 1, kTokens), RANGED(sliding_window_interval, 1, kLayers),
+      FIELD(attention_sinks), rare(FIELD(attention_gate)), rare(FIELD(layer_pattern)),
+      // Experts.
+      needed(RANGED_OF(moe, num_experts, 1, kExperts)), needed(RANGED_OF(moe, top_k, 1, kExperts)),
       needed(RANGED_OF(moe, expert_ffn_size, 1, kFfn)),
       RANGED_OF(moe, num_shared_experts, 0, kExperts),
-      RANGED_OF(moe, shared_expert_ffn_size, 0, kFfn),
-      RANGED_OF(moe, num_dense_layers, 0, kLayers),
-      RANGED_OF(moe, num_groups, 1, kExperts),
-      RANGED_OF(moe, groups_per_token, 1, kExperts),
-      RANGED_OF(moe, layer_interval, 1, kLayers),
-      OF(moe, router_bias),
-      OF(moe, expert_bias),
-      OF(moe, shared_expert_gate),
-      rare(RANGED_OF(moe, latent_size, 1, kWidth)),
-      RANGED_OF(mla, q_lora_rank, 1, kWidth),
-      needed(RANGED_OF(mla, kv_lora_rank, 1, kWidth)),
+      RANGED_OF(moe, shared_expert_ffn_size, 0, kFfn), RANGED_OF(moe, num_dense_layers, 0, kLayers),
+      RANGED_OF(moe, num_groups, 1, kExperts), RANGED_OF(moe, groups_per_token, 1, kExperts),
+      RANGED_OF(moe, layer_interval, 1, kLayers), OF(moe, router_bias), OF(moe, expert_bias),
+      OF(moe, shared_expert_gate), rare(RANGED_OF(moe, latent_size, 1, kWidth)),
+      // MLA.
+      RANGED_OF(mla, q_lora_rank, 1, kWidth), needed(RANGED_OF(mla, kv_lora_rank, 1, kWidth)),
       needed(RANGED_OF(mla, qk_nope_head_dim, 0, kHead)),
       needed(RANGED_OF(mla, qk_rope_head_dim, 0, kHead)),
       needed(RANGED_OF(mla, v_head_dim, 1, kHead)),
+      // Scans.
       rare(needed(RANGED_OF(mamba, num_heads, 1, kWidth))),
       rare(needed(RANGED_OF(mamba, head_dim, 1, kHead))),
       rare(RANGED_OF(mamba, num_groups, 1, kWidth)),
       rare(needed(RANGED_OF(mamba, state_size, 1, kHead))),
-      rare(RANGED_OF(mamba, conv_kernel, 1, kHead)),
-      rare(RANGED_OF(mamba, chunk_size, 1, kTokens)),
+      rare(RANGED_OF(mamba, conv_kernel, 1, kHead)), rare(RANGED_OF(mamba, chunk_size, 1, kTokens)),
       rare(needed(RANGED_OF(gated_delta_net, num_key_heads, 1, kWidth))),
       rare(needed(RANGED_OF(gated_delta_net, key_head_dim, 1, kHead))),
       rare(needed(RANGED_OF(gated_delta_net, num_value_heads, 1, kWidth))),
@@ -330,27 +291,17 @@ std::vector<TransformerField> object_fields() {
       rare(needed(RANGED_OF(lightning_attention, num_heads, 1, kWidth))),
       rare(needed(RANGED_OF(lightning_attention, head_dim, 1, kHead))),
       rare(RANGED_OF(lightning_attention, chunk_size, 1, kTokens)),
+      // Encoders, and multi-token prediction.
       needed(RANGED_OF(encoder, predicted_share, kLeastShare, 1)),
-      RANGED_OF(encoder, segment_types, 0, kWidth),
-      OF(encoder, next_sentence),
-      RANGED(mtp_layers, 0, 64),
-  };
+      RANGED_OF(encoder, segment_types, 0, kWidth), OF(encoder, next_sentence),
+      RANGED(mtp_layers, 0, 64)};
+  return all;
 }
 
 #undef RANGED_OF
 #undef RANGED
+#undef FIELD
 #undef OF
-
-}  // namespace
-
-const std::vector<TransformerField>& transformer_fields() {
-  static const std::vector<TransformerField> all = [] {
-    std::vector<TransformerField> fields = layer_fields();
-    for (TransformerField& field : object_fields()) fields.push_back(std::move(field));
-    return fields;
-  }();
-  return all;
-}
 
 PartialTransformer fields_of(const Transformer& model) {
   PartialTransformer fields;

@@ -9,14 +9,8 @@ namespace {
 
 constexpr double kBlockwise = 128.0;
 
-constexpr Named<LowPrecisionScaling> kScalings[] = {
-    {LowPrecisionScaling::Delayed, "delayed"},
-    {LowPrecisionScaling::Current, "current"},
-    {LowPrecisionScaling::Rowwise, "rowwise"},
-    {LowPrecisionScaling::RowwiseHighPrecisionGradient, "rowwise-gw-hp"},
-    {LowPrecisionScaling::Blockwise, "blockwise"},
-    {LowPrecisionScaling::Mxfp8, "mxfp8"},
-    {LowPrecisionScaling::Nvfp4, "nvfp4"}};
+constexpr auto kScalings = in_order<LowPrecisionScaling>(
+    {"delayed", "current", "rowwise", "rowwise-gw-hp", "blockwise", "mxfp8", "nvfp4"});
 
 }  // namespace
 

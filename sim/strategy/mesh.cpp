@@ -73,10 +73,6 @@ GroupPlacement place_group(const GroupAxes& axes, int domain_size) {
   return place;
 }
 
-GroupPlacement place_group(int ranks, int stride, int domain_size) {
-  return place_group(GroupAxes{{ranks, stride}, {}}, domain_size);
-}
-
 int domain_size(const Cluster& cluster) {
   return std::max(
       1, std::min(std::max(cluster.fabric.devices, cluster.devices_per_node), cluster.num_devices));

@@ -69,7 +69,6 @@ int group_stride(const Strategy& strategy, GroupKind kind);
 
 // Placement on domains of `domain_size` devices.
 GroupPlacement place_group(const GroupAxes& axes, int domain_size);
-GroupPlacement place_group(int ranks, int stride, int domain_size);
 
 // Devices of a domain: those of the scale-up fabric (72 GPUs of an NVL72 rack), or of the node.
 int domain_size(const Cluster& cluster);

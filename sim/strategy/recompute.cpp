@@ -63,14 +63,10 @@ constexpr std::array<NamedModule<OffloadedModules>, 7> kOffloadedModules{
      {"expert_fc1", &OffloadedModules::mlp_input},
      {"moe_act", &OffloadedModules::activation}}};
 
-constexpr Named<RecomputeKind> kRecomputeKinds[] = {{RecomputeKind::None, "none"},
-                                                    {RecomputeKind::Selective, "selective"},
-                                                    {RecomputeKind::Full, "full"},
-                                                    {RecomputeKind::EveryN, "every_n"},
-                                                    {RecomputeKind::Op, "op"}};
+constexpr auto kRecomputeKinds =
+    in_order<RecomputeKind>({"none", "selective", "full", "every_n", "op"});
 
-constexpr Named<SavedGemms> kSavedGemms[] = {
-    {SavedGemms::EverySecond, "every-second"}, {SavedGemms::All, "all"}, {SavedGemms::Qkv, "qkv"}};
+constexpr auto kSavedGemms = in_order<SavedGemms>({"every-second", "all", "qkv"});
 
 constexpr RecomputedModules kNoModules{.core_attention = false};
 

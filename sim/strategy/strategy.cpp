@@ -6,26 +6,13 @@
 namespace llmsim::sim {
 namespace {
 
-constexpr Named<Precision> kPrecisions[] = {
-    {Precision::Fp32, "fp32"},   {Precision::Tf32, "tf32"}, {Precision::Fp16, "fp16"},
-    {Precision::Bf16, "bf16"},   {Precision::Fp8, "fp8"},   {Precision::Mxfp8, "mxfp8"},
-    {Precision::Nvfp4, "nvfp4"}, {Precision::Nf4, "nf4"},   {Precision::Int4, "int4"}};
+constexpr auto kPrecisions =
+    in_order<Precision>({"fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4", "nf4", "int4"});
 
-constexpr Named<OptimizerKind> kOptimizers[] = {{OptimizerKind::AdamW, "adamw"},
-                                                {OptimizerKind::Adam, "adam"},
-                                                {OptimizerKind::Adam8bit, "adam8bit"},
-                                                {OptimizerKind::Lion, "lion"},
-                                                {OptimizerKind::Adafactor, "adafactor"},
-                                                {OptimizerKind::Sgd, "sgd"},
-                                                {OptimizerKind::Momentum, "momentum"},
-                                                {OptimizerKind::Lamb, "lamb"},
-                                                {OptimizerKind::Muon, "muon"}};
+constexpr auto kOptimizers = in_order<OptimizerKind>(
+    {"adamw", "adam", "adam8bit", "lion", "adafactor", "sgd", "momentum", "lamb", "muon"});
 
-constexpr Named<Sharding> kShardings[] = {{Sharding::None, "none"},
-                                          {Sharding::Zero1, "zero1"},
-                                          {Sharding::Zero2, "zero2"},
-                                          {Sharding::Zero3, "zero3"},
-                                          {Sharding::Hsdp, "hsdp"}};
+constexpr auto kShardings = in_order<Sharding>({"none", "zero1", "zero2", "zero3", "hsdp"});
 
 constexpr Named<PipelineSchedule> kSchedules[] = {{PipelineSchedule::GPipe, "gpipe"},
                                                   {PipelineSchedule::OneForwardOneBackward, "1f1b"},
@@ -35,12 +22,9 @@ constexpr Named<PipelineSchedule> kSchedules[] = {{PipelineSchedule::GPipe, "gpi
                                                   {PipelineSchedule::ZbV, "zb-v"},
                                                   {PipelineSchedule::DualPipe, "dualpipe"}};
 
-constexpr Named<ContextScheme> kContextSchemes[] = {{ContextScheme::Ring, "ring"},
-                                                    {ContextScheme::AllGather, "all-gather"},
-                                                    {ContextScheme::AllToAll, "all-to-all"}};
+constexpr auto kContextSchemes = in_order<ContextScheme>({"ring", "all-gather", "all-to-all"});
 
-constexpr Named<MeshOrder> kMeshOrders[] = {{MeshOrder::PipelineLast, "tp-cp-ep-dp-pp"},
-                                            {MeshOrder::DataLast, "tp-cp-ep-pp-dp"}};
+constexpr auto kMeshOrders = in_order<MeshOrder>({"tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"});
 
 constexpr Named<ExpertDispatch> kDispatches[] = {{ExpertDispatch::AllToAll, "alltoall"},
                                                  {ExpertDispatch::AllGather, "allgather"},
@@ -51,27 +35,15 @@ constexpr Named<ExpertDispatch> kDispatches[] = {{ExpertDispatch::AllToAll, "all
 }  // namespace
 
 DType matmul_dtype(Precision precision) {
-  switch (precision) {
-    case Precision::Fp32: return DType::Fp32;
-    case Precision::Tf32: return DType::Tf32;
-    case Precision::Fp16: return DType::Fp16;
-    case Precision::Fp8:
-    case Precision::Mxfp8: return DType::Fp8;
-    case Precision::Nvfp4: return DType::Fp4;
-    case Precision::Bf16:
-    case Precision::Nf4:
-    case Precision::Int4: return DType::Bf16;
-  }
-  return DType::Bf16;
+  using enum DType;
+  constexpr DType formats[] = {Fp32, Tf32, Fp16, Bf16, Fp8, Fp8, Fp4, Bf16, Bf16};
+  return formats[static_cast<std::size_t>(precision)];
 }
 
 DType activation_dtype(Precision precision) {
-  switch (precision) {
-    case Precision::Fp32:
-    case Precision::Tf32: return DType::Fp32;
-    case Precision::Fp16: return DType::Fp16;
-    default: return DType::Bf16;
-  }
+  const DType format = matmul_dtype(precision);
+  if (format == DType::Tf32) return DType::Fp32;
+  return is_low_precision(format) ? DType::Bf16 : format;
 }
 
 DType high_precision_matmul_dtype(Precision precision) {
@@ -165,7 +137,6 @@ using S = Strategy;
 #define RANGED(member, least, most) ranged(FIELD(member), least, most)
 
 constexpr double kRanks = 1 << 20;
-constexpr double kSequences = 1 << 24;
 constexpr double kBlocks = 65536;
 constexpr double kLoad = 1024;
 
@@ -186,19 +157,23 @@ bool saves_gemms(const S& s) { return s.recompute.kind == RecomputeKind::Op; }
 
 using enum Written;
 
-std::vector<StrategyField> recipe_fields() {
-  return {
+// A field whose default is that of the framework.
+StrategyField of_framework(StrategyField field, const char* example) {
+  field.help += std::string("; default that of the framework; example: ") + example;
+  field.of_framework = true;
+  return field;
+}
+
+}  // namespace
+
+const std::vector<StrategyField>& strategy_fields() {
+  static const std::vector<StrategyField> all = {
       {FIELD(precision), "NAME",
        "fp32, tf32, fp16, bf16, fp8, mxfp8 or nvfp4; default the usual 16-bit format of the "
        "device; example: --precision fp8"},
       {FIELD(optimizer), "NAME",
        "adamw, adam, adam8bit, lion, adafactor, sgd, momentum, lamb or muon; default adamw; "
        "example: --optimizer lion"},
-  };
-}
-
-std::vector<StrategyField> mesh_fields() {
-  return {
       {RANGED(micro_batch, 1, kRanks), "SEQS",
        "sequences per forward pass of a replica; default 1; example: --micro-batch 2"},
       {RANGED(global_batch, 1, 1e9)},
@@ -214,27 +189,24 @@ std::vector<StrategyField> mesh_fields() {
        "tp-cp-ep-pp-dp (pipelines inside nodes); default tp-cp-ep-dp-pp; example: --mesh-order "
        "tp-cp-ep-pp-dp",
        "", OrNothing, orders_matter},
-      {FIELD(cp_scheme), "NAME",
-       "how context ranks share keys and values: ring, all-gather or all-to-all; default that of "
-       "the framework; example: "
-       "--cp-scheme all-gather",
-       "", OrNull, has_contexts, true},
-      {FIELD(cp_balanced), "",
-       "context ranks hold an early and a late piece of a sequence (zigzag), or plain pieces; "
-       "default that of the framework; "
-       "example: --cp-unbalanced",
-       "--cp-balanced,!--cp-unbalanced", OrNull, has_contexts, true},
+      of_framework({FIELD(cp_scheme), "NAME",
+                    "how context ranks share keys and values: ring, all-gather or all-to-all", "",
+                    OrNull, has_contexts},
+                   "--cp-scheme all-gather"),
+      of_framework(
+          {FIELD(cp_balanced), "",
+           "context ranks hold an early and a late piece of a sequence (zigzag), or plain pieces",
+           "--cp-balanced,!--cp-unbalanced", OrNull, has_contexts},
+          "--cp-unbalanced"),
       {RANGED(virtual_stages, 1, kRanks), "N",
        "model chunks per pipeline stage, interleaved; default 1; example: --virtual-stages 2"},
       {FIELD(pipeline_schedule), "NAME",
        "pipeline schedule: gpipe, 1f1b, interleaved, zb-h1, zb-v or dualpipe; default 1f1b, or "
-       "interleaved with virtual stages; "
-       "example: --schedule zb-h1",
+       "interleaved with virtual stages; example: --schedule zb-h1",
        "--schedule,--pipeline-schedule", OrNull, has_order},
       {FIELD(embeddings_as_layers), "",
        "the embedding and the LM head each count as a layer; default where only that divides "
-       "evenly; example: --pp 8 "
-       "--embeddings-as-layers"},
+       "evenly; example: --pp 8 --embeddings-as-layers"},
       {RANGED(stage_layers, 0, kBlocks), "LIST",
        "transformer layers of each pipeline stage, first to last; default even; example: --pp 4 "
        "--stage-layers 19,21,21,19",
@@ -246,19 +218,13 @@ std::vector<StrategyField> mesh_fields() {
        "ranks that share one copy of what is sharded; default all, under hsdp none; example: "
        "--sharding hsdp --shard-size 8",
        "", OrNull, has_shards},
-  };
-}
-
-std::vector<StrategyField> expert_fields() {
-  return {
       {RANGED(etp, 1, kRanks), "N",
        "ranks that divide each expert; default as tp; 1: whole experts, ep inside tp * dp * cp; "
        "example: --tp 4 --ep 8 --etp 1",
        "", OrNothing},
       {FIELD(moe_dispatch), "NAME",
        "how tokens reach experts: alltoall, allgather or deepep (once to each rank and node); "
-       "default alltoall; example: "
-       "--moe-dispatch deepep",
+       "default alltoall; example: --moe-dispatch deepep",
        "", OrNothing},
       {FIELD(moe_overlap), "",
        "dispatch and combine overlap with the other pass of another micro-batch; default exposed; "
@@ -276,54 +242,28 @@ std::vector<StrategyField> expert_fields() {
        "rows of an expert, dropped or padded to this many times the mean; default dropless; "
        "example: --moe-capacity 1.25",
        "", OrNothing},
-  };
-}
-
-std::vector<StrategyField> switch_fields() {
-  return {
-      {FIELD(sequence_parallel), "",
-       "shard norms and residuals over the tensor ranks; default that of the framework; example: "
-       "--tp 8 --sequence-parallel",
-       "", Always, nullptr, true},
-      {FIELD(flash_attention), "",
-       "flash attention, or attention as separate kernels; default that of the framework; example: "
-       "--no-flash",
-       "--flash,--flash-attention,!--no-flash,!--no-flash-attention", Always, nullptr, true},
-      {FIELD(compile), "",
-       "memory-bound operators fused by a compiler; default that of the framework; example: "
-       "--compile",
-       "", Always, nullptr, true},
-      {FIELD(fused_cross_entropy), "",
-       "logits in chunks, never whole; default that of the framework; example: "
-       "--fused-cross-entropy",
-       "", Always, nullptr, true},
-      {FIELD(tp_overlap), "",
-       "tensor-parallel collectives overlap with their GEMMs; default that of the framework; "
-       "example: "
-       "--tp-overlap",
-       "", Always, nullptr, true},
-      {FIELD(gradient_overlap), "",
-       "gradients are reduced during the backward pass; default that of the framework; example: "
-       "--no-gradient-overlap",
-       "", Always, nullptr, true},
-      {FIELD(gather_overlap), "",
-       "sharded weights are gathered during the passes that need them; default that of the "
-       "framework; example: "
-       "--no-gather-overlap",
-       "", Always, nullptr, true},
+      of_framework(
+          {FIELD(sequence_parallel), "", "shard norms and residuals over the tensor ranks"},
+          "--tp 8 --sequence-parallel"),
+      of_framework({FIELD(flash_attention), "", "flash attention, or attention as separate kernels",
+                    "--flash,--flash-attention,!--no-flash,!--no-flash-attention"},
+                   "--no-flash"),
+      of_framework({FIELD(compile), "", "memory-bound operators fused by a compiler"}, "--compile"),
+      of_framework({FIELD(fused_cross_entropy), "", "logits in chunks, never whole"},
+                   "--fused-cross-entropy"),
+      of_framework({FIELD(tp_overlap), "", "tensor-parallel collectives overlap with their GEMMs"},
+                   "--tp-overlap"),
+      of_framework({FIELD(gradient_overlap), "", "gradients are reduced during the backward pass"},
+                   "--no-gradient-overlap"),
+      of_framework({FIELD(gather_overlap), "",
+                    "sharded weights are gathered during the passes that need them"},
+                   "--no-gather-overlap"),
       {FIELD(gradient_clip), "",
        "gradients are clipped to a norm before the update; default on; example: --no-gradient-clip",
        "", OrNothing},
-      {FIELD(cuda_graph), "",
-       "no launch cost per kernel; default that of the framework; example: --cuda-graph", "",
-       Always, nullptr, true},
-  };
-}
-
-// What recomputation and offload are has options of its own kind: --recompute selective=mlp,
-// --offload optimizer.
-std::vector<StrategyField> memory_fields() {
-  return {
+      of_framework({FIELD(cuda_graph), "", "no launch cost per kernel"}, "--cuda-graph"),
+      // What recomputation and offload are has options of its own kind: --recompute selective=mlp,
+      // --offload optimizer.
       {FIELD(recompute.kind)},
       {RANGED(recompute.every_n, 1, kBlocks), "", "", "", OrNull, counts_blocks},
       {RANGED(recompute.share, 1, kBlocks), "", "", "", OrNothing},
@@ -334,26 +274,12 @@ std::vector<StrategyField> memory_fields() {
       {FIELD(offload.parameters)},
       {FIELD(offload.activations)},
       {RANGED(offload.blocks, 1, kBlocks), "", "", "", OrNothing},
-      {FIELD(offload.modules), "", "", "", OrNothing},
-  };
+      {FIELD(offload.modules), "", "", "", OrNothing}};
+  return all;
 }
 
 #undef RANGED
 #undef FIELD
-
-}  // namespace
-
-const std::vector<StrategyField>& strategy_fields() {
-  static const std::vector<StrategyField> all = [] {
-    std::vector<StrategyField> fields;
-    for (const auto part :
-         {recipe_fields, mesh_fields, expert_fields, switch_fields, memory_fields}) {
-      for (StrategyField& field : part()) fields.push_back(std::move(field));
-    }
-    return fields;
-  }();
-  return all;
-}
 
 const StrategyField* find_strategy_field(const std::string& key) {
   return find_field(strategy_fields(), key);

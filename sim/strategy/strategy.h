@@ -173,8 +173,8 @@ enum class Written { Always, OrNull, OrNothing };
 
 struct StrategyField : Field<Strategy> {
   const char* value_name = "";  // of its option's value: "N", "SEQS"
-  const char* help = "";     // of its option: what, default, example; empty: no option of its own
-  const char* options = "";  // spellings of its option; empty: the key with dashes
+  std::string help{};           // of its option: what, default, example; empty: none of its own
+  const char* options = "";     // spellings of its option; empty: the key with dashes
   Written written = Written::Always;
   // Whether it means anything under a strategy; null: where it differs from a plain strategy's.
   bool (*is_stated)(const Strategy&) = nullptr;

@@ -10,7 +10,7 @@ namespace {
 TEST(Mesh, TensorRanksAreNeighbours) {
   // 8 ranks next to each other on nodes of 8: one node, no other group on it.
   EXPECT_EQ(
-      place_group(8, 1, 8),
+      place_group({{8, 1}, {}}, 8),
       (GroupPlacement{
           .ranks = 8, .stride = 1, .ranks_per_domain = 8, .domains = 1, .groups_per_domain = 1}));
 }
@@ -18,14 +18,14 @@ TEST(Mesh, TensorRanksAreNeighbours) {
 TEST(Mesh, DataRanksStrideOverTheTensorRanks) {
   // tp 4: data ranks are 4 apart, so a node of 8 holds 2 of each group and 4 groups.
   EXPECT_EQ(
-      place_group(16, 4, 8),
+      place_group({{16, 4}, {}}, 8),
       (GroupPlacement{
           .ranks = 16, .stride = 4, .ranks_per_domain = 2, .domains = 8, .groups_per_domain = 4}));
 }
 
 TEST(Mesh, AStrideBeyondTheNodePutsOneRankOnEach) {
   EXPECT_EQ(
-      place_group(4, 64, 8),
+      place_group({{4, 64}, {}}, 8),
       (GroupPlacement{
           .ranks = 4, .stride = 64, .ranks_per_domain = 1, .domains = 4, .groups_per_domain = 8}));
 }
