@@ -34,7 +34,7 @@ HeadWidths head_widths(const LayerBuilder& b) {
 AttentionInputs copied_heads(LayerBuilder& b, const TensorId& joined, HeadWidths width) {
   const AttentionInputs heads{
       .q = b.values("q", width.q), .k = b.values("k", width.kv), .v = b.values("v", width.kv)};
-  b.layer.add(Module::Qkv).reads(joined).writes(heads.q).writes(heads.k).writes(heads.v);
+  b.layer.add(Module::Qkv).reads(joined).writes(heads.q, heads.k, heads.v);
   return heads;
 }
 
@@ -49,19 +49,14 @@ AttentionInputs separate_heads(LayerBuilder& b, HeadWidths width) {
 double queries_and_keys(const LayerBuilder& b) {
   const std::int64_t heads = b.model.num_heads / b.strategy.tp,
                      kv_heads = std::max(1, b.model.num_kv_heads / b.strategy.tp);
-  return static_cast<double>(b.num_tokens * (heads + kv_heads) * b.model.head_dim);
+  return real(b.num_tokens * (heads + kv_heads) * b.model.head_dim);
 }
 
 LayerOperators qk_norm(const LayerBuilder& b) {
   if (b.model.qk_norm == QkNorm::None) return {};
   Traffic traffic = norm_traffic(b.model.norm, b.framework, b.element);
-  traffic.forward_kernels *= 2, traffic.backward_kernels *= 2;
+  traffic.forward.kernels *= 2, traffic.backward.kernels *= 2;
   return elementwise(OperatorKind::Norm, "qk_norm", queries_and_keys(b), traffic);
-}
-
-void add_rotary(LayerBuilder& b, Module module, double elements) {
-  b.layer.add(module, elementwise(OperatorKind::Rotary, "rotary", elements,
-                                  rotary_traffic(b.framework, b.element)));
 }
 
 AttentionInputs add_qkv(LayerBuilder& b, TensorId normed) {
@@ -115,20 +110,8 @@ TensorId add_latents(LayerBuilder& b, TensorId normed, const char* name, WeightN
 // the weights, as before any column-parallel GEMM
 // (megatron/core/transformer/multi_latent_attention.py, qkv_up_proj_and_rope_apply).
 SharedInput shared_latents(const LayerBuilder& b, WeightName down) {
-  if (b.strategy.tp == 1) return {};
-  const Bytes message(static_cast<double>(b.num_tokens * b.weights[down].columns) * b.element);
-  const auto over_tensor_ranks = [&](const char* label, CollectiveKind kind) {
-    Operator op = collective(label, kind, GroupKind::Tensor, message);
-    op.module = Module::MlaUp;
-    return op;
-  };
-  if (!b.strategy.sequence_parallel)
-    return {.gather = {},
-            .gather_again = {},
-            .sum = over_tensor_ranks("mla_gradient", CollectiveKind::AllReduce)};
-  return {.gather = over_tensor_ranks("latents", CollectiveKind::AllGather),
-          .gather_again = over_tensor_ranks("mla_again", CollectiveKind::AllGather),
-          .sum = over_tensor_ranks("mla_gradient", CollectiveKind::ReduceScatter)};
+  return b.shared_input(Module::MlaUp, {"latents", "mla_again", "mla_gradient"},
+                        Bytes(real(b.num_tokens * b.weights[down].columns) * b.element));
 }
 
 TensorId up_from(LayerBuilder& b, TensorId latents, const SharedInput& input, const char* name,
@@ -170,8 +153,7 @@ AttentionInputs add_mla(LayerBuilder& b, TensorId normed, const Mla& mla) {
                                     "keys and values", WeightName::MlaUp);
   b.layer.add(Module::MlaUp, assembled_keys(b, mla))
       .reads(key_rows)
-      .writes(heads.k)
-      .writes(heads.v)
+      .writes(heads.k, heads.v)
       .forward_workspace(rope)
       .backward_workspace(rope);
   return heads;
@@ -186,7 +168,7 @@ TensorId gated(LayerBuilder& b, const AttentionInputs& heads, TensorId core) {
                                        activation_traffic(true, b.framework, b.element)));
   if (heads.gate == kNoTensor) return core;
   const TensorId product = b.tensor("gated attention output", b.layer[core].shape);
-  node.reads(core).reads(heads.gate).writes(product).saves(core).saves(heads.gate);
+  node.reads(core, heads.gate).writes(product).saves(core, heads.gate);
   return product;
 }
 
@@ -199,7 +181,8 @@ bool fuses_inputs(const Transformer& model, const Framework& framework) {
 TensorId add_attention(LayerBuilder& b, TensorId normed, bool alone) {
   const AttentionInputs heads = b.model.mla ? add_mla(b, normed, *b.model.mla) : add_qkv(b, normed);
   if (!b.model.mla && b.model.position == Position::Rope)
-    add_rotary(b, Module::Qkv, queries_and_keys(b));
+    b.layer.add(Module::Qkv, elementwise(OperatorKind::Rotary, "rotary", queries_and_keys(b),
+                                         rotary_traffic(b.framework, b.element)));
   const TensorId core = gated(b, heads, add_attention_core(b, heads));
   if (copies_attention_output(b))
     b.save_extra(Module::AttentionOutput, "copy of the attention output", b.layer[core].shape);

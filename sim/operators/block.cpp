@@ -30,7 +30,7 @@ TensorId copied(LayerBuilder& b, TensorId output) {
 TensorId add_residual(LayerBuilder& b, const char* label, TensorId stream, TensorId output) {
   if (b.framework.dropout > 0.0)
     b.save_extra(Module::Residual, "dropout mask",
-                 {b.own_tokens(), static_cast<double>(b.model.hidden_size), 1.0});
+                 {b.own_tokens(), real(b.model.hidden_size), 1.0});
   if (b.strategy.recompute.kind == RecomputeKind::Op || b.autocasts()) output = copied(b, output);
   b.layer.add_in_place(stream, output,
                        elementwise(OperatorKind::Residual, label, b.residual_elements(),

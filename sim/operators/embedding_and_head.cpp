@@ -12,24 +12,12 @@
 namespace llmsim::sim {
 namespace {
 
-// Collectives of the head's input over tensor ranks.
-SharedInput shared_input(const LayerBuilder& b) {
-  if (b.strategy.tp == 1) return {};
-  const auto over_tensor_ranks = [&](const char* label, CollectiveKind kind) {
-    Operator op = collective(label, kind, GroupKind::Tensor, b.whole_residual().size());
-    op.module = Module::Head;
-    return op;
-  };
-  SharedInput input;
-  if (!b.strategy.sequence_parallel) {
-    input.sum = over_tensor_ranks("head_gradient", CollectiveKind::AllReduce);
-    return input;
-  }
-  input.gather = over_tensor_ranks("head_input", CollectiveKind::AllGather);
-  // A loss that makes its gradients in the forward pass needs the whole input once.
-  if (!b.strategy.fused_cross_entropy || b.framework.loss.fused != FusedLoss::Gradient)
-    input.gather_again = over_tensor_ranks("head_input_again", CollectiveKind::AllGather);
-  input.sum = over_tensor_ranks("head_gradient", CollectiveKind::ReduceScatter);
+// A loss that makes its gradients in the forward pass needs the whole input once.
+SharedInput shared_by_head(const LayerBuilder& b) {
+  SharedInput input = b.shared_input(
+      Module::Head, {"head_input", "head_input_again", "head_gradient"}, b.whole_residual().size());
+  if (b.strategy.fused_cross_entropy && b.framework.loss.fused == FusedLoss::Gradient)
+    input.gather_again.reset();
   return input;
 }
 
@@ -55,31 +43,23 @@ LayerOperators positions(const LayerBuilder& b) {
     return memory_bound(OperatorKind::Residual, "positions", 1.0, values * b.element, count);
   };
   return {.forward = {kernels(2.0 * lookups + table, 1)},
-          .backward = {kernels(lookups + 4.0 * table, 2)},
-          .recompute = {}};
+          .backward = {kernels(lookups + 4.0 * table, 2)}};
 }
 
 // Each token reads the row of its segment, which is added; backward the rows of a segment are
 // summed.
 LayerOperators segments(const LayerBuilder& b) {
   return elementwise(OperatorKind::Residual, "segments", b.residual_elements(),
-                     {.forward_bytes = 4.0 * b.element,
-                      .forward_kernels = 2,
-                      .backward_bytes = b.element,
-                      .backward_kernels = 1});
+                     {.forward = {4.0 * b.element, 2}, .backward = {b.element, 1}});
 }
 
 // Of the table alone where the head has another: a tied one is cast for the head's GEMMs.
 LayerOperators table_casts(const LayerBuilder& b) {
   if (b.model.tied_embeddings && b.strategy.pp == 1) return {};
-  const double values =
-                   static_cast<double>(b.model.vocab_size) / b.strategy.tp * b.model.hidden_size,
+  const double values = real(b.model.vocab_size) / b.strategy.tp * b.model.hidden_size,
                bytes = 2.0 + kFp32Bytes;
   return elementwise(OperatorKind::Cast, "weight_cast", values,
-                     {.forward_bytes = bytes,
-                      .forward_kernels = 1,
-                      .backward_bytes = bytes,
-                      .backward_kernels = 1});
+                     {.forward = {bytes, 1}, .backward = {bytes, 1}});
 }
 
 // Tensor ranks have the ids of their own rows of the table, and a flag for each token.
@@ -87,21 +67,19 @@ TensorId add_lookup(LayerBuilder& b) {
   const bool divided = b.strategy.tp > 1, cast = b.framework.storage.gradient_bytes > b.element;
   const double ids = divided ? b.tokens * (kTokenIdBytes + kFlagBytes) : 0.0,
                rows = b.tokens * b.model.hidden_size;
-  const double table = b.model.position == Position::Learned
-                           ? static_cast<double>(b.model.seq_len) * b.model.hidden_size
-                           : 0.0;
+  const double table =
+      b.model.position == Position::Learned ? real(b.model.seq_len) * b.model.hidden_size : 0.0;
   const double gradients = (divided ? rows * b.element : 0.0) + (cast ? rows * kFp32Bytes : 0.0);
   TensorShape shape = b.whole_residual();
   shape.element = b.stream_element;
   const TensorId looked_up = b.tensor("embedding output", shape);
-  Node& lookup = b.layer
-                     .add(Module::Embedding, elementwise(OperatorKind::Embedding, "embedding", rows,
-                                                         {.forward_bytes = 2 * b.element,
-                                                          .forward_kernels = 1,
-                                                          .backward_bytes = 3 * b.element,
-                                                          .backward_kernels = 2}))
-                     .writes(looked_up)
-                     .forward_workspace(Bytes(ids));
+  Node& lookup =
+      b.layer
+          .add(Module::Embedding,
+               elementwise(OperatorKind::Embedding, "embedding", rows,
+                           {.forward = {2 * b.element, 1}, .backward = {3 * b.element, 2}}))
+          .writes(looked_up)
+          .forward_workspace(Bytes(ids));
   if (!b.autograd())
     lookup.backward_workspace(
         Bytes(std::max(table * (b.element + (cast ? kFp32Bytes : 0.0)), ids + gradients)));
@@ -123,8 +101,7 @@ TensorId add_embedding(LayerBuilder& b) {
     dropout.forward = {memory_bound(OperatorKind::Residual, "embedding_dropout",
                                     b.residual_elements(), 2 * b.element + 1, 1)};
     b.save_extra(Module::Embedding, "embedding dropout mask",
-                 {b.own_tokens(), static_cast<double>(b.model.hidden_size), 1.0},
-                 std::move(dropout));
+                 {b.own_tokens(), real(b.model.hidden_size), 1.0}, std::move(dropout));
   }
   return stream;
 }
@@ -169,7 +146,7 @@ LayerOperators picked_rows(const LayerBuilder& b, double predicted) {
   };
   Operator scatter = copy(2);
   scatter.moved += Bytes(b.tokens * b.model.hidden_size * b.element);
-  return {.forward = {copy(1)}, .backward = {scatter}, .recompute = {}};
+  return {.forward = {copy(1)}, .backward = {scatter}};
 }
 
 constexpr std::int64_t kSentenceClasses = 2;  // follows, or does not
@@ -181,13 +158,13 @@ LayerOperators encoder_head(const LayerBuilder& b) {
                              .framework = &b.framework,
                              .adapters = {},
                              .frozen = b.strategy.adapters.has_value()};
-  LayerOperators head = picked_rows(b, LayerBuilder::real(predicted * h));
+  LayerOperators head = picked_rows(b, real(predicted * h));
   const auto gemm = [&](const char* label, std::int64_t rows, std::int64_t out) {
     head.append(lower_linear(linear, label, rows, out, h));
   };
   const auto stream = [&](OperatorKind kind, const char* label, std::int64_t rows,
                           const Traffic& traffic) {
-    head.append(elementwise(kind, label, LayerBuilder::real(rows * h), traffic));
+    head.append(elementwise(kind, label, real(rows * h), traffic));
   };
   const Traffic activation = activation_traffic(false, b.framework, b.element);
   gemm("head_transform", predicted, h);
@@ -207,14 +184,14 @@ LayerOperators encoder_head(const LayerBuilder& b) {
 TensorShape saved_by_encoder_head(const LayerBuilder& b, double predicted) {
   const double linear = b.strategy.adapters ? 0.0 : linear_input_bytes(b.linear), e = b.element,
                sequences = b.model.encoder->next_sentence ? b.strategy.micro_batch : 0.0;
-  return {1.0, static_cast<double>(b.model.hidden_size),
+  return {1.0, real(b.model.hidden_size),
           predicted * (linear + 2.0 * e) + sequences * (2.0 * linear + e)};
 }
 
 // Its input is gathered before rows of it are picked, and summed once they are back in their places.
 void add_encoder_head(LayerBuilder& b, TensorId stream) {
   const std::int64_t predicted = predicted_of(b.model, b.num_tokens);
-  const SharedInput input = shared_input(b);
+  const SharedInput input = shared_by_head(b);
   b.layer.add(Module::Head);
   if (b.model.final_norm)
     b.layer.add(Module::Head, elementwise(OperatorKind::Norm, "final_norm", b.residual_elements(),
@@ -222,7 +199,7 @@ void add_encoder_head(LayerBuilder& b, TensorId stream) {
   if (input.gather) b.layer.add_forward(Module::Head, *input.gather);
   if (input.sum) b.layer.add_backward(Module::Head, *input.sum);
   b.save_extra(Module::Head, "inputs of the encoder's head",
-               saved_by_encoder_head(b, LayerBuilder::real(predicted)), encoder_head(b));
+               saved_by_encoder_head(b, real(predicted)), encoder_head(b));
   add_loss(b, stream, predicted, {});
   if (input.gather_again) b.layer.add_backward(Module::Head, *input.gather_again);
 }
@@ -230,7 +207,7 @@ void add_encoder_head(LayerBuilder& b, TensorId stream) {
 void add_head(LayerBuilder& b, TensorId stream) {
   if (b.model.encoder) return add_encoder_head(b, stream);
   const TensorId normed = b.model.final_norm ? b.norm("final_norm", stream) : stream;
-  add_loss(b, normed, predicted_of(b.model, b.num_tokens), shared_input(b));
+  add_loss(b, normed, predicted_of(b.model, b.num_tokens), shared_by_head(b));
 }
 
 // Each prediction layer has the head's own norm and loss once more, after its input: the hidden
@@ -252,8 +229,7 @@ void add_predictions(LayerBuilder& b) {
 }  // namespace
 
 std::int64_t predicted_of(const Transformer& model, std::int64_t tokens) {
-  return std::max<std::int64_t>(1,
-                                std::llround(predicted_share(model) * static_cast<double>(tokens)));
+  return std::max<std::int64_t>(1, std::llround(predicted_share(model) * real(tokens)));
 }
 
 LayerGraph lower_embedding(const Transformer& model, const Strategy& strategy,

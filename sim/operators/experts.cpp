@@ -13,48 +13,42 @@ namespace {
 
 constexpr double kIndicesPerRow = 3.0;
 
-double real(std::int64_t count) { return static_cast<double>(count); }
+// Of routed and shared experts: adapters leave them frozen.
+LinearContext experts_context(const LayerBuilder& b) {
+  LinearContext linear = b.linear;
+  linear.frozen = linear.adapters.has_value();
+  linear.adapters.reset();
+  return linear;
+}
 
 // What the parts of an MoE layer have in common.
 struct MoeLayer {
   LayerBuilder& b;
-  LinearContext linear;          // of routed and shared experts
-  LinearContext high_precision;  // of GEMMs outside the experts
-  LayerWeights weights;
-  ExpertShape shape;
+  const Moe& moe = *b.model.moe;
+  ExpertShape shape = expert_shape(b.model, b.strategy, b.framework);
+  LayerWeights weights = layer_weights(b.model, LayerKind::Moe);
+  LinearContext linear = experts_context(b);
+  double element = b.element, row_size = expert_row_size(b.model);
+  double tokens = real(shape.tokens), rows = real(shape.rows), sent = real(shape.sent);
 
-  MoeLayer(LayerBuilder& builder)
-      : b(builder),
-        linear(builder.linear),
-        weights(layer_weights(builder.model, LayerKind::Moe)),
-        shape(expert_shape(builder.model, builder.strategy, builder.framework)) {
-    linear.frozen = linear.adapters.has_value();
-    linear.adapters.reset();
-    high_precision = linear;
-    if (is_low_precision()) high_precision.precision = Precision::Bf16;
-  }
-
-  const Moe& moe() const { return *b.model.moe; }
-  double element() const { return b.element; }
   // Among which arrived rows are gathered.
   int expert_tensor() const { return shape.routes_shards ? b.strategy.expert_tensor_ranks() : 1; }
-
-  double tokens() const { return real(shape.tokens); }
-  double rows() const { return real(shape.rows); }
-  double sent() const { return real(shape.sent); }
-  double row_size() const { return expert_row_size(b.model); }
+  // Of GEMMs outside the experts.
+  LinearContext high_precision() const {
+    LinearContext context = linear;
+    if (is_low_precision()) context.precision = Precision::Bf16;
+    return context;
+  }
   // Values of the rows that are sent, that have arrived from other ranks, and that experts work on.
-  double sent_values() const { return sent() * row_size(); }
+  double sent_values() const { return sent * row_size; }
   double arrived_values() const { return row_values() / expert_tensor(); }
-  double row_values() const { return rows() * row_size(); }
-  double token_values() const { return tokens() * b.model.hidden_size; }
+  double row_values() const { return rows * row_size; }
+  double token_values() const { return tokens * b.model.hidden_size; }
   std::int64_t shared_tokens() const {
     return shape.routes_shards ? shape.tokens * b.strategy.tp : shape.tokens;
   }
-  TensorShape rows_of(double count) const { return {count, row_size(), element()}; }
-  TensorShape tokens_of(double count) const {
-    return {count, real(b.model.hidden_size), element()};
-  }
+  TensorShape rows_of(double count) const { return {count, row_size, element}; }
+  TensorShape tokens_of(double count) const { return {count, real(b.model.hidden_size), element}; }
 
   bool sends_to_ranks() const { return b.strategy.ep > 1; }
   bool deduplicates() const {
@@ -79,7 +73,7 @@ struct MoeLayer {
 
 // A collective and that of the gradients.
 LayerOperators pair_of(Operator forward, Operator backward) {
-  return {.forward = {forward}, .backward = {backward}, .recompute = {}};
+  return {.forward = {forward}, .backward = {backward}};
 }
 LayerOperators gather(const char* label, GroupKind group, Bytes message) {
   return pair_of(collective(label, CollectiveKind::AllGather, group, message),
@@ -97,11 +91,11 @@ LayerOperators all_to_all(const MoeLayer& moe, const char* label, double bytes) 
   const auto rows = [&](double size) {
     return collective(label, CollectiveKind::AllToAll, GroupKind::Expert, Bytes(elements * size));
   };
-  return pair_of(rows(bytes), rows(moe.element()));
+  return pair_of(rows(bytes), rows(moe.element));
 }
 
 LayerOperators move(const MoeLayer& moe, const char* label, double elements) {
-  return elementwise(OperatorKind::Copy, label, elements, permutation_traffic(moe.element()));
+  return elementwise(OperatorKind::Copy, label, elements, permutation_traffic(moe.element));
 }
 
 // By expert, and back by token; a kernel that deduplicates does it as it sends and receives.
@@ -118,17 +112,17 @@ LayerOperators sort(const MoeLayer& moe, const char* label) {
 
 LayerOperators activation_of(const MoeLayer& moe, const char* label, double elements) {
   return elementwise(OperatorKind::Activation, label, elements,
-                     activation_traffic(moe.b.model.gated_mlp, moe.b.framework, moe.element()));
+                     activation_traffic(moe.b.model.gated_mlp, moe.b.framework, moe.element));
 }
 
 // All tokens of the expert ranks, and on the way back the sum of what each rank has for them.
 Bytes gathered_tokens(const MoeLayer& moe) {
-  return Bytes(moe.tokens() * moe.row_size() * moe.b.strategy.ep * moe.element());
+  return Bytes(moe.tokens * moe.row_size * moe.b.strategy.ep * moe.element);
 }
 
 double dispatched_bytes(const MoeLayer& moe) {
   if (!moe.b.framework.experts.dispatches_low_precision || !moe.is_low_precision())
-    return moe.element();
+    return moe.element;
   return low_precision_bytes(moe.b.framework.low_precision, moe.linear.precision, false);
 }
 
@@ -158,7 +152,7 @@ TensorId activate(const MoeLayer& moe, Module gemm, Module module, const Up& up,
 Up add_up(const MoeLayer& moe, LayerBuilder::Linear linear, TensorId x, double rows, TensorId saved,
           Bytes again = {}) {
   const double width = real(linear.weight.columns / linear.weight.side_by_side);
-  Up y{.shape = {rows, width, moe.element()}};
+  Up y{.shape = {rows, width, moe.element}};
   if (moe.b.model.gated_mlp) y.gate = moe.b.tensor("gate", y.shape);
   y.values = moe.b.tensor("up", y.shape);
   moe.b.gemm(std::move(linear), x, {y.gate, y.values}, saved, again);
@@ -169,41 +163,40 @@ Up add_up(const MoeLayer& moe, LayerBuilder::Linear linear, TensorId x, double r
 // `input`: of this rank, of which `whole` are the tokens of all tensor ranks.
 TensorId route(const MoeLayer& moe, TensorId input, TensorId whole) {
   const LayerWeight router = moe.weights[WeightName::Router];
-  const TensorShape logits{moe.tokens(), real(router.columns), moe.element()},
+  const TensorShape logits{moe.tokens, real(router.columns), moe.element},
       high{logits.rows, logits.columns, kFp32Bytes};
   const TensorId raw = moe.b.tensor("router logits", logits);
-  moe.b.layer.add(Module::Router, lower_linear(moe.high_precision, router, moe.shape.tokens))
+  moe.b.layer.add(Module::Router, lower_linear(moe.high_precision(), router, moe.shape.tokens))
       .reads(whole)
       .writes(raw)
       .gemm()
       .saves(input)
       .backward_workspace(moe.b.weight_gradient_workspace(Module::Router, router));
-  const TensorId in_fp32 = moe.element() < kFp32Bytes
+  const TensorId in_fp32 = moe.element < kFp32Bytes
                                ? replaced(moe, Module::Router, "router logits in fp32", raw, high)
                                : raw;
   const TensorId probabilities = moe.b.tensor("router probabilities", high);
   moe.b.layer
       .add(Module::Router,
            elementwise(OperatorKind::Softmax, "router_choice", logits.rows * logits.columns,
-                       router_traffic(moe.b.framework, moe.element())))
+                       router_traffic(moe.b.framework, moe.element)))
       .reads(in_fp32)
       .writes(probabilities)
       .saves(probabilities);
-  const TensorId choice = moe.b.tensor("expert weights", {moe.sent(), 1.0, moe.element()});
-  const TensorId indices = moe.b.tensor("row indices", {moe.sent(), kIndicesPerRow, kRowIndexBytes},
+  const TensorId choice = moe.b.tensor("expert weights", {moe.sent, 1.0, moe.element});
+  const TensorId indices = moe.b.tensor("row indices", {moe.sent, kIndicesPerRow, kRowIndexBytes},
                                         TensorRole::Statistic);
   moe.b.layer.add(Module::Router)
       .reads(probabilities)
-      .writes(choice)
-      .writes(indices)
+      .writes(choice, indices)
       .saves(indices)
-      .forward_workspace(Bytes(moe.sent() * std::max(kFp32Bytes, kRowIndexBytes)));
+      .forward_workspace(Bytes(moe.sent * std::max(kFp32Bytes, kRowIndexBytes)));
   return choice;
 }
 
 LayerOperators gathered_rows(const MoeLayer& moe, bool there) {
   if (moe.expert_tensor() == 1) return {};
-  const Bytes message(moe.row_values() * moe.element());
+  const Bytes message(moe.row_values() * moe.element);
   return there ? gather("expert_gather", GroupKind::ExpertTensor, message)
                : scatter("expert_scatter", GroupKind::ExpertTensor, message);
 }
@@ -217,18 +210,18 @@ TensorId dispatch(const MoeLayer& moe, TensorId tokens) {
   LayerOperators send;
   if (moe.sends_rows()) {
     send.forward.push_back(collective("expert_counts", CollectiveKind::AllToAll, GroupKind::Expert,
-                                      Bytes(kRowIndexBytes * moe.moe().num_experts)));
+                                      Bytes(kRowIndexBytes * moe.moe.num_experts)));
     send.append(all_to_all(moe, "expert_dispatch", dispatched_bytes(moe)));
   }
   send.append(gathered_rows(moe, true));
   const LayerOperators sorts = moe.sends_rows() ? sort(moe, "expert_sort") : LayerOperators{};
-  const TensorShape arrived = moe.rows_of(moe.rows());
+  const TensorShape arrived = moe.rows_of(moe.rows);
   if (!moe.sends_to_ranks()) {
     permute.append(send);
-    return replaced(moe, Module::Dispatch, "expert rows", tokens, moe.rows_of(moe.sent()),
+    return replaced(moe, Module::Dispatch, "expert rows", tokens, moe.rows_of(moe.sent),
                     std::move(permute));
   }
-  TensorId rows = replaced(moe, Module::Dispatch, "rows by expert", tokens, moe.rows_of(moe.sent()),
+  TensorId rows = replaced(moe, Module::Dispatch, "rows by expert", tokens, moe.rows_of(moe.sent),
                            std::move(permute));
   rows = replaced(moe, Module::Dispatch, "expert rows", rows, arrived, std::move(send));
   return moe.shape.experts > 1
@@ -239,18 +232,18 @@ TensorId dispatch(const MoeLayer& moe, TensorId tokens) {
 TensorId give_back(const MoeLayer& moe, TensorId results) {
   LayerOperators unsort = moe.sends_rows() ? sort(moe, "expert_unsort") : LayerOperators{},
                  send = gathered_rows(moe, false);
-  if (moe.sends_rows()) send.append(all_to_all(moe, "expert_combine", moe.element()));
+  if (moe.sends_rows()) send.append(all_to_all(moe, "expert_combine", moe.element));
   LayerOperators back = permutation(moe, "expert_return");
   if (moe.sends_to_ranks()) {
     if (moe.shape.experts > 1)
-      results = replaced(moe, Module::Dispatch, "expert results", results, moe.rows_of(moe.rows()),
+      results = replaced(moe, Module::Dispatch, "expert results", results, moe.rows_of(moe.rows),
                          std::move(unsort));
-    results = replaced(moe, Module::Dispatch, "returned rows", results, moe.rows_of(moe.sent()),
+    results = replaced(moe, Module::Dispatch, "returned rows", results, moe.rows_of(moe.sent),
                        std::move(send));
   } else {
     back = send.append(back);
   }
-  return replaced(moe, Module::Dispatch, "rows by token", results, moe.rows_of(moe.sent()),
+  return replaced(moe, Module::Dispatch, "rows by token", results, moe.rows_of(moe.sent),
                   std::move(back));
 }
 
@@ -266,9 +259,8 @@ LayerOperators expert_down(const MoeLayer& moe, LayerWeight down, const ExpertRo
   if (one_by_one) down.biases = 0;
   LayerOperators operators = lower_expert_linear(moe.linear, down, rows);
   if (one_by_one)
-    operators.append(
-        elementwise(OperatorKind::Residual, "expert_bias", moe.row_values(),
-                    weighted_bias_traffic(moe.element(), static_cast<int>(rows.busy))));
+    operators.append(elementwise(OperatorKind::Residual, "expert_bias", moe.row_values(),
+                                 weighted_bias_traffic(moe.element, static_cast<int>(rows.busy))));
   if (pads_rows(moe)) operators.append(move(moe, "expert_unpad", moe.row_values()));
   return operators;
 }
@@ -281,22 +273,18 @@ LayerOperators expert_up(const MoeLayer& moe, const LayerWeight& up, const Exper
 
 // What the rows that have arrived become.
 TensorId experts(const MoeLayer& moe, TensorId arrived) {
-  const ExpertRows rows{.experts = moe.shape.experts,
-                        .busy = moe.shape.busy_experts,
-                        .rows = moe.shape.rows,
-                        .rows_per_expert = moe.shape.rows_per_expert,
-                        .one_kernel = moe.b.framework.experts.grouped_kernel};
+  const ExpertRows& rows = moe.shape;
   const LayerWeight up = moe.expert_weight(WeightName::ExpertUp),
                     down = moe.expert_weight(WeightName::ExpertDown);
   const Up first =
-      add_up(moe, {Module::ExpertUp, up, expert_up(moe, up, rows)}, arrived, moe.rows(), arrived);
+      add_up(moe, {Module::ExpertUp, up, expert_up(moe, up, rows)}, arrived, moe.rows, arrived);
   const TensorId inner =
       activate(moe, Module::ExpertUp, Module::ExpertActivation, first, "expert_activation");
   const bool unweighted =
       moe.b.framework.saved.weighted_in_experts && !(moe.b.model.gated_mlp && !moe.eager_gate());
   if (unweighted)
     moe.b.save_extra(Module::ExpertActivation, "activation output before its weight", first.shape);
-  const TensorId results = moe.b.tensor("expert results", moe.rows_of(moe.rows()));
+  const TensorId results = moe.b.tensor("expert results", moe.rows_of(moe.rows));
   moe.b.gemm({Module::ExpertDown, down, expert_down(moe, down, rows)}, inner, {results}, inner);
   return results;
 }
@@ -306,14 +294,13 @@ TensorId combine(const MoeLayer& moe, TensorId results, TensorId choice) {
   LayerOperators operators =
       elementwise(OperatorKind::Residual, "expert_combination",
                   moe.gathers_tokens() ? moe.arrived_values() : moe.sent_values(),
-                  combination_traffic(moe.b.framework, moe.element(), moe.moe().top_k));
+                  combination_traffic(moe.b.framework, moe.element, moe.moe.top_k));
   if (moe.gathers_tokens())
     operators.append(scatter("expert_combine", GroupKind::Expert, gathered_tokens(moe)));
-  const TensorShape shape = moe.rows_of(moe.tokens());
+  const TensorShape shape = moe.rows_of(moe.tokens);
   const TensorId sum = moe.b.tensor("combined rows", shape);
   Node& node = moe.b.layer.add(Module::Combine, std::move(operators))
-                   .reads(results)
-                   .reads(choice)
+                   .reads(results, choice)
                    .writes(sum)
                    .saves(choice);
   if (!moe.b.framework.saved.weighted_in_experts) node.saves(results);
@@ -323,7 +310,7 @@ TensorId combine(const MoeLayer& moe, TensorId results, TensorId choice) {
 
 // The tokens of all tensor ranks, which share out the width of shared experts.
 Bytes all_tokens(const MoeLayer& moe) {
-  return Bytes(moe.token_values() * moe.b.strategy.tp * moe.element());
+  return Bytes(moe.token_values() * moe.b.strategy.tp * moe.element);
 }
 
 Up shared_up(const MoeLayer& moe, TensorId input, TensorId whole) {
@@ -338,22 +325,22 @@ Up shared_up(const MoeLayer& moe, TensorId input, TensorId whole) {
   const Up values = add_up(moe, moe.shared_linear(Module::SharedUp, WeightName::SharedUp), x,
                            real(moe.shared_tokens()), shards && !gathers_again ? x : input,
                            gathers_again ? moe.b.layer.size(x) : Bytes(0.0));
-  if (moe.moe().shared_expert_gate)
+  if (moe.moe.shared_expert_gate)
     moe.b.save_extra(
-        Module::SharedUp, "shared experts' gate", {moe.tokens(), 1.0, moe.element()},
-        lower_linear(moe.high_precision, moe.weights[WeightName::SharedGate], moe.shape.tokens));
+        Module::SharedUp, "shared experts' gate", {moe.tokens, 1.0, moe.element},
+        lower_linear(moe.high_precision(), moe.weights[WeightName::SharedGate], moe.shape.tokens));
   return values;
 }
 
 // Without autograd the sum is multiplied by its gate as it is added, and its gradient takes its
 // place.
 TensorId gated_sum(const MoeLayer& moe, TensorId sum) {
-  TensorShape shape = moe.tokens_of(moe.tokens());
+  TensorShape shape = moe.tokens_of(moe.tokens);
   if (!moe.b.autograd()) shape.rows = 0.0;
   const TensorId gated = moe.b.tensor("gated shared experts' sum", shape);
   LayerOperators operators;
-  operators.backward = {memory_bound(OperatorKind::Residual, "shared_gate", moe.token_values(),
-                                     7 * moe.element(), 4)};
+  operators.backward = {
+      memory_bound(OperatorKind::Residual, "shared_gate", moe.token_values(), 7 * moe.element, 4)};
   Node& gate =
       moe.b.layer.add(Module::SharedDown, std::move(operators)).reads(sum).writes(gated).saves(sum);
   if (!moe.b.autograd()) gate.gradient_in(sum);
@@ -367,12 +354,11 @@ TensorId shared_down(const MoeLayer& moe, TensorId inner) {
       moe.b.gemm(moe.shared_linear(Module::SharedDown, WeightName::SharedDown), inner, {sum}, inner)
           .row_parallel();
   // Without autograd the combination, which goes back first, is there already.
-  const Bytes combined = moe.b.autograd() || moe.moe().shared_expert_gate
-                             ? Bytes(0.0)
-                             : moe.rows_of(moe.tokens()).size();
+  const Bytes combined =
+      moe.b.autograd() || moe.moe.shared_expert_gate ? Bytes(0.0) : moe.rows_of(moe.tokens).size();
   node.forward_workspace(combined);
   if (moe.shape.routes_shards) {
-    const TensorId own = moe.b.tensor("shared experts' sum", moe.tokens_of(moe.tokens()));
+    const TensorId own = moe.b.tensor("shared experts' sum", moe.tokens_of(moe.tokens));
     moe.b.layer
         .add(Module::SharedDown, scatter("shared_output", GroupKind::Tensor, all_tokens(moe)))
         .reads(sum)
@@ -380,14 +366,14 @@ TensorId shared_down(const MoeLayer& moe, TensorId inner) {
         .forward_workspace(combined);
     sum = own;
   }
-  return moe.moe().shared_expert_gate ? gated_sum(moe, sum) : sum;
+  return moe.moe.shared_expert_gate ? gated_sum(moe, sum) : sum;
 }
 
 // Between the hidden size and the values that experts work on.
 TensorId latent(const MoeLayer& moe, Module module, WeightName name, TensorId x) {
-  if (!moe.moe().latent_size) return x;
+  if (!moe.moe.latent_size) return x;
   const LayerWeight weight = moe.weights[name];
-  const TensorId y = moe.b.tensor("latents", {moe.tokens(), real(weight.columns), moe.element()});
+  const TensorId y = moe.b.tensor("latents", {moe.tokens, real(weight.columns), moe.element});
   moe.b.gemm({module, weight, lower_linear(moe.linear, weight, moe.shape.tokens)}, x, {y}, x);
   return y;
 }
@@ -402,7 +388,7 @@ Results add_rows(const MoeLayer& moe, TensorId x, TensorId whole, TensorId rows_
                  TensorId choice) {
   LayerGraph& layer = moe.b.layer;
   const std::size_t first_forward = layer.forward.size(), first_backward = layer.backward_place();
-  const bool shares = moe.shape.shared_ffn > 0, gated = moe.moe().shared_expert_gate;
+  const bool shares = moe.shape.shared_ffn > 0, gated = moe.moe.shared_expert_gate;
   const TensorId arrived = dispatch(moe, rows_input);
   const Up shared_values = shares ? shared_up(moe, x, whole) : Up{};
   const TensorId results = give_back(moe, experts(moe, arrived));
@@ -428,9 +414,8 @@ bool routes_shards(const Strategy& strategy, const Framework& framework) {
 
 double expected_imbalance(const Moe& moe, int expert_ranks, double load_spread) {
   if (expert_ranks == 1) return 1.0;
-  return 1.0 +
-         load_spread * expected_largest(expert_ranks) *
-             std::sqrt(static_cast<double>(expert_ranks) / static_cast<double>(moe.num_experts));
+  return 1.0 + load_spread * expected_largest(expert_ranks) *
+                   std::sqrt(real(expert_ranks) / real(moe.num_experts));
 }
 
 ExpertShape expert_shape(const Transformer& model, const Strategy& strategy,
@@ -448,8 +433,9 @@ ExpertShape expert_shape(const Transformer& model, const Strategy& strategy,
   const double load = strategy.moe_capacity.value_or(busiest);
   if (load != 1.0) shape.rows = static_cast<std::int64_t>(std::ceil(real(shape.rows) * load));
   shape.experts = moe.num_experts / strategy.ep;
-  shape.busy_experts = std::min(shape.experts, shape.rows);
-  shape.rows_per_expert = (shape.rows + shape.busy_experts - 1) / shape.busy_experts;
+  shape.busy = std::min(shape.experts, shape.rows);
+  shape.rows_per_expert = (shape.rows + shape.busy - 1) / shape.busy;
+  shape.one_kernel = framework.experts.grouped_kernel;
   shape.ffn = moe.expert_ffn_size / strategy.expert_tensor_ranks();
   shape.shared_ffn =
       static_cast<std::int64_t>(moe.num_shared_experts) * moe.shared_expert_ffn_size / strategy.tp;
@@ -457,27 +443,23 @@ ExpertShape expert_shape(const Transformer& model, const Strategy& strategy,
 }
 
 TensorId add_experts(LayerBuilder& b, TensorId normed) {
-  const MoeLayer moe(b);
+  const MoeLayer moe{b};
   const bool gathers = b.gathers && !moe.shape.routes_shards;
   SharedInput input;
   if (!b.model.parallel_block && !moe.shape.routes_shards)
     input = b.shared_residual(Module::MoeInput);
   const std::size_t place = b.layer.backward_place();
-  TensorId whole = normed;
-  if (gathers) {
-    TensorShape all = b.layer[normed].shape;
-    all.rows *= b.ranks;
-    whole = replaced(moe, Module::MoeInput, "tokens of all tensor ranks", normed, all);
-    if (input.gather) b.layer.add_forward(Module::MoeInput, *input.gather);
-  }
+  const TensorId whole = gathers ? b.gathered(Module::MoeInput, "tokens of all tensor ranks",
+                                              b.of_all_ranks(normed), normed, input)
+                                 : normed;
   const TensorId choice = route(moe, normed, whole);
   const TensorId rows_input = latent(moe, Module::MoeInput, WeightName::LatentDown, whole);
   const Results sums = add_rows(moe, normed, whole, rows_input, choice);
   const TensorId sum = latent(moe, Module::Combine, WeightName::LatentUp, sums.combined);
   if (sums.shared != kNoTensor) {
     LayerOperators add;
-    add.forward = {memory_bound(OperatorKind::Residual, "shared_sum", moe.token_values(),
-                                3 * moe.element(), 1)};
+    add.forward = {
+        memory_bound(OperatorKind::Residual, "shared_sum", moe.token_values(), 3 * moe.element, 1)};
     add.forward.front().ragged = true;
     b.layer.add_in_place(sums.shared, sum, std::move(add));
   }

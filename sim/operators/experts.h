@@ -60,16 +60,13 @@ namespace llmsim::sim {
 
 inline constexpr double kRowIndexBytes = 8.0;  // of a row: its expert, its place, its token
 
-struct ExpertShape {
+// The experts of this rank with the rows that they work on, and what else there is of a layer.
+struct ExpertShape : ExpertRows {
   bool routes_shards = false;
-  std::int64_t tokens = 0;           // that this rank routes
-  std::int64_t sent = 0;             // rows, one for each expert that one of them visits
-  std::int64_t rows = 0;             // that this rank's experts work on
-  std::int64_t experts = 0;          // of this rank
-  std::int64_t busy_experts = 0;     // of which these have rows
-  std::int64_t rows_per_expert = 0;  // rounded up
-  std::int64_t ffn = 0;              // of one expert, per tensor rank
-  std::int64_t shared_ffn = 0;       // of all shared experts together, per tensor rank
+  std::int64_t tokens = 0;      // that this rank routes
+  std::int64_t sent = 0;        // rows, one for each expert that one of them visits
+  std::int64_t ffn = 0;         // of one expert, per tensor rank
+  std::int64_t shared_ffn = 0;  // of all shared experts together, per tensor rank
 };
 
 // Whether each tensor rank routes its own shard of the sequence: so does Megatron-LM with sequence

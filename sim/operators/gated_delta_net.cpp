@@ -22,8 +22,7 @@ LayerOperators delta_rule_operators(const LayerBuilder& b, const GatedDeltaNet& 
       {.forward = {memory_bound(OperatorKind::Scan, "delta_rule", heads, bytes.forward,
                                 kDeltaKernels, flops)},
        .backward = {memory_bound(OperatorKind::Scan, "delta_rule_backward", heads, bytes.backward,
-                                 kDeltaBackwardKernels, 2.0 * flops)},
-       .recompute = {}});
+                                 kDeltaBackwardKernels, 2.0 * flops)}});
 }
 
 // q, k, v of all heads go into the delta rule, which saves them as it has normalised and repeated
@@ -38,10 +37,8 @@ TensorId add_delta_rule(LayerBuilder& b, const GatedDeltaNet& net, TensorId proj
                      TensorRole::Statistic);
   b.layer.add(Module::Scan, delta_rule_operators(b, net))
       .reads(projected)
-      .writes(output)
-      .writes(saved)
-      .saves(projected)
-      .saves(saved)
+      .writes(output, saved)
+      .saves(projected, saved)
       .forward_workspace(Bytes(heads * bytes.forward_workspace))
       .backward_workspace(Bytes(heads * bytes.backward_workspace));
   return output;

@@ -34,7 +34,6 @@
 // Megatron-LM megatron/core/ssm/gated_delta_net.py.
 #pragma once
 
-#include "sim/model/transformer.h"
 #include "sim/operators/layer_builder.h"
 #include "sim/operators/scan.h"
 

@@ -9,15 +9,14 @@
 namespace llmsim::sim {
 namespace {
 
-bool gathers_again(const Strategy& strategy, const Framework& framework) {
-  return framework.sharded.regathers_in_backward &&
-         (strategy.sharding == Sharding::Zero3 || strategy.sharding == Sharding::Hsdp);
+Operator over_tensor_ranks(Module module, const char* label, CollectiveKind kind, Bytes message) {
+  Operator op = collective(label, kind, GroupKind::Tensor, message);
+  op.module = module;
+  return op;
 }
 
-Operator over_tensor_ranks(Module module, const char* label, CollectiveKind kind, Bytes message,
-                           TensorOverlap overlap = TensorOverlap::None) {
-  Operator op = collective(label, kind, GroupKind::Tensor, message, overlap);
-  op.module = module;
+Operator overlapped(Operator op, TensorOverlap overlap) {
+  op.tensor_overlap = overlap;
   return op;
 }
 
@@ -64,11 +63,6 @@ TensorShape with_element(TensorShape shape, double element) {
   return shape;
 }
 
-TensorShape of_all_ranks(TensorShape shape, double ranks) {
-  shape.rows *= ranks;
-  return shape;
-}
-
 }  // namespace
 
 LayerBuilder::LayerBuilder(const Transformer& of_model, const Strategy& of_strategy,
@@ -80,7 +74,8 @@ LayerBuilder::LayerBuilder(const Transformer& of_model, const Strategy& of_strat
       linear{.precision = strategy.precision,
              .framework = &framework,
              .adapters = strategy.adapters,
-             .requantises_weights = gathers_again(strategy, framework)},
+             .requantises_weights =
+                 framework.sharded.regathers_in_backward && strategy.sharding >= Sharding::Zero3},
       element(size_of(activation_dtype(strategy.precision)).value()),
       stream_element(runs_autocast(framework, strategy) ? std::max(element, kFp32Bytes) : element),
       num_tokens(static_cast<std::int64_t>(strategy.micro_batch) * model.seq_len / strategy.cp),
@@ -189,12 +184,8 @@ Node& LayerBuilder::gemm(Linear linear_layer, TensorId x, std::initializer_list<
 void LayerBuilder::column_gemm(Linear linear_layer, const SharedInput& input, TensorId x,
                                std::initializer_list<TensorId> y, bool saves) {
   const std::size_t place = layer.backward_place();
-  TensorId whole = x;
-  if (gathers) {
-    whole = layer.tensor(layer[x].name, of_all_ranks(layer[x].shape, ranks));
-    layer.add(linear_layer.module).reads(x).writes(whole);
-    if (input.gather) layer.add_forward(linear_layer.module, *input.gather);
-  }
+  const TensorId whole =
+      gathers ? gathered(linear_layer.module, layer[x].name, of_all_ranks(x), x, input) : x;
   const Bytes again = gathers && saves ? ranks * layer.size(x) : Bytes(0.0);
   gemm(std::move(linear_layer), whole, y, saves ? x : kNoTensor, again);
   layer.share_gradient(place, input);
@@ -224,35 +215,50 @@ TensorId LayerBuilder::mixer_output(TensorId values_of, bool alone) {
   return reduce(Module::MixerOutput, partial);
 }
 
-SharedInput LayerBuilder::shared_residual(Module module) const {
+SharedInput LayerBuilder::shared_input(Module module, const SharedLabels& labels,
+                                       Bytes message) const {
   if (strategy.tp == 1) return {};
-  const auto sum = [&](CollectiveKind kind) {
-    return over_tensor_ranks(module, "column_gradient", kind, whole_residual().size(),
-                             TensorOverlap::WeightGradient);
+  const auto over_ranks = [&](const char* label, CollectiveKind kind) {
+    return over_tensor_ranks(module, label, kind, message);
   };
   if (!strategy.sequence_parallel)
-    return {.gather = {}, .gather_again = {}, .sum = sum(CollectiveKind::AllReduce)};
-  const auto all_gather = [&](const char* label, TensorOverlap overlap) {
-    return over_tensor_ranks(module, label, CollectiveKind::AllGather, gathered_residual(*this),
-                             overlap);
-  };
-  return {.gather = all_gather("column_input", TensorOverlap::Feeds),
-          .gather_again = all_gather("column_input_again", TensorOverlap::DataGradient),
-          .sum = sum(CollectiveKind::ReduceScatter)};
+    return {.sum = over_ranks(labels.sum, CollectiveKind::AllReduce)};
+  return {.gather = over_ranks(labels.gather, CollectiveKind::AllGather),
+          .gather_again = over_ranks(labels.gather_again, CollectiveKind::AllGather),
+          .sum = over_ranks(labels.sum, CollectiveKind::ReduceScatter)};
+}
+
+SharedInput LayerBuilder::shared_residual(Module module) const {
+  SharedInput input = shared_input(
+      module, {"column_input", "column_input_again", "column_gradient"}, whole_residual().size());
+  if (input.sum) input.sum->tensor_overlap = TensorOverlap::WeightGradient;
+  if (!input.gather) return input;
+  input.gather->message = input.gather_again->message = gathered_residual(*this);
+  input.gather->tensor_overlap = TensorOverlap::Feeds;
+  input.gather_again->tensor_overlap = TensorOverlap::DataGradient;
+  return input;
+}
+
+TensorId LayerBuilder::gathered(Module module, const char* name, TensorShape shape, TensorId x,
+                                const SharedInput& input) {
+  const TensorId whole = layer.tensor(name, shape);
+  layer.add(module).reads(x).writes(whole);
+  if (input.gather) layer.add_forward(module, *input.gather);
+  return whole;
 }
 
 TensorId LayerBuilder::reduce(Module module, TensorId partial) {
-  LayerOperators sum;
-  if (strategy.tp > 1 && !strategy.sequence_parallel) {
-    sum.forward.push_back(over_tensor_ranks(module, "row_output", CollectiveKind::AllReduce,
-                                            whole_residual().size()));
-  } else if (strategy.tp > 1) {
-    sum.forward.push_back(over_tensor_ranks(module, "row_output", CollectiveKind::ReduceScatter,
-                                            whole_residual().size(), TensorOverlap::Follows));
-    sum.backward.push_back(over_tensor_ranks(module, "row_gradient", CollectiveKind::AllGather,
-                                             gathered_residual(*this), TensorOverlap::Feeds));
-  }
-  return reduce(module, partial, std::move(sum));
+  const bool shards = strategy.sequence_parallel;
+  const Operator sum = over_tensor_ranks(
+      module, "row_output", shards ? CollectiveKind::ReduceScatter : CollectiveKind::AllReduce,
+      whole_residual().size());
+  if (!shards) return reduce(module, partial, {.forward = {sum}});
+  return reduce(
+      module, partial,
+      {.forward = {overlapped(sum, TensorOverlap::Follows)},
+       .backward = {overlapped(over_tensor_ranks(module, "row_gradient", CollectiveKind::AllGather,
+                                                 gathered_residual(*this)),
+                               TensorOverlap::Feeds)}});
 }
 
 TensorId LayerBuilder::reduce(Module module, TensorId partial, LayerOperators operators) {
@@ -278,8 +284,7 @@ TensorId LayerBuilder::norm(const char* label, TensorId x, std::int64_t width, b
                         elementwise(OperatorKind::Norm, label, rows_of * values_of,
                                     norm_traffic(model.norm, framework, element)))
                    .reads(x)
-                   .writes(y)
-                   .writes(statistics)
+                   .writes(y, statistics)
                    .saves(statistics)
                    .forward_workspace(kernel.forward)
                    .backward_workspace(kernel.backward);
@@ -303,11 +308,11 @@ void LayerBuilder::activation(Module up, Module module, TensorId gate, TensorId 
     kept = layer.tensor("gate and up in fp8",
                         {shape.rows, 2.0 * shape.columns, shape.element / element},
                         TensorRole::Statistic);
-    layer.add(up).reads(gate).reads(values_of).writes(kept);
+    layer.add(up).reads(gate, values_of).writes(kept);
   }
-  Node& node = layer.add(module, std::move(operators)).reads(gate).reads(values_of).writes(inner);
+  Node& node = layer.add(module, std::move(operators)).reads(gate, values_of).writes(inner);
   if (kept == kNoTensor)
-    node.saves(gate).saves(values_of);
+    node.saves(gate, values_of);
   else
     node.saves(kept).backward_workspace(2.0 * shape.size());
 }

@@ -24,8 +24,6 @@
 
 #include <cstdint>
 #include <initializer_list>
-#include <optional>
-#include <utility>
 
 #include "sim/base/dtype.h"
 #include "sim/model/parameters.h"
@@ -127,8 +125,20 @@ class LayerBuilder {
   void mixer_input(LayerOperators operators, TensorId normed, TensorId projected);
   TensorId mixer_output(TensorId values, bool alone);
 
-  // Collectives of a column-parallel layer that reads the residual stream.
+  // Collectives of `message` bytes for an input that column-parallel layers share.
+  struct SharedLabels {
+    const char *gather, *gather_again, *sum;
+  };
+  SharedInput shared_input(Module module, const SharedLabels& labels, Bytes message) const;
+  // Those of a layer that reads the residual stream.
   SharedInput shared_residual(Module module) const;
+  // `x` of all tensor ranks, a tensor of this shape.
+  TensorId gathered(Module module, const char* name, TensorShape shape, TensorId x,
+                    const SharedInput& input);
+  TensorShape of_all_ranks(TensorId x) const {
+    const TensorShape& own = layer[x].shape;
+    return {own.rows * ranks, own.columns, own.element};
+  }
   // The sum over tensor ranks of a row-parallel GEMM's output, a residual stream; with sequence
   // parallelism each rank has its shard of it.
   TensorId reduce(Module module, TensorId partial);
@@ -145,8 +155,6 @@ class LayerBuilder {
   // casts back (SavedActivations::fp8_activation_inputs).
   void activation(Module up, Module module, TensorId gate, TensorId values, TensorId inner,
                   LayerOperators operators);
-
-  static double real(std::int64_t count) { return static_cast<double>(count); }
 
  private:
   TensorId norm(const char* label, TensorId x, std::int64_t width, bool latent);

@@ -4,14 +4,6 @@
 #include <utility>
 
 namespace llmsim::sim {
-namespace {
-
-bool is_data_gradient(const Operator& op) {
-  return op.kind == OperatorKind::Gemm && !op.weight_gradient;
-}
-
-}  // namespace
-
 TensorId LayerGraph::tensor(const char* name, TensorShape shape, TensorRole role) {
   tensors_.push_back({.name = name, .shape = shape, .role = role});
   return static_cast<TensorId>(tensors_.size() - 1);
@@ -39,7 +31,7 @@ Node& LayerGraph::add_as_they_are(Module module, const LayerOperators& operators
 }
 
 Node& LayerGraph::add_in_place(TensorId addend, TensorId into, LayerOperators operators) {
-  Node& node = add(Module::Residual, std::move(operators)).reads(addend).reads(into);
+  Node& node = add(Module::Residual, std::move(operators)).reads(addend, into);
   node.adds_ = true;
   return node;
 }
@@ -58,7 +50,9 @@ void LayerGraph::add_backward(Module module, Operator op) {
 // so that of a part the last data gradient is the first one found.
 void LayerGraph::share_gradient(std::size_t place, const SharedInput& input) {
   const auto begin = backward.begin() + static_cast<std::ptrdiff_t>(place);
-  auto sum = std::find_if(begin, backward.end(), is_data_gradient);
+  auto sum = std::find_if(begin, backward.end(), [](const Operator& op) {
+    return op.kind == OperatorKind::Gemm && !op.weight_gradient;
+  });
   if (sum == backward.end()) sum = begin;
   while (sum != begin && std::prev(sum)->kind == OperatorKind::Cast) --sum;
   if (input.sum) sum = std::next(backward.insert(sum, *input.sum));

@@ -76,9 +76,18 @@ struct NodeTensors {
 
 class Node {
  public:
-  Node& reads(TensorId tensor) { return add(reads_, tensor); }
-  Node& writes(TensorId tensor) { return add(writes_, tensor); }
-  Node& saves(TensorId tensor) { return add(saves_, tensor); }  // that it reads or writes
+  template <class... Ids>
+  Node& reads(Ids... tensors) {
+    return (add(reads_, tensors), ...);
+  }
+  template <class... Ids>
+  Node& writes(Ids... tensors) {
+    return (add(writes_, tensors), ...);
+  }
+  template <class... Ids>
+  Node& saves(Ids... tensors) {  // that it reads or writes
+    return (add(saves_, tensors), ...);
+  }
   Node& forward_workspace(Bytes size) { return forward_ = size, *this; }
   Node& backward_workspace(Bytes size) { return backward_ = size, *this; }
   // The gradient of what it reads replaces that of what it wrote.
@@ -136,7 +145,7 @@ class Node {
 // Source: Megatron-LM core/tensor_parallel/layers.py,
 // LinearWithGradAccumulationAndAsyncCommunication.
 struct SharedInput {
-  std::optional<Operator> gather, gather_again, sum;
+  std::optional<Operator> gather{}, gather_again{}, sum{};
 };
 
 class LayerGraph : public LayerOperators {

@@ -15,8 +15,7 @@ LayerOperators lightning_operators(const LayerBuilder& b, const LightningAttenti
   return {.forward = {memory_bound(OperatorKind::Scan, "lightning_attention", heads, bytes.forward,
                                    kLightningKernels, flops)},
           .backward = {memory_bound(OperatorKind::Scan, "lightning_attention_backward", heads,
-                                    bytes.backward, kLightningBackwardKernels, 2.0 * flops)},
-          .recompute = {}};
+                                    bytes.backward, kLightningBackwardKernels, 2.0 * flops)}};
 }
 
 // q, k and v after silu, which saves what it reads.

@@ -27,7 +27,6 @@
 // fla/ops/common/chunk_h.py and chunk_o.py (what each kernel loads and stores).
 #pragma once
 
-#include "sim/model/transformer.h"
 #include "sim/operators/layer_builder.h"
 #include "sim/operators/scan.h"
 

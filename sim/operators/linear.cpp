@@ -14,8 +14,8 @@ Operator quantise(const LinearContext& context, const char* label, double elemen
   const DType dtype = matmul_dtype(context.precision);
   const Traffic traffic =
       quantise_traffic(*context.framework, scaling_of(context), weight, size_of(dtype).value());
-  Operator op = memory_bound(OperatorKind::Cast, label, elements, traffic.forward_bytes,
-                             traffic.forward_kernels);
+  Operator op = memory_bound(OperatorKind::Cast, label, elements, traffic.forward.bytes,
+                             traffic.forward.kernels);
   op.dtype = dtype;
   op.rate = traffic.rate;
   return op;
@@ -48,12 +48,11 @@ Operator grouped(const char* label, const ExpertRows& group, std::int64_t n, std
   Operator op = gemm(label, group.busy, group.padded_rows_per_expert(), n, k, dtype, out);
   op.kernels = group.kernels();
   op.ragged = true;
-  const double rows = static_cast<double>(group.rows), dn = static_cast<double>(n),
-               dk = static_cast<double>(k);
+  const double rows = real(group.rows), dn = real(n), dk = real(k);
   op.flops = 2.0 * rows * dn * dk * FLOP;
-  const double padded = rows + static_cast<double>(group.padding());
-  op.moved = (padded * dk + static_cast<double>(group.busy) * dk * dn) * size_of(dtype) +
-             padded * dn * size_of(out);
+  const double padded = rows + real(group.padding());
+  op.moved =
+      (padded * dk + real(group.busy) * dk * dn) * size_of(dtype) + padded * dn * size_of(out);
   return op;
 }
 
@@ -62,12 +61,10 @@ Operator grouped_weight_gradient(const char* label, const ExpertRows& group, std
   Operator op = gemm(label, group.busy, m, n, group.padded_rows_per_expert(), dtype, out);
   op.kernels = group.kernels();
   op.ragged = true;
-  const double rows = static_cast<double>(group.rows), dm = static_cast<double>(m),
-               dn = static_cast<double>(n);
+  const double rows = real(group.rows), dm = real(m), dn = real(n);
   op.flops = 2.0 * rows * dm * dn * FLOP;
-  const double padded = rows + static_cast<double>(group.padding());
-  op.moved = padded * (dm + dn) * size_of(dtype) +
-             static_cast<double>(group.busy) * dm * dn * size_of(out);
+  const double padded = rows + real(group.padding());
+  op.moved = padded * (dm + dn) * size_of(dtype) + real(group.busy) * dm * dn * size_of(out);
   return op;
 }
 
@@ -87,10 +84,6 @@ bool casts_weights(const LinearContext& context) {
   const DType activations = activation_dtype(context.precision);
   return context.framework->casts_weights_per_microbatch &&
          size_of(activations) < size_of(DType::Fp32);
-}
-
-bool casts_again(const LinearContext& context) {
-  return casts_weights(context) && context.framework->casts_weights_in_backward;
 }
 
 // A linear layer's GEMMs, and the values that casts around them read and write.
@@ -121,15 +114,6 @@ void add_quantisation(LayerOperators& operators, const LinearContext& context,
     add(operators.backward, "quantise_weight_again", linear.weights, true);
 }
 
-// Which GEMMs of the backward pass leave their scales to a kernel of their own.
-bool scales_data_gradient(LowPrecisionScaling scaling) {
-  return scaling == LowPrecisionScaling::Rowwise ||
-         scaling == LowPrecisionScaling::RowwiseHighPrecisionGradient;
-}
-bool scales_weight_gradient(LowPrecisionScaling scaling) {
-  return scaling == LowPrecisionScaling::Rowwise;
-}
-
 // A GEMM that adds to the gradient reads it too.
 void add_weight_gradient(OperatorList& backward, const LinearContext& context,
                          const Linear& linear) {
@@ -142,20 +126,25 @@ void add_weight_gradient(OperatorList& backward, const LinearContext& context,
 
 LayerOperators in_order(const LinearContext& context, const Linear& linear, bool trained) {
   const bool low_precision = is_low_precision(matmul_dtype(context.precision));
+  // Which GEMMs of the backward pass leave their scales to a kernel of their own: by rows all, but
+  // weight gradients in 16 bits.
   const LowPrecisionScaling scaling = scaling_of(context);
+  const bool scales_both = low_precision && scaling == LowPrecisionScaling::Rowwise;
+  const bool scales_data =
+      scales_both ||
+      (low_precision && scaling == LowPrecisionScaling::RowwiseHighPrecisionGradient);
   LayerOperators operators;
   OperatorList &forward = operators.forward, &backward = operators.backward;
   if (casts_weights(context)) forward.push_back(cast("weight_cast", linear.weights));
-  if (casts_again(context)) backward.push_back(cast("weight_cast", linear.weights));
+  if (casts_weights(context) && context.framework->casts_weights_in_backward)
+    backward.push_back(cast("weight_cast", linear.weights));
   if (low_precision) add_quantisation(operators, context, linear);
   forward.push_back(transposed(linear.forward));
   backward.push_back(linear.data_gradient);
-  if (low_precision && scales_data_gradient(scaling))
-    backward.push_back(repeated(scale_output(linear.inputs), linear));
+  if (scales_data) backward.push_back(repeated(scale_output(linear.inputs), linear));
   if (!trained) return operators;
   add_weight_gradient(backward, context, linear);
-  if (low_precision && scales_weight_gradient(scaling))
-    backward.push_back(repeated(scale_output(linear.weights), linear));
+  if (scales_both) backward.push_back(repeated(scale_output(linear.weights), linear));
   if (casts_weights(context)) backward.push_back(cast("gradient_cast", linear.weights));
   return operators;
 }
@@ -166,8 +155,7 @@ LayerOperators lower_linear(const LinearContext& context, const char* label, std
                             std::int64_t out, std::int64_t in) {
   const DType dtype = matmul_dtype(context.precision),
               activations = activation_dtype(context.precision);
-  const double rows = static_cast<double>(tokens), columns = static_cast<double>(out),
-               inner = static_cast<double>(in);
+  const double rows = real(tokens), columns = real(out), inner = real(in);
   return in_order(
       context,
       {.forward = gemm(label, 1, tokens, out, in, dtype, activations),
@@ -193,7 +181,7 @@ void add_bias_gradient(LayerOperators& linear, const LinearContext& context,
                        const LayerWeight& weight, std::int64_t tokens) {
   if (weight.biases == 0 || context.framework->gradients.fused_bias) return;
   if (context.frozen || context.adapters) return;
-  const double outputs = static_cast<double>(tokens) * static_cast<double>(weight.columns);
+  const double outputs = real(tokens) * real(weight.columns);
   linear.backward.push_back(memory_bound(OperatorKind::BiasGradient, "bias_gradient", outputs,
                                          size_of(activation_dtype(context.precision)).value(), 1));
 }
@@ -214,8 +202,7 @@ LayerOperators lower_expert_linear(const LinearContext& context, const LayerWeig
               activations = activation_dtype(context.precision);
   ExpertRows group = rows;
   if (is_low_precision(dtype)) group.multiple = row_multiple(scaling_of(context));
-  const double padded = static_cast<double>(group.rows + group.padding()),
-               columns = static_cast<double>(out), inner = static_cast<double>(in);
+  const double padded = real(group.rows + group.padding()), columns = real(out), inner = real(in);
   LayerOperators linear = in_order(
       context,
       {.forward = grouped(label, group, out, in, dtype, activations),
@@ -224,7 +211,7 @@ LayerOperators lower_expert_linear(const LinearContext& context, const LayerWeig
            label, group, in, out, weight_gradient_dtype(context), accumulated_dtype(context)),
        .inputs = padded * inner,
        .outputs = padded * columns,
-       .weights = static_cast<double>(group.experts) * columns * inner,
+       .weights = real(group.experts) * columns * inner,
        .casts = group.kernels()},
       !context.frozen);
   add_bias_gradient(linear, context, weight, rows.rows);

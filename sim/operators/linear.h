@@ -42,11 +42,11 @@ void add_adapters(LayerOperators& linear, const LinearContext& context, const La
 // Rows that some experts share out among themselves: each has a matrix of its own.
 struct ExpertRows {
   std::int64_t experts = 1;
-  std::int64_t busy = 1;  // of which these have rows
-  std::int64_t rows = 0;  // of all together
-  std::int64_t rows_per_expert = 0;
-  bool one_kernel = false;  // for all of them, or one for each
-  int multiple = 1;         // the rows of each are padded to one
+  std::int64_t busy = 1;             // of which these have rows
+  std::int64_t rows = 0;             // of all together
+  std::int64_t rows_per_expert = 0;  // rounded up
+  bool one_kernel = false;           // for all of them, or one for each
+  int multiple = 1;                  // the rows of each are padded to one
 
   // An expert has any number of rows: half a multiple is missing on average.
   std::int64_t padding() const { return busy * (multiple / 2); }

@@ -16,36 +16,26 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 // The loss of one rank over `tokens` tokens, whose logits are made.
 struct Loss {
   LayerBuilder& b;
-  const Transformer& model;
-  const Strategy& strategy;
-  const Framework& framework;
   std::int64_t tokens;
-  std::int64_t columns;  // of the vocabulary
-  double element;        // bytes
-  std::int64_t chunks;
-
-  Loss(LayerBuilder& builder, std::int64_t num_tokens)
-      : b(builder),
-        model(b.model),
-        strategy(b.strategy),
-        framework(b.framework),
-        tokens(num_tokens),
-        columns(model.vocab_size / strategy.tp),
-        element(b.element),
-        chunks(loss_chunks(model, framework, tokens)) {}
+  const Transformer& model = b.model;
+  const Strategy& strategy = b.strategy;
+  const Framework& framework = b.framework;
+  std::int64_t columns = model.vocab_size / strategy.tp;  // of the vocabulary
+  double element = b.element;                             // bytes
+  std::int64_t chunks = loss_chunks(model, framework, tokens);
 
   DType dtype() const { return activation_dtype(strategy.precision); }
   bool trains() const { return !strategy.adapters; }
   bool divided() const { return strategy.tp > 1; }
   bool casts() const { return framework.casts_weights_per_microbatch && element < kFp32Bytes; }
-  double logits() const { return static_cast<double>(tokens) * static_cast<double>(columns); }
-  double weights() const { return static_cast<double>(columns) * model.hidden_size; }
+  double logits() const { return real(tokens) * real(columns); }
+  double weights() const { return real(columns) * model.hidden_size; }
   std::int64_t chunk_tokens() const { return ceil_div(tokens, chunks); }
   std::int64_t pieces() const { return ceil_div(tokens, chunk_tokens()); }
   LayerWeight weight() const { return {.rows = model.hidden_size, .columns = columns}; }
   // `count` of each logit, of `bytes` bytes.
   TensorShape of_logits(double count, double bytes) const {
-    return {count * static_cast<double>(tokens), static_cast<double>(columns), bytes};
+    return {count * real(tokens), real(columns), bytes};
   }
 };
 
@@ -67,7 +57,7 @@ LayerOperators head_linear(const Loss& loss) {
 // the logit of its target are those of all of them.
 void add_vocabulary_sums(OperatorList& operators, const Loss& loss, std::int64_t pieces) {
   if (loss.strategy.tp == 1) return;
-  const Bytes message(static_cast<double>(loss.tokens) * kFp32Bytes / static_cast<double>(pieces));
+  const Bytes message(real(loss.tokens) * kFp32Bytes / real(pieces));
   for (const char* label : {"largest_logit", "target_logit", "sum_of_exponentials"}) {
     Operator sum = collective(label, CollectiveKind::AllReduce, GroupKind::Tensor, message);
     sum.launches = static_cast<int>(pieces);
@@ -84,21 +74,16 @@ LayerOperators entropy_of(const Loss& loss, const Traffic& traffic, int chunks) 
   LayerOperators operators;
   add_vocabulary_sums(operators.forward, loss, chunks);
   operators.forward.push_back(
-      entropy(loss, traffic.forward_bytes, traffic.forward_kernels * chunks));
+      entropy(loss, traffic.forward.bytes, traffic.forward.kernels * chunks));
   operators.backward.push_back(
-      entropy(loss, traffic.backward_bytes, traffic.backward_kernels * chunks));
+      entropy(loss, traffic.backward.bytes, traffic.backward.kernels * chunks));
   return operators;
 }
 
 // One kernel reads and writes an fp32 copy of the logits, its gradient likewise.
 LayerOperators of_one_kernel(const Loss& loss) {
   const double bytes = loss.element + 2.0 * kFp32Bytes;
-  return entropy_of(loss,
-                    {.forward_bytes = bytes,
-                     .forward_kernels = 2,
-                     .backward_bytes = bytes,
-                     .backward_kernels = 2},
-                    1);
+  return entropy_of(loss, {.forward = {bytes, 2}, .backward = {bytes, 2}}, 1);
 }
 
 Operator weight_cast(const Loss& loss) {
@@ -125,7 +110,7 @@ void add_gradients(OperatorList& operators, const Loss& loss) {
   operators.push_back(chunk_gemm(loss, tokens, h, loss.columns));
   if (!loss.trains()) return;
   Operator weight = chunk_gemm(loss, h, loss.columns, tokens);
-  weight.moved += static_cast<double>(loss.chunks) * loss.weights() * size_of(loss.dtype());
+  weight.moved += real(loss.chunks) * loss.weights() * size_of(loss.dtype());
   weight.weight_gradient = true;
   operators.push_back(weight);
 }
@@ -138,7 +123,7 @@ LayerOperators recomputed(const Loss& loss) {
   if (loss.casts()) forward.insert(forward.begin(), weight_cast(loss));
   operators.recompute.push_back(logits_gemm(loss));
   add_vocabulary_sums(operators.recompute, loss, loss.pieces());
-  operators.recompute.push_back(entropy(loss, traffic.forward_bytes, traffic.forward_kernels));
+  operators.recompute.push_back(entropy(loss, traffic.forward.bytes, traffic.forward.kernels));
   add_gradients(operators.backward, loss);
   return operators;
 }
@@ -155,8 +140,8 @@ LayerOperators gradient_in_forward(const Loss& loss) {
   add_vocabulary_sums(forward, loss, loss.pieces());
   forward.push_back(entropy(loss, bytes, static_cast<int>(loss.chunks) * (full_precision ? 1 : 3)));
   add_gradients(forward, loss);
-  const double waiting = (loss.trains() ? loss.weights() : 0.0) +
-                         static_cast<double>(loss.tokens) * loss.model.hidden_size;
+  const double waiting =
+      (loss.trains() ? loss.weights() : 0.0) + real(loss.tokens) * loss.model.hidden_size;
   if (loss.framework.loss.scales_gradients)
     operators.backward.push_back(
         memory_bound(OperatorKind::GradientScale, "gradient_scale", waiting, 2.0 * e, 2));
@@ -177,8 +162,7 @@ LayerOperators in_modules(LayerOperators operators) {
 // and three sums instead.
 double row_sums(const Loss& loss, double tokens) {
   if (!loss.divided())
-    return std::max(tokens * static_cast<double>(loss.columns) * kFp32Bytes,
-                    tokens * kFp32Bytes + kFp32Bytes);
+    return std::max(tokens * real(loss.columns) * kFp32Bytes, tokens * kFp32Bytes + kFp32Bytes);
   return tokens * (kTokenIdBytes + kFlagBytes + 3.0 * kFp32Bytes);
 }
 
@@ -188,8 +172,8 @@ double row_sums_backward(const Loss& loss, double tokens) {
 
 // The largest chunk from its logits to their gradient, and that of the head's weights.
 Bytes chunk_workspace(const Loss& loss) {
-  const double chunk = static_cast<double>(std::min(loss.tokens, loss.chunk_tokens())),
-               e = loss.element, columns = static_cast<double>(loss.columns);
+  const double chunk = real(std::min(loss.tokens, loss.chunk_tokens())), e = loss.element,
+               columns = real(loss.columns);
   const double low = chunk * columns * e, high = chunk * columns * kFp32Bytes,
                sums = 2.0 * kFp32Bytes;
   const double of_weights = loss.b.weight_gradient_workspace(Module::Head, loss.weight()).value();
@@ -211,7 +195,7 @@ Bytes recomputed_chunk(const Loss& loss) {
   const double e = loss.element, in_place = loss.framework.loss.gradient_in_place ? 0.0 : e;
   const double with_it =
       loss.framework.loss.fp32_logits ? fp32_copies(loss) * kFp32Bytes : in_place;
-  return Bytes(loss.logits() * (e + with_it) / static_cast<double>(loss.chunks) +
+  return Bytes(loss.logits() * (e + with_it) / real(loss.chunks) +
                (loss.trains() ? 2.0 * loss.weights() * e : 0.0));
 }
 
@@ -222,10 +206,10 @@ void add_waiting_gradients(const Loss& loss, TensorId input) {
       b.tensor("gradient of the head's input", b.layer[input].shape, TensorRole::Statistic);
   TensorId of_weights = kNoTensor;
   if (b.autograd())
-    of_weights = b.tensor("gradient of the head's weights",
-                          {loss.trains() ? static_cast<double>(loss.model.hidden_size) : 0.0,
-                           static_cast<double>(loss.columns), loss.element},
-                          TensorRole::LogitsCopy);
+    of_weights = b.tensor(
+        "gradient of the head's weights",
+        {loss.trains() ? real(loss.model.hidden_size) : 0.0, real(loss.columns), loss.element},
+        TensorRole::LogitsCopy);
   Node& node = b.layer.add_as_they_are(Module::Loss, in_modules(gradient_in_forward(loss)))
                    .reads(input)
                    .writes(gradient)
@@ -238,20 +222,16 @@ void add_waiting_gradients(const Loss& loss, TensorId input) {
   const double e = loss.element, cast = loss.casts() ? loss.weights() * e : 0.0;
   node.writes(of_weights)
       .saves(of_weights)
-      .forward_workspace(Bytes(loss.logits() / static_cast<double>(loss.chunks) *
-                                   (e < kFp32Bytes ? 2.0 * e + kFp32Bytes : e) +
-                               cast));
+      .forward_workspace(Bytes(
+          loss.logits() / real(loss.chunks) * (e < kFp32Bytes ? 2.0 * e + kFp32Bytes : e) + cast));
 }
 
 void add_chunked(const Loss& loss, TensorId normed, const SharedInput& shared) {
   LayerBuilder& b = loss.b;
   const std::size_t place = b.layer.backward_place();
-  TensorId input = normed;
-  if (b.gathers) {
-    input = b.tensor("head's input", b.whole_residual());
-    b.layer.add(Module::Head).reads(normed).writes(input);
-    if (shared.gather) b.layer.add_forward(Module::Head, *shared.gather);
-  }
+  const TensorId input =
+      b.gathers ? b.gathered(Module::Head, "head's input", b.whole_residual(), normed, shared)
+                : normed;
   if (loss.framework.loss.fused == FusedLoss::Recomputed) {
     b.layer.add_as_they_are(Module::Loss, in_modules(recomputed(loss)))
         .reads(input)
@@ -302,7 +282,7 @@ void add_fused(const Loss& loss, TensorId logits) {
 // What is saved of the logits is their exponentials in fp32, from which their gradient is made.
 void add_plain(const Loss& loss, LayerOperators operators, TensorId logits) {
   LayerBuilder& b = loss.b;
-  const double tokens = static_cast<double>(loss.tokens);
+  const double tokens = real(loss.tokens);
   if (loss.element < kFp32Bytes) {
     const TensorId saved = b.tensor("exponentials of the logits", loss.of_logits(1.0, kFp32Bytes),
                                     TensorRole::LogitsCopy);
@@ -334,7 +314,7 @@ void add_whole(const Loss& loss, TensorId normed, const SharedInput& shared) {
 
 void add_loss(LayerBuilder& layer, TensorId normed, std::int64_t tokens,
               const SharedInput& shared) {
-  const Loss loss(layer, tokens);
+  const Loss loss{layer, tokens};
   const FusedLoss fused = layer.framework.loss.fused;
   const bool chunked = layer.strategy.fused_cross_entropy &&
                        (fused == FusedLoss::Gradient || fused == FusedLoss::Recomputed);

@@ -30,13 +30,12 @@ LayerOperators sum_of(const LayerBuilder& b, const char* label, double values) {
   if (b.strategy.tp == 1) return {};
   return {.forward = {collective(label, CollectiveKind::AllReduce, GroupKind::Tensor,
                                  Bytes(values * b.element))},
-          .backward = {},
-          .recompute = {}};
+          .backward = {}};
 }
 
 LayerOperators selection_norms(const LayerBuilder& b, double values) {
   Traffic norms = norm_traffic(b.model.norm, b.framework, b.element);
-  norms.forward_kernels *= 3, norms.backward_kernels *= 3;
+  norms.forward.kernels *= 3, norms.backward.kernels *= 3;
   LayerOperators operators = sum_of(b, "selection", values);
   operators.append(elementwise(OperatorKind::Norm, "selection_norms", values, norms));
   const LayerOperators of_gradient = sum_of(b, "selection_gradient", values);
@@ -76,8 +75,7 @@ LayerOperators selective_scan(const LayerBuilder& b, const Mamba1& mamba) {
       {.forward = {memory_bound(OperatorKind::SelectiveScan, "selective_scan", channels,
                                 bytes.forward, 1, flops)},
        .backward = {memory_bound(OperatorKind::SelectiveScan, "selective_scan_backward", channels,
-                                 bytes.backward, 1, 2.0 * flops)},
-       .recompute = {}});
+                                 bytes.backward, 1, 2.0 * flops)}});
 }
 
 TensorId add_scan(LayerBuilder& b, const Mamba1& mamba, TensorId projected, TensorId channels,
@@ -91,15 +89,9 @@ TensorId add_scan(LayerBuilder& b, const Mamba1& mamba, TensorId projected, Tens
                               {b.tokens, width, saved_by_selective_scan(mamba, tokens, b.element)},
                               TensorRole::Statistic);
   b.layer.add(Module::Scan, selective_scan(b, mamba))
-      .reads(projected)
-      .reads(channels)
-      .reads(selected.normed)
-      .reads(selected.steps)
-      .writes(y)
-      .writes(saved)
-      .saves(selected.normed)
-      .saves(selected.steps)
-      .saves(saved)
+      .reads(projected, channels, selected.normed, selected.steps)
+      .writes(y, saved)
+      .saves(selected.normed, selected.steps, saved)
       .forward_workspace(Bytes(values * bytes.forward_workspace))
       .backward_workspace(Bytes(values * bytes.backward_workspace));
   return y;

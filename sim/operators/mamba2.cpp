@@ -13,8 +13,8 @@ constexpr int kForwardKernels = 5, kBackwardKernels = 15;
 LayerOperators copy_of(const LayerBuilder& b, const char* label, double width) {
   if (b.strategy.micro_batch == 1) return {};
   const Operator copy = memory_bound(OperatorKind::Copy, label, b.tokens * width / b.ranks,
-                                     permutation_traffic(b.element).forward_bytes, 1);
-  return {.forward = {copy}, .backward = {copy}, .recompute = {}};
+                                     permutation_traffic(b.element).forward.bytes, 1);
+  return {.forward = {copy}, .backward = {copy}};
 }
 
 LayerOperators scan_operators(const LayerBuilder& b, const Mamba& mamba) {
@@ -28,11 +28,10 @@ LayerOperators scan_operators(const LayerBuilder& b, const Mamba& mamba) {
       .forward = {memory_bound(OperatorKind::Convolution, "conv1d", channels, 2.0 * e, 1),
                   memory_bound(OperatorKind::Scan, "scan", heads, bytes.forward, kForwardKernels,
                                flops)},
-      .backward = {memory_bound(OperatorKind::Scan, "scan_backward", heads, bytes.backward,
-                                kBackwardKernels, 2.0 * flops),
-                   memory_bound(OperatorKind::Convolution, "conv1d_backward", channels, 5.0 * e,
-                                2)},
-      .recompute = {}};
+      .backward = {
+          memory_bound(OperatorKind::Scan, "scan_backward", heads, bytes.backward, kBackwardKernels,
+                       2.0 * flops),
+          memory_bound(OperatorKind::Convolution, "conv1d_backward", channels, 5.0 * e, 2)}};
   return operators.append(scan).append(copy_of(b, "scan_output_order", inner));
 }
 
@@ -46,10 +45,8 @@ TensorId add_scan(LayerBuilder& b, const Mamba& mamba, TensorId projected) {
                                         TensorRole::Statistic);
   b.layer.add(Module::Scan, scan_operators(b, mamba))
       .reads(projected)
-      .writes(y)
-      .writes(before_gate)
-      .saves(projected)
-      .saves(before_gate)
+      .writes(y, before_gate)
+      .saves(projected, before_gate)
       .forward_workspace(Bytes(channels * e + heads * bytes.forward_workspace))
       .backward_workspace(Bytes(2.0 * channels * e + heads * bytes.backward_workspace));
   return y;
@@ -58,7 +55,7 @@ TensorId add_scan(LayerBuilder& b, const Mamba& mamba, TensorId projected) {
 }  // namespace
 
 ScanBytes scan_bytes(const Mamba& mamba, double element) {
-  const double e = element, groups = static_cast<double>(mamba.num_groups) / mamba.num_heads,
+  const double e = element, groups = real(mamba.num_groups) / mamba.num_heads,
                values = mamba.head_dim, chunk = mamba.chunk_size * groups,
                shared = mamba.state_size * groups,
                states = values * mamba.state_size / mamba.chunk_size;
@@ -81,10 +78,8 @@ TensorId add_mamba2_mixer(LayerBuilder& b, TensorId normed, bool alone) {
                                           b.tokens * b.columns(WeightName::GatedNorm),
                                           norm_traffic(Norm::RmsNorm, b.framework, b.element)))
       .reads(y)
-      .writes(gated)
-      .writes(deviations)
-      .saves(y)
-      .saves(deviations);
+      .writes(gated, deviations)
+      .saves(y, deviations);
   return b.mixer_output(gated, alone);
 }
 

@@ -9,81 +9,36 @@ constexpr int kHostCallsPerCollective = 3;
 }  // namespace
 
 const char* name_of(Module module) {
-  switch (module) {
-    case Module::Norm: return "norm";
-    case Module::Qkv: return "QKV";
-    case Module::MlaUp: return "MLA up";
-    case Module::CoreAttention: return "core attention";
-    case Module::AttentionOutput: return "attention output";
-    case Module::MixerInput: return "mixer input";
-    case Module::Scan: return "scan";
-    case Module::MixerNorm: return "mixer norm";
-    case Module::MixerOutput: return "mixer output";
-    case Module::Residual: return "residual sum";
-    case Module::MlpUp: return "MLP up";
-    case Module::Activation: return "activation";
-    case Module::MlpDown: return "MLP down";
-    case Module::MoeInput: return "MoE input";
-    case Module::Router: return "router";
-    case Module::Dispatch: return "dispatch";
-    case Module::ExpertUp: return "expert up";
-    case Module::ExpertActivation: return "expert activation";
-    case Module::ExpertDown: return "expert down";
-    case Module::SharedUp: return "shared up";
-    case Module::SharedActivation: return "shared activation";
-    case Module::SharedDown: return "shared down";
-    case Module::Combine: return "combine";
-    case Module::Embedding: return "embedding";
-    case Module::Head: return "LM head";
-    case Module::Loss: return "loss";
-    case Module::Update: return "update";
-  }
-  return "";
+  static constexpr const char* kNames[] = {
+      "norm", "QKV", "MLA up", "core attention", "attention output",
+      // Of mixers, MLPs and experts.
+      "mixer input", "scan", "mixer norm", "mixer output", "residual sum", "MLP up", "activation",
+      "MLP down", "MoE input", "router", "dispatch", "expert up", "expert activation",
+      "expert down", "shared up", "shared activation", "shared down", "combine", "embedding",
+      "LM head", "loss", "update"};
+  return kNames[static_cast<std::size_t>(module)];
 }
 
 const char* name_of(OperatorKind kind) {
-  switch (kind) {
-    case OperatorKind::Gemm: return "gemm";
-    case OperatorKind::Attention: return "attention";
-    case OperatorKind::Norm: return "norm";
-    case OperatorKind::Softmax: return "softmax";
-    case OperatorKind::Activation: return "activation";
-    case OperatorKind::Rotary: return "rotary";
-    case OperatorKind::Residual: return "residual";
-    case OperatorKind::BiasGradient: return "bias_gradient";
-    case OperatorKind::Copy: return "copy";
-    case OperatorKind::Convolution: return "convolution";
-    case OperatorKind::Scan: return "scan";
-    case OperatorKind::SelectiveScan: return "selective_scan";
-    case OperatorKind::Embedding: return "embedding";
-    case OperatorKind::CrossEntropy: return "cross_entropy";
-    case OperatorKind::Cast: return "cast";
-    case OperatorKind::Optimizer: return "optimizer";
-    case OperatorKind::GradientNorm: return "gradient_norm";
-    case OperatorKind::GradientScale: return "gradient_scale";
-    case OperatorKind::Collective: return "collective";
-    case OperatorKind::HostCopy: return "host_copy";
-  }
-  return "";
+  static constexpr const char* kNames[] = {
+      "gemm",      "attention",      "norm",           "softmax",       "activation",
+      "rotary",    "residual",       "bias_gradient",  "copy",          "convolution",
+      "scan",      "selective_scan", "embedding",      "cross_entropy", "cast",
+      "optimizer", "gradient_norm",  "gradient_scale", "collective",    "host_copy"};
+  return kNames[static_cast<std::size_t>(kind)];
 }
 
 const char* name_of(CollectiveKind kind) {
-  switch (kind) {
-    case CollectiveKind::AllReduce: return "all_reduce";
-    case CollectiveKind::AllGather: return "all_gather";
-    case CollectiveKind::ReduceScatter: return "reduce_scatter";
-    case CollectiveKind::AllToAll: return "all_to_all";
-    case CollectiveKind::Broadcast: return "broadcast";
-    case CollectiveKind::SendRecv: return "send_recv";
-  }
-  return "";
+  static constexpr const char* kNames[] = {
+      // In the order of the enumerators.
+      "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv"};
+  return kNames[static_cast<std::size_t>(kind)];
 }
 
 Operator gemm(const char* label, std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k,
               DType dtype, DType out) {
-  const double dm = static_cast<double>(m), dn = static_cast<double>(n),
-               dk = static_cast<double>(k);
-  const double db = static_cast<double>(batch);
+  const double dm = real(m), dn = real(n), dk = real(k);
+  const double db = real(batch);
   Operator op{.kind = OperatorKind::Gemm,
               .label = label,
               .dtype = dtype,
@@ -146,12 +101,11 @@ LayerOperators& LayerOperators::append(const LayerOperators& next) {
 
 LayerOperators elementwise(OperatorKind kind, const char* label, double elements,
                            const Traffic& traffic) {
-  if (traffic.forward_kernels == 0) return {};
-  return {.forward = {memory_bound(kind, label, elements, traffic.forward_bytes,
-                                   traffic.forward_kernels)},
-          .backward = {memory_bound(kind, label, elements, traffic.backward_bytes,
-                                    traffic.backward_kernels)},
-          .recompute = {}};
+  if (traffic.forward.kernels == 0) return {};
+  const auto kernels = [&](const PassTraffic& pass) {
+    return memory_bound(kind, label, elements, pass.bytes, pass.kernels);
+  };
+  return {.forward = {kernels(traffic.forward)}, .backward = {kernels(traffic.backward)}};
 }
 
 }  // namespace llmsim::sim

@@ -165,20 +165,22 @@ Operator memory_bound(OperatorKind kind, const char* label, double elements,
 Operator collective(const char* label, CollectiveKind kind, GroupKind group, Bytes message,
                     TensorOverlap overlap = TensorOverlap::None);
 
-// Of a memory-bound operator, by how a framework fuses it (traffic.h).
+// The kernels of a memory-bound operator in one pass.
+struct PassTraffic {
+  double bytes = 0.0;  // per element
+  int kernels = 0;
+};
+
+// Of both passes, by how a framework fuses the operator (traffic.h).
 struct Traffic {
-  double forward_bytes = 0.0;  // per element
-  int forward_kernels = 0;
-  double backward_bytes = 0.0;  // per element
-  int backward_kernels = 0;
+  PassTraffic forward{}, backward{};
   double rate = 1.0;  // bandwidth of the forward kernels relative to other memory-bound ones
 };
 
 // The operators of a layer, or of a node of one, on one rank for one micro-batch.
 struct LayerOperators {
-  OperatorList forward;
-  OperatorList backward;
-  OperatorList recompute;  // repeated before the backward pass
+  OperatorList forward{}, backward{};
+  OperatorList recompute{};  // repeated before the backward pass
 
   void set_module(Module module);
   // What runs next: after these in the forward pass, before them in the backward pass.

@@ -71,9 +71,8 @@ std::size_t needed_operators(const LayerGraph& layer, const Transformer& model,
 
 // The columns of a GEMM that a policy does not save.
 Operator columns_of(const Operator& whole, double share, DType output) {
-  Operator columns =
-      gemm(whole.label, whole.batch, whole.m, std::llround(share * static_cast<double>(whole.n)),
-           whole.k, whole.dtype, output);
+  Operator columns = gemm(whole.label, whole.batch, whole.m, std::llround(share * real(whole.n)),
+                          whole.k, whole.dtype, output);
   columns.module = whole.module;
   return columns;
 }

@@ -7,9 +7,8 @@ namespace llmsim::sim {
 LayerOperators convolution(double elements, double element) {
   return {
       .forward = {memory_bound(OperatorKind::Convolution, "conv1d", elements, 2.0 * element, 1)},
-      .backward = {memory_bound(OperatorKind::Convolution, "conv1d_backward", elements,
-                                3.0 * element, 1)},
-      .recompute = {}};
+      .backward = {
+          memory_bound(OperatorKind::Convolution, "conv1d_backward", elements, 3.0 * element, 1)}};
 }
 
 TensorId add_gated_norm(LayerBuilder& b, const char* label, TensorId output,

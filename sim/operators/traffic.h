@@ -106,7 +106,7 @@ Traffic weighted_bias_traffic(double e, int experts);
 Traffic cross_entropy_traffic(const Framework& framework, double e);
 
 // Quantisation of a 16-bit tensor to n bytes an element, for the GEMMs along both of its axes.  All
-// of it is in forward_bytes and forward_kernels:
+// of it is in `forward`:
 //
 //   recipe                         bytes     kernels
 //   Delayed                        2 + c n   2    c = low_precision.copies

@@ -22,19 +22,22 @@ bool is_fused(OptimizerKind optimizer, bool fused) {
   return fused && optimizer != OptimizerKind::Adafactor;
 }
 
+// Values of a parameter that an optimizer keeps, and that its operations one by one read and write.
+struct OptimizerValues {
+  double states, unfused;
+};
+constexpr OptimizerValues kValues[] = {{2.0, 20.0},  // AdamW
+                                       {2.0, 18.0},  // Adam
+                                       {2.0, 20.0},  // Adam8bit
+                                       {1.0, 17.0},  // Lion
+                                       {0.0, 15.0},  // Adafactor
+                                       {0.0, 3.0},   // Sgd
+                                       {1.0, 8.0},   // Momentum
+                                       {2.0, 25.0},  // Lamb
+                                       {1.0, 8.0}};  // Muon
+
 double unfused_values(OptimizerKind optimizer) {
-  switch (optimizer) {
-    case OptimizerKind::Adam: return 18.0;
-    case OptimizerKind::Lamb: return 25.0;
-    case OptimizerKind::Lion: return 17.0;
-    case OptimizerKind::Adafactor: return 15.0;
-    case OptimizerKind::Sgd: return 3.0;
-    case OptimizerKind::Momentum:
-    case OptimizerKind::Muon: return 8.0;
-    case OptimizerKind::AdamW:
-    case OptimizerKind::Adam8bit: break;
-  }
-  return 20.0;
+  return kValues[static_cast<std::size_t>(optimizer)].unfused;
 }
 
 double fused_bytes(OptimizerKind optimizer, const ParameterStorage& storage, double gradient) {
@@ -46,14 +49,7 @@ double fused_bytes(OptimizerKind optimizer, const ParameterStorage& storage, dou
 }  // namespace
 
 double state_values(OptimizerKind optimizer) {
-  switch (optimizer) {
-    case OptimizerKind::Sgd:
-    case OptimizerKind::Adafactor: return 0.0;
-    case OptimizerKind::Lion:
-    case OptimizerKind::Momentum:
-    case OptimizerKind::Muon: return 1.0;
-    default: return 2.0;
-  }
+  return kValues[static_cast<std::size_t>(optimizer)].states;
 }
 
 double state_bytes_per_parameter(OptimizerKind optimizer, const ParameterStorage& storage) {

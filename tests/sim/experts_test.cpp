@@ -323,7 +323,7 @@ TEST(Experts, OfARouterThatALossBalancesTheBusiestRankHasMoreThanTheMean) {
 TEST(Experts, NoMoreAreBusyThanThereAreRows) {
   ExpertsCase c;
   c.model.moe->num_experts = 64;
-  EXPECT_EQ(expert_shape(c.model, c.strategy, c.framework).busy_experts, 16);
+  EXPECT_EQ(expert_shape(c.model, c.strategy, c.framework).busy, 16);
   EXPECT_EQ(expert_shape(c.model, c.strategy, c.framework).rows_per_expert, 1);
   const Operator up = named(c.lower().forward, "expert_up");
   EXPECT_EQ(up.batch, 16);

@@ -21,15 +21,15 @@ const Framework kEager = with(ElementwiseFusion::Eager), kFused = with(Elementwi
                 kCompiled = with(ElementwiseFusion::Compiled);
 
 void expect_bytes(const Traffic& traffic, double forward, double backward) {
-  EXPECT_DOUBLE_EQ(traffic.forward_bytes, forward);
-  EXPECT_DOUBLE_EQ(traffic.backward_bytes, backward);
+  EXPECT_DOUBLE_EQ(traffic.forward.bytes, forward);
+  EXPECT_DOUBLE_EQ(traffic.backward.bytes, backward);
 }
 
 void expect_written(const Traffic& traffic, double bytes, int kernels) {
-  EXPECT_DOUBLE_EQ(traffic.forward_bytes, bytes);
-  EXPECT_EQ(traffic.forward_kernels, kernels);
-  EXPECT_DOUBLE_EQ(traffic.backward_bytes, 0.0);
-  EXPECT_EQ(traffic.backward_kernels, 0);
+  EXPECT_DOUBLE_EQ(traffic.forward.bytes, bytes);
+  EXPECT_EQ(traffic.forward.kernels, kernels);
+  EXPECT_DOUBLE_EQ(traffic.backward.bytes, 0.0);
+  EXPECT_EQ(traffic.backward.kernels, 0);
 }
 
 TEST(Traffic, OfNorms) {
@@ -48,7 +48,7 @@ TEST(Traffic, OfActivations) {
   saves_fp8.saved.fp8_activation_inputs = true;
   expect_bytes(activation_traffic(false, kFused, e), 2 * e, 3 * e);
   expect_bytes(activation_traffic(false, composed, e), 18 * e, 28 * e);
-  EXPECT_EQ(activation_traffic(false, composed, e).forward_kernels, 8);
+  EXPECT_EQ(activation_traffic(false, composed, e).forward.kernels, 8);
   expect_bytes(activation_traffic(true, kFused, e), 3 * e, 5 * e);
   expect_bytes(activation_traffic(true, kEager, e), 2 * e + 3 * e, 9 * e);
   expect_bytes(activation_traffic(true, saves_fp8, e), 3 * e + 2 * (e + 1), 5 * e + 2 * (e + 1));
@@ -90,7 +90,7 @@ TEST(Traffic, OfPositionsAndLayouts) {
 TEST(Traffic, OfMixturesOfExperts) {
   expect_bytes(router_traffic(kFused, e), e + 2 * 4, e + 2 * 4);
   expect_bytes(router_traffic(kEager, e), e + 4 * 4, e + 5 * 4);
-  EXPECT_EQ(router_traffic(kEager, e).forward_kernels, 6);
+  EXPECT_EQ(router_traffic(kEager, e).forward.kernels, 6);
   expect_bytes(permutation_traffic(e), 2 * e, 2 * e);
   expect_bytes(combination_traffic(kEager, e, 8), 3 * e, 4 * e + 2 * e);
   expect_bytes(combination_traffic(kFused, e, 8), e + e / 8, 2 * e + e / 8);
