@@ -91,11 +91,6 @@ std::vector<PassedOperator> kernels_of(const Run& run, OperatorKind kind) {
   return kernels.take();
 }
 
-KernelPass gemm_pass(const PassedOperator& gemm) {
-  if (gemm.op.weight_gradient) return KernelPass::WeightGradient;
-  return gemm.backward ? KernelPass::DataGradient : KernelPass::Forward;
-}
-
 void add_step_factors(std::vector<RateFactor>& list, const StepFactors& step) {
   list.push_back({"sustained_clock", step.sustained_clock});
   list.push_back({"training_rate", step.training_rate});
@@ -106,13 +101,8 @@ void add_step_factors(std::vector<RateFactor>& list, const StepFactors& step) {
 }  // namespace
 
 const char* name_of(KernelPass pass) {
-  switch (pass) {
-    case KernelPass::Forward: return "forward";
-    case KernelPass::DataGradient: return "dgrad";
-    case KernelPass::WeightGradient: return "wgrad";
-    case KernelPass::Backward: return "backward";
-  }
-  return "";
+  constexpr const char* names[] = {"forward", "dgrad", "wgrad", "backward"};
+  return names[static_cast<std::size_t>(pass)];
 }
 
 std::vector<RateFactor> rate_factors(const ExplainedGemm& gemm) {
@@ -148,7 +138,9 @@ std::vector<ExplainedGemm> explained_gemms(const Run& run) {
   std::vector<ExplainedGemm> list;
   for (const PassedOperator& gemm : kernels_of(run, OperatorKind::Gemm)) {
     list.push_back({.op = gemm.op,
-                    .pass = gemm_pass(gemm),
+                    .pass = gemm.op.weight_gradient ? KernelPass::WeightGradient
+                            : gemm.backward         ? KernelPass::DataGradient
+                                                    : KernelPass::Forward,
                     .alone = gemm_factors(gemm.op, gemm_machine(run, gemm.op.dtype)),
                     .in_step = gemm_step_factors(run, gemm.op.dtype)});
   }

@@ -245,8 +245,7 @@ Bytes checkpoint_bytes(const Run& run) {
   const double states =
       storage.master_bytes + state_bytes_per_parameter(run.strategy.optimizer, storage);
   if (!run.strategy.adapters)
-    return Bytes(static_cast<double>(parameters(run.model).total()) *
-                 (storage.weight_bytes + states));
+    return Bytes(real(parameters(run.model).total()) * (storage.weight_bytes + states));
   const RankParameters rank = rank_parameters(run.model, run.strategy);
   return Bytes(rank.adapters(count_layers(run.model, 0, run.model.num_layers)) * run.strategy.tp *
                (storage.weight_bytes + states));
@@ -260,7 +259,7 @@ Bytes checkpoint_bytes_per_device(const Run& run) {
 Job job_of(const Run& run, const Estimate<Seconds>& step_time, double tokens) {
   const std::int64_t per_step = std::int64_t{run.strategy.global_batch} * run.model.seq_len;
   return {.tokens = tokens,
-          .tokens_per_step = static_cast<double>(per_step),
+          .tokens_per_step = real(per_step),
           .step_time = step_time,
           .num_devices = run.cluster.num_devices,
           .num_nodes = run.cluster.num_nodes(),

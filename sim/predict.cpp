@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "sim/base/error.h"
+#include "sim/base/number_text.h"
 #include "sim/memory/shards.h"
 #include "sim/model/layer_kinds.h"
 #include "sim/schedule/step_error.h"
@@ -20,7 +21,7 @@ Flops model_flops(const Run& run) {
   const double adapters =
       s.adapters ? s.tp * rank_parameters(run.model, s).adapters(count_layers(run.model, 0, layers))
                  : 0.0;
-  const double tokens = static_cast<double>(s.global_batch) * run.model.seq_len;
+  const double tokens = real(s.global_batch) * run.model.seq_len;
   return tokens * training_flops_per_token(run.model, adapters);
 }
 
@@ -41,9 +42,9 @@ Flops hardware_flops(const Run& run, const LayerPrices& prices) {
       again += shares[slot] * recomputed * prices.blocks[slot].recompute.flops;
     blocks += again;
   }
-  const EmbeddingOrHeadPrice& head = prices.head;
+  const BlockPrice& head = prices.head;
   const Flops embedding_and_head = head.forward.flops + head.backward.flops + head.recompute.flops;
-  const double replicas = static_cast<double>(s.tp) * s.cp * s.global_batch / s.micro_batch;
+  const double replicas = real(s.tp) * s.cp * s.global_batch / s.micro_batch;
   return replicas * (blocks + embedding_and_head);
 }
 
@@ -104,7 +105,7 @@ void add_slow_state(Prediction& prediction) {
 
 void add_rates(Prediction& prediction) {
   const Run& run = prediction.run;
-  const double tokens = static_cast<double>(run.strategy.global_batch) * run.model.seq_len;
+  const double tokens = real(run.strategy.global_batch) * run.model.seq_len;
   const int devices = run.cluster.num_devices;
   const FlopsPerSecond peak = prediction.peak =
       run.cluster.device.peak(matmul_dtype(run.strategy.precision));
@@ -152,8 +153,8 @@ std::string recipe(const Prediction& p) {
 // A run on more than a system has, or on other devices: what there is of it is taken as it is.
 void add_beyond_the_system(const Cluster& cluster, std::vector<std::string>& lines) {
   if (cluster.system_devices) {
-    lines.push_back("num_devices = " + std::to_string(cluster.num_devices) + ": system " +
-                    cluster.id + " has " + std::to_string(*cluster.system_devices) +
+    lines.push_back(equals("num_devices", cluster.num_devices) + ": system " + cluster.id +
+                    " has " + std::to_string(*cluster.system_devices) +
                     " devices; predicted as if it had more nodes of the same kind");
   }
   if (cluster.system_accelerator) {

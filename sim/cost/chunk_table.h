@@ -4,7 +4,6 @@
 #pragma once
 
 #include <deque>
-#include <utility>
 
 #include "sim/cost/layer_prices.h"
 #include "sim/run.h"

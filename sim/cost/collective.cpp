@@ -19,21 +19,9 @@ struct Protocol {
 };
 
 constexpr std::array<Protocol, 3> kProtocols{{
-    {.name = CollectiveProtocol::Simple,
-     .base = Seconds(8.4e-6),
-     .fabric_hop = 1.0,
-     .network_hop = 1.0,
-     .bandwidth = 1.0},
-    {.name = CollectiveProtocol::LL128,
-     .base = Seconds(14.0e-6),
-     .fabric_hop = 1.9 / 3.4,
-     .network_hop = 4.0 / 14.0,
-     .bandwidth = 0.92},
-    {.name = CollectiveProtocol::LL,
-     .base = Seconds(6.6e-6),
-     .fabric_hop = 0.6 / 3.4,
-     .network_hop = 2.7 / 14.0,
-     .bandwidth = 0.25},
+    {CollectiveProtocol::Simple, Seconds(8.4e-6), 1.0, 1.0, 1.0},
+    {CollectiveProtocol::LL128, Seconds(14.0e-6), 1.9 / 3.4, 4.0 / 14.0, 0.92},
+    {CollectiveProtocol::LL, Seconds(6.6e-6), 0.6 / 3.4, 2.7 / 14.0, 0.25},
 }};
 // By CollectiveProtocol.
 constexpr std::array<const char*, 3> kProtocolNames{"Simple", "LL128", "LL"};
@@ -94,6 +82,11 @@ double few_ranks(const GroupLinks& links, double loss) {
   return std::min(1.0, (1.0 + loss / 64.0) / (1.0 + loss / (n * n)));
 }
 
+CollectiveTerms terms_of(CollectiveRoute route, const Protocol& protocol, Seconds alpha,
+                         Seconds beta) {
+  return {.route = route, .protocol = protocol.name, .alpha = alpha, .time = alpha + beta};
+}
+
 CollectiveTerms ring_terms(double rounds, Bytes message, const GroupLinks& links,
                            const Protocol& protocol) {
   const double n = links.place.ranks, domains = links.place.domains;
@@ -104,10 +97,7 @@ CollectiveTerms ring_terms(double rounds, Bytes message, const GroupLinks& links
   Seconds bytes = wire / (few * protocol.bandwidth * links.bus_bandwidth());
   if (domains > 1.0 && message / n >= kRendezvousPiece)
     bytes = std::max(bytes, rounds * (n - 1.0) * links.ring_step);
-  return {.route = CollectiveRoute::Ring,
-          .protocol = protocol.name,
-          .alpha = alpha,
-          .time = alpha + bytes};
+  return terms_of(CollectiveRoute::Ring, protocol, alpha, bytes);
 }
 
 // A tree crosses the network with 2 (D-1)/D of the message per domain, and each of its steps fills
@@ -125,10 +115,8 @@ CollectiveTerms tree_terms(Bytes message, const GroupLinks& links, const Protoco
   }
   const Seconds alpha =
       protocol.base + hops(links, protocol, 2.0 * (n / domains - 1.0), 2.0 * levels);
-  return {.route = CollectiveRoute::Tree,
-          .protocol = protocol.name,
-          .alpha = alpha,
-          .time = alpha + wire / (kTreeBandwidth * protocol.bandwidth)};
+  return terms_of(CollectiveRoute::Tree, protocol, alpha,
+                  wire / (kTreeBandwidth * protocol.bandwidth));
 }
 
 // Each of `rounds` phases goes around the ranks of a domain and halves or doubles its way over the
@@ -144,10 +132,6 @@ CollectiveTerms hierarchical_terms(double rounds, Bytes message, const GroupLink
           .protocol = protocol.name,
           .alpha = protocol.base + rounds * hop,
           .time = protocol.base + rounds * round};
-}
-
-bool may_use(const GroupLinks& links, CollectiveAlgorithm algorithm) {
-  return links.algorithm == CollectiveAlgorithm::Auto || links.algorithm == algorithm;
 }
 
 bool is_hierarchical(const GroupLinks& links) {
@@ -167,7 +151,8 @@ CollectiveTerms all_reduce_terms(Bytes message, const GroupLinks& links) {
     }
     if (links.algorithm != CollectiveAlgorithm::Tree)
       best = faster(best, ring_terms(2.0, message, links, protocol));
-    if (may_use(links, CollectiveAlgorithm::Tree))
+    if (links.algorithm == CollectiveAlgorithm::Auto ||
+        links.algorithm == CollectiveAlgorithm::Tree)
       best = faster(best, tree_terms(message, links, protocol));
   }
   const bool one_domain = links.place.domains == 1;
@@ -194,23 +179,21 @@ CollectiveTerms one_round_terms(Bytes message, const GroupLinks& links) {
 CollectiveTerms all_to_all_terms(Bytes message, const GroupLinks& links) {
   const double n = links.place.ranks, inside = links.place.ranks_per_domain;
   const Bytes near = (inside - 1.0) / n * message, far = (n - inside) / n * message;
-  const Seconds wire =
-      std::max(near / (few_ranks(links, kFewRanksGather) * links.fabric),
-               links.place.domains > 1 ? far * inside / links.network : Seconds(0.0));
-  Seconds alpha = kProtocols[0].base + links.fabric_hop;
+  Seconds alpha = kProtocols[0].base + links.fabric_hop,
+          wire = near / (few_ranks(links, kFewRanksGather) * links.fabric);
   if (links.place.domains > 1) {
+    wire = std::max(wire, far * inside / links.network);
     alpha = kProtocols[0].base + std::max(links.fabric_hop, links.network_hop) + links.all_to_all +
             (n - inside) * links.peer;
   }
-  return {.route = CollectiveRoute::Direct, .alpha = alpha, .time = alpha + wire};
+  return terms_of(CollectiveRoute::Direct, kProtocols[0], alpha, wire);
 }
 
 CollectiveTerms pair_terms(Bytes message, const GroupLinks& links) {
   const bool inside = links.place.domains == 1;
   const Seconds alpha = kProtocols[0].base + (inside ? links.fabric_hop : links.network_hop);
-  return {.route = CollectiveRoute::Pair,
-          .alpha = alpha,
-          .time = alpha + message / (inside ? links.fabric : links.network)};
+  return terms_of(CollectiveRoute::Pair, kProtocols[0], alpha,
+                  message / (inside ? links.fabric : links.network));
 }
 
 // Between processes of one host.
@@ -250,8 +233,7 @@ GroupLinks group_links(const Strategy& strategy, GroupKind kind, const Cluster& 
   GroupLinks links{.place = place_group(strategy, kind, cluster)};
   const Achieved& achieved = cluster.device.achieved;
   const int domain = links.place.groups_per_domain * links.place.ranks_per_domain;
-  const double nodes_per_domain =
-      std::max(1.0, static_cast<double>(domain) / cluster.devices_per_node);
+  const double nodes_per_domain = std::max(1.0, real(domain) / cluster.devices_per_node);
   const BytesPerSecond fabric = fabric_bandwidth(cluster.fabric, links.place);
   const BytesPerSecond network =
       cluster.network.node_bandwidth * nodes_per_domain / links.place.groups_per_domain;
@@ -299,7 +281,7 @@ Seconds collective_time(CollectiveKind kind, Bytes message, const GroupLinks& li
 }
 
 double bus_factor(CollectiveKind kind, int ranks) {
-  const double others = static_cast<double>(ranks - 1) / ranks;
+  const double others = real(ranks - 1) / ranks;
   switch (kind) {
     case CollectiveKind::AllReduce: return 2.0 * others;
     case CollectiveKind::AllGather:
@@ -323,20 +305,17 @@ double visited(double places, int top_k) {
   return places * (1.0 - std::pow(1.0 - 1.0 / places, top_k));
 }
 
-// Domains where a token's groups of experts are.
-double allowed_domains(double domains, const ExpertRoute& route) {
-  return std::min(domains, route.groups_per_token * std::max(1.0, domains / route.num_groups));
-}
-
 }  // namespace
 
 AllToAllBytes deduplicated_bytes(Bytes message, const ExpertRoute& route,
                                  const GroupPlacement& place) {
   const double ranks = place.ranks, domains = place.domains;
   const Bytes tokens = message / route.top_k;
+  // Where a token's groups of experts are.
+  const double allowed =
+      std::min(domains, route.groups_per_token * std::max(1.0, domains / route.num_groups));
   return {.fabric = (ranks - domains) / ranks * visited(ranks, route.top_k) * tokens,
-          .network = (domains - 1.0) / domains *
-                     visited(allowed_domains(domains, route), route.top_k) * tokens};
+          .network = (domains - 1.0) / domains * visited(allowed, route.top_k) * tokens};
 }
 
 CollectiveTerms expert_all_to_all_terms(Bytes message, const ExpertRoute& route,

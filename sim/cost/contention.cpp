@@ -71,9 +71,7 @@ Bytes filled_bytes(const Operator& op, bool backward, double element, const Fram
   switch (op.kind) {
     case OperatorKind::Gemm: {
       const bool accumulates = op.weight_gradient && framework.gradients.accumulated_by_gemm;
-      return accumulates ? Bytes(0.0)
-                         : Bytes(static_cast<double>(op.batch * op.m) * static_cast<double>(op.n) *
-                                 element);
+      return accumulates ? Bytes(0.0) : Bytes(real(op.batch * op.m) * real(op.n) * element);
     }
     case OperatorKind::Attention: return (backward ? 3.0 / 8.0 : 1.0 / 4.0) * op.moved;
     case OperatorKind::Norm: return op.moved / (backward ? 3.0 : 2.0);

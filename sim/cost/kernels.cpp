@@ -20,7 +20,7 @@ constexpr int kLowPrecision = 64;  // the smallest edge of kTiles
 
 double ceil_div(std::int64_t a, int b) {
   const std::int64_t quotient = (a + b - 1) / b;
-  return static_cast<double>(quotient);
+  return real(quotient);
 }
 
 double waves(double tiles_per_unit, double quantisation) {
@@ -67,13 +67,12 @@ struct Tiling {
 Tiling fastest_tiling(const Operator& gemm, const GemmMachine& machine) {
   const GemmCoefficients& c = machine.coefficients;
   const double units = machine.compute_units;
-  const double k = static_cast<double>(gemm.k);
+  const double k = real(gemm.k);
   Tiling best;
   for (const Tile& shape : kTiles) {
     const Tile tile{.m = edge(shape.m, gemm.m, c.smallest_tile),
                     .n = edge(shape.n, gemm.n, c.smallest_tile)};
-    const double tiles =
-        static_cast<double>(gemm.batch) * ceil_div(gemm.m, tile.m) * ceil_div(gemm.n, tile.n);
+    const double tiles = real(gemm.batch) * ceil_div(gemm.m, tile.m) * ceil_div(gemm.n, tile.n);
     const double flops = 2.0 * tile.m * tile.n, factor = tile_factor(tile), work = flops / factor;
     for (const int split : kSplits) {
       if (split > 1 && (tiles * split > 2.0 * units || k / split < kMinSplitK)) break;
@@ -110,18 +109,16 @@ GemmMachine gemm_machine(const Device& device, DType dtype) {
 
 GemmFactors gemm_factors(const Operator& gemm, const GemmMachine& machine) {
   const GemmCoefficients& c = machine.coefficients;
-  const double units = machine.compute_units, m = static_cast<double>(gemm.m),
-               n = static_cast<double>(gemm.n);
+  const double units = machine.compute_units, m = real(gemm.m), n = real(gemm.n);
   // FLOPs of one step of all K loops.
-  const double steps = 2.0 * static_cast<double>(gemm.batch) * m * n;
+  const double steps = 2.0 * real(gemm.batch) * m * n;
   const Tiling tiling = fastest_tiling(gemm, machine);
-  GemmFactors factors{.peak = machine.peak,
-                      .max_efficiency = c.max_efficiency,
-                      .kernel_time = gemm.kernels * c.kernel_time};
-  factors.k_ramp = static_cast<double>(gemm.k) / tiling.split / tiling.loop;
+  GemmFactors factors{{.peak = machine.peak, .kernel_time = gemm.kernels * c.kernel_time}};
+  factors.max_efficiency = c.max_efficiency;
+  factors.k_ramp = real(gemm.k) / tiling.split / tiling.loop;
   factors.tile = tiling.tile_factor;
   factors.waves = steps * tiling.split / (units * tiling.waves * tiling.tile_flops);
-  factors.padding = gemm.flops / (steps * static_cast<double>(gemm.k) * FLOP);
+  factors.padding = gemm.flops / (steps * real(gemm.k) * FLOP);
   factors.alignment = alignment_factor(gemm, c);
   factors.weight_gradient = gemm.weight_gradient ? c.weight_gradient_factor : 1.0;
   factors.transposed = gemm.transposed ? c.transposed_factor : 1.0;
@@ -161,11 +158,12 @@ AttentionMachine attention_machine(const Device& device, DType dtype, AttentionK
 AttentionFactors attention_factors(const Operator& attention, bool backward,
                                    const AttentionMachine& machine) {
   const AttentionCoefficients& c = machine.coefficients;
-  const double keys = static_cast<double>(attention.n), d = static_cast<double>(attention.k);
+  const double keys = real(attention.n), d = real(attention.k);
   const double half = attention.causal ? c.seq_half : c.seq_half / 3.0;
-  const double blocks = static_cast<double>(attention.batch) *
-                        std::max(1.0, static_cast<double>(attention.m) / kQueryBlock);
-  AttentionFactors factors{.peak = machine.peak, .efficiency = backward ? c.backward : c.forward};
+  const double blocks = real(attention.batch) * std::max(1.0, real(attention.m) / kQueryBlock);
+  AttentionFactors factors{
+      {.peak = machine.peak, .kernel_time = attention.launches * machine.kernel_time}};
+  factors.efficiency = backward ? c.backward : c.forward;
   factors.head_size = head_factor(d, c.head_dim_64_factor);
   factors.occupancy = std::min(1.0, blocks / machine.compute_units);
   factors.useful = 1.0 / attention.repeats;
@@ -174,7 +172,7 @@ AttentionFactors attention_factors(const Operator& attention, bool backward,
   factors.sequence = reached / long_sequence;
   factors.compute = attention.repeats * attention.flops / (machine.peak * reached);
   factors.memory = attention.moved / machine.bandwidth;
-  factors.kernel_time = attention.launches * machine.kernel_time;
+  factors.overlapped = std::max(factors.compute, factors.memory);
   return factors;
 }
 
@@ -193,15 +191,6 @@ bool is_memory_bound(OperatorKind kind) {
   return OperatorKind::Norm <= kind && kind <= OperatorKind::GradientScale;
 }
 
-namespace {
-
-// Rows that a router sends.
-bool is_of_rows(Module module) {
-  return Module::Dispatch <= module && module <= Module::ExpertDown;
-}
-
-}  // namespace
-
 MemoryBoundKernel memory_bound_kernel(const Operator& op, const MemoryBoundForms& forms) {
   switch (op.kind) {
     case OperatorKind::Norm:
@@ -214,7 +203,10 @@ MemoryBoundKernel memory_bound_kernel(const Operator& op, const MemoryBoundForms
       return forms.gated_mlp ? MemoryBoundKernel::GatedActivation : MemoryBoundKernel::Gelu;
     case OperatorKind::Rotary: return MemoryBoundKernel::Rotary;
     case OperatorKind::Copy:
-      return is_of_rows(op.module) ? MemoryBoundKernel::RowMove : MemoryBoundKernel::Copy;
+      // Of rows that a router sends, or of others.
+      return Module::Dispatch <= op.module && op.module <= Module::ExpertDown
+                 ? MemoryBoundKernel::RowMove
+                 : MemoryBoundKernel::Copy;
     case OperatorKind::Residual:
       return op.module == Module::Combine ? MemoryBoundKernel::WeightedSum : MemoryBoundKernel::Add;
     case OperatorKind::BiasGradient: return MemoryBoundKernel::ColumnSum;

@@ -15,6 +15,21 @@
 
 namespace llmsim::sim {
 
+// What a kernel of arithmetic takes.
+struct RooflineFactors {
+  FlopsPerSecond peak{};
+  Seconds compute{};
+  Seconds memory{};
+  Seconds overlapped{};   // of both
+  Seconds kernel_time{};  // of all launches
+
+  Seconds time() const { return overlapped + kernel_time; }
+  // What is left of the compute rate under loads; of a GEMM 2^(-1/3) where both take equally long.
+  double roofline() const { return compute / overlapped; }
+  double launch() const { return overlapped / time(); }
+  bool memory_bound() const { return memory > compute; }
+};
+
 // Time of a GEMM on one device.
 //
 // The GEMM's (m, n) plane is cut into tiles of tm x tn; each compute unit works through the K loop
@@ -77,8 +92,7 @@ GemmMachine gemm_machine(const Device& device, DType dtype);
 // k_ramp = (k/s) / (k/s + k_half); tile, the operand reload of the tile that was chosen; waves,
 // what tiles that reach over the edges and a last wave that is not full leave; padding, useful rows
 // of those that a grouped GEMM works on.
-struct GemmFactors {
-  FlopsPerSecond peak{};
+struct GemmFactors : RooflineFactors {
   double max_efficiency = 1.0;
   double k_ramp = 1.0;
   double tile = 1.0;
@@ -87,17 +101,6 @@ struct GemmFactors {
   double alignment = 1.0;
   double weight_gradient = 1.0;
   double transposed = 1.0;
-
-  Seconds compute{};
-  Seconds memory{};
-  Seconds overlapped{};  // of both
-  Seconds kernel_time{};
-
-  Seconds time() const { return overlapped + kernel_time; }
-  // What is left of the compute rate under loads: 2^(-1/3) where both take equally long.
-  double roofline() const { return compute / overlapped; }
-  double launch() const { return overlapped / time(); }
-  bool memory_bound() const { return memory > compute; }
 };
 
 GemmFactors gemm_factors(const Operator& gemm, const GemmMachine& machine);
@@ -138,22 +141,12 @@ AttentionMachine attention_machine(const Device& device, DType dtype, AttentionK
 //                    * roofline() * launch()
 //
 // useful: of what the kernel executes, 1 / Operator::repeats.
-struct AttentionFactors {
-  FlopsPerSecond peak{};
+struct AttentionFactors : RooflineFactors {
   double efficiency = 1.0;
   double head_size = 1.0;
   double sequence = 1.0;
   double occupancy = 1.0;
   double useful = 1.0;
-
-  Seconds compute{};
-  Seconds memory{};
-  Seconds kernel_time{};  // of all launches
-
-  Seconds time() const { return std::max(compute, memory) + kernel_time; }
-  double roofline() const { return compute / std::max(compute, memory); }
-  double launch() const { return std::max(compute, memory) / time(); }
-  bool memory_bound() const { return memory > compute; }
 };
 
 AttentionFactors attention_factors(const Operator& attention, bool backward,

@@ -16,8 +16,7 @@ Bytes weight_gradient_factors(const OperatorList& backward) {
   Bytes sum;
   for (const Operator& op : backward) {
     if (!op.weight_gradient) continue;
-    const double elements = static_cast<double>(op.batch) * static_cast<double>(op.k) *
-                            static_cast<double>(op.m + op.n);
+    const double elements = real(op.batch) * real(op.k) * real(op.m + op.n);
     sum += elements * size_of(op.dtype);
   }
   return sum;
@@ -60,39 +59,65 @@ struct PassPricer {
   bool knows_passes = false;
   bool counts_bytes = true;
   bool lists_tensors = false;
+  bool lists_operators = false;
 };
 
-// What a block allocates and saves.
-BlockPrice block_bytes(const LayerGraph& block, const Transformer& model, const Strategy& strategy,
-                       const Framework& framework, RecomputeKind recompute, LayerKind kind,
-                       bool lists) {
-  Recompute chosen = strategy.recompute;
-  chosen.kind = recompute;
-  const Recomputation plan = recomputation_of(block, chosen, model, framework, kind);
-  return {.forward = {},
-          .recompute = {},
-          .backward = {},
-          .saved = saved_bytes(block, plan),
-          .offloaded = offloaded_inputs(block, plan, strategy.offload.modules),
-          .weight_inputs = {},
-          .memory = memory_of(block, plan, lists)};
+std::shared_ptr<PricedOperators> priced_operators(const LayerGraph& layer,
+                                                  const OperatorPricer& pricer) {
+  PricedOperators all{.forward = pricer.each_price(layer.forward, false),
+                      .recompute = pricer.each_price(layer.recompute, false),
+                      .backward = pricer.each_price(layer.backward, true)};
+  for (PricedOperator& op : all.recompute) op.recomputed = true;
+  return std::make_shared<PricedOperators>(std::move(all));
+}
+
+// All-to-alls that passes of other micro-batches hide show in as much less of their time.
+void hide_all_to_alls(std::vector<PricedOperator>& list, Seconds before, Seconds after) {
+  for (PricedOperator& op : list) {
+    if (op.is_all_to_all() && before > Seconds(0.0)) op.time *= after / before;
+  }
+}
+
+// Of two kinds of layer with the same operators, `share` of the second.
+void mix(std::vector<PricedOperator>& list, const std::vector<PricedOperator>& other,
+         double share) {
+  for (std::size_t i = 0; i < list.size() && list.size() == other.size(); ++i) {
+    list[i].time = (1.0 - share) * list[i].time + share * other[i].time;
+    list[i].message_time = (1.0 - share) * list[i].message_time + share * other[i].message_time;
+  }
+}
+
+// The passes of a layer, without bytes.
+BlockPrice price_passes(const LayerGraph& layer, const PassPricer& passes) {
+  BlockPrice price;
+  price.weight_inputs = weight_gradient_factors(layer.backward);
+  const OperatorPricer* pricer = passes.pricer;
+  if (!pricer) return price;
+  price.recompute = pricer->price(layer.recompute, false);
+  if (passes.knows_passes) return price;
+  price.forward = pricer->price(layer.forward, false);
+  price.backward = pricer->price(layer.backward, true);
+  const Seconds there = price.forward.expert, back = price.backward.expert;
+  pricer->overlap_all_to_alls(price.forward, price.backward);
+  if (!passes.lists_operators) return price;
+  price.operators = priced_operators(layer, *pricer);
+  hide_all_to_alls(price.operators->forward, there, price.forward.expert);
+  hide_all_to_alls(price.operators->backward, back, price.backward.expert);
+  return price;
 }
 
 BlockPrice price_kind(const Transformer& model, const Strategy& strategy,
                       const Framework& framework, const PassPricer& passes, RecomputeKind recompute,
                       LayerKind kind) {
   const LayerGraph block = lower_block(model, strategy, framework, recompute, kind);
-  BlockPrice price;
-  if (passes.counts_bytes)
-    price = block_bytes(block, model, strategy, framework, recompute, kind, passes.lists_tensors);
-  price.weight_inputs = weight_gradient_factors(block.backward);
-  const OperatorPricer* pricer = passes.pricer;
-  if (!pricer) return price;
-  price.recompute = pricer->price(block.recompute, false);
-  if (passes.knows_passes) return price;
-  price.forward = pricer->price(block.forward, false);
-  price.backward = pricer->price(block.backward, true);
-  pricer->overlap_all_to_alls(price.forward, price.backward);
+  BlockPrice price = price_passes(block, passes);
+  if (!passes.counts_bytes) return price;
+  Recompute chosen = strategy.recompute;
+  chosen.kind = recompute;
+  const Recomputation plan = recomputation_of(block, chosen, model, framework, kind);
+  price.saved = saved_bytes(block, plan);
+  price.offloaded = offloaded_inputs(block, plan, strategy.offload.modules);
+  price.memory = memory_of(block, plan, passes.lists_tensors);
   return price;
 }
 
@@ -112,82 +137,67 @@ BlockPrice price_block(const Run& run, const Strategy& strategy, const Framework
   if (known) return block;
   block.forward = mean(block.forward, whole.forward, share);
   block.backward = mean(block.backward, whole.backward, share);
+  if (block.operators) {
+    mix(block.operators->forward, whole.operators->forward, share);
+    mix(block.operators->recompute, whole.operators->recompute, share);
+    mix(block.operators->backward, whole.operators->backward, share);
+  }
   return block;
 }
 
-// The embedding or the head.
-EmbeddingOrHeadPrice price_end(const LayerGraph& end, const PassPricer& passes) {
-  EmbeddingOrHeadPrice price{
-      .forward = {},
-      .recompute = {},
-      .backward = {},
-      .weight_inputs = weight_gradient_factors(end.backward),
-      .memory = passes.counts_bytes ? memory_of(end, no_recomputation(end), passes.lists_tensors)
-                                    : LayerMemory{}};
-  const OperatorPricer* pricer = passes.pricer;
-  if (!pricer || passes.knows_passes) return price;
-  price.forward = pricer->price(end.forward, false);
-  price.recompute = pricer->price(end.recompute, false);
-  price.backward = pricer->price(end.backward, true);
-  return price;
-}
-
-// Blocks of runs that differ in what they recompute alone.
-struct KnownBlocks {
-  Recompute recompute;
-  const BlockPrices* blocks = nullptr;
+// What prices of a run are known by: those of runs that differ in what they recompute alone, and of
+// one that differs in its experts.
+struct KnownPrices {
+  std::span<const PricedWay> ways{};
+  const LayerPrices* without_experts = nullptr;
 };
 
-// A block among them that is recomputed in the same way; null: there is none.  Where whole blocks
-// are recomputed, the others are as without recomputation.
-const BlockPrice* same_block(std::span<const KnownBlocks> known, const Recompute& own,
-                             RecomputeKind recompute, std::size_t slot) {
+// Those of a run, or of its blocks that multiply in 16 bits.
+const BlockPrices& blocks_of(const LayerPrices& prices, bool in_16_bits) {
+  return in_16_bits ? *prices.high_precision : prices;
+}
+
+// A known block that is recomputed in the same way; null: there is none.  Where whole blocks are
+// recomputed, the others are as without recomputation.
+const BlockPrice* same_block(std::span<const PricedWay> known, const Recompute& own,
+                             RecomputeKind recompute, bool in_16_bits, std::size_t slot) {
   const bool kept = recompute == RecomputeKind::None;
   const Recompute way = kept && own.whole() ? Recompute{} : own.of_block();
   if (kept && way.kind != RecomputeKind::None) return nullptr;
-  for (const auto& [other, blocks] : known) {
-    if (other.of_block() == way) return &blocks->blocks[slot];
-    if (kept && other.whole() && other.mixes()) return &blocks->whole_blocks[slot];
+  for (const auto& [other, prices] : known) {
+    const BlockPrices& blocks = blocks_of(*prices, in_16_bits);
+    if (other.of_block() == way) return &blocks.blocks[slot];
+    if (kept && other.whole() && other.mixes()) return &blocks.whole_blocks[slot];
   }
   return nullptr;
 }
 
-// What blocks of a run are known by: those of runs that differ in what they recompute, and of one
-// that differs in its experts.
-struct KnownPrices {
-  std::vector<KnownBlocks> ways{};
-  const BlockPrices* without_experts = nullptr;
-};
-
-// Of all kinds that the model has.
-void price_blocks(BlockPrices& prices, const Run& run, const Strategy& strategy,
-                  const Framework& framework, const PassPricer& pricer,
-                  const KnownPrices& known_prices) {
+// Of all kinds that the model has; `in_16_bits`: of blocks that a low-precision recipe leaves so.
+void price_blocks(BlockPrices& prices, const Run& run, const Framework& framework,
+                  const PassPricer& pricer, const KnownPrices& known, bool in_16_bits) {
   const LayerKinds kinds = layer_kinds(run.model);
-  const std::span<const KnownBlocks> known = known_prices.ways;
+  Strategy strategy = run.strategy;
+  if (in_16_bits) strategy.precision = Precision::Bf16;
   for (std::size_t slot = 0; slot < kinds.size(); ++slot) {
-    if (known_prices.without_experts && !kinds[slot].has_experts()) {
-      prices.blocks.push_back(known_prices.without_experts->blocks[slot]);
-      prices.whole_blocks.push_back(known_prices.without_experts->whole_blocks[slot]);
+    if (known.without_experts && !kinds[slot].has_experts()) {
+      const BlockPrices& same = blocks_of(*known.without_experts, in_16_bits);
+      prices.blocks.push_back(same.blocks[slot]);
+      prices.whole_blocks.push_back(same.whole_blocks[slot]);
       continue;
     }
     const auto priced = [&](RecomputeKind recompute) {
-      if (const BlockPrice* same = same_block(known, strategy.recompute, recompute, slot))
+      if (const BlockPrice* same =
+              same_block(known.ways, strategy.recompute, recompute, in_16_bits, slot))
         return *same;
-      const BlockPrice* passes = known.empty() ? nullptr : &known.front().blocks->blocks[slot];
+      const BlockPrice* passes =
+          known.ways.empty() ? nullptr
+                             : &blocks_of(*known.ways.front().prices, in_16_bits).blocks[slot];
       return price_block(run, strategy, framework, pricer, passes, recompute, kinds[slot]);
     };
     prices.blocks.push_back(priced(strategy.recompute.kind));
     prices.whole_blocks.push_back(strategy.recompute.mixes() ? priced(RecomputeKind::None)
                                                              : prices.blocks.back());
   }
-}
-
-// Of `blocks` blocks of a kind, `in_16_bits` of which multiply in 16 bits.
-BlockPrice mean_of_widths(const LayerPrices& prices, std::size_t slot, int in_16_bits, int blocks) {
-  return in_16_bits == 0 ? prices.blocks[slot]
-                         : mean(prices.blocks[slot], prices.high_precision->blocks[slot],
-                                static_cast<double>(in_16_bits) / blocks);
 }
 
 // Kind after kind, each with its share of those that have come so far.
@@ -200,7 +210,7 @@ BlockPrice mean_of_kinds(const ModelChunk& chunk, const Price& price) {
     const int blocks = chunk.of_kind[slot];
     if (blocks == 0) continue;
     seen += blocks;
-    all = mean(all, price(slot), static_cast<double>(blocks) / seen);
+    all = mean(all, price(slot), real(blocks) / seen);
   }
   return all;
 }
@@ -219,50 +229,34 @@ BlockPrice mean_block(const Run& run, const LayerPrices& prices, const ModelChun
   const LayerCounts in_16_bits =
       high_precision_blocks(run.framework.low_precision, run.strategy.precision, run.model, chunk);
   return mean_of_kinds(chunk, [&](std::size_t slot) {
-    return mean_of_widths(prices, slot, in_16_bits[slot], chunk.of_kind[slot]);
+    return in_16_bits[slot] == 0 ? prices.blocks[slot]
+                                 : mean(prices.blocks[slot], prices.high_precision->blocks[slot],
+                                        real(in_16_bits[slot]) / chunk.of_kind[slot]);
   });
 }
 
 namespace {
 
-// `known`: of a run that recomputes in another way, whose passes are the same.
-EmbeddingOrHeadPrice price_end(const LayerGraph& end, PassPricer passes,
-                               const EmbeddingOrHeadPrice* known) {
-  passes.knows_passes = known != nullptr;
-  const EmbeddingOrHeadPrice price = price_end(end, passes);
-  if (!known) return price;
-  EmbeddingOrHeadPrice same = *known;
-  same.memory = price.memory;
-  return same;
+// The embedding or the head; `known`: of a run that recomputes in another way, whose passes are the
+// same.
+BlockPrice price_end(const LayerGraph& end, const PassPricer& passes, const BlockPrice* known) {
+  BlockPrice price = known ? *known : price_passes(end, passes);
+  price.memory = passes.counts_bytes ? memory_of(end, no_recomputation(end), passes.lists_tensors)
+                                     : LayerMemory{};
+  return price;
 }
 
-// Of blocks, also of those that multiply in 16 bits.
-void price_all_blocks(LayerPrices& prices, const Run& run, const Framework& framework,
-                      PassPricer pricer, std::span<const PricedWay> known,
-                      const LayerPrices* shared) {
-  KnownPrices blocks{.without_experts = shared};
-  for (const PricedWay& way : known) blocks.ways.push_back({way.recompute, way.prices});
-  price_blocks(prices, run, run.strategy, framework, pricer, blocks);
-  if (!keeps_blocks_in_high_precision(run.framework.low_precision, run.strategy.precision)) return;
-  Strategy in_16_bits = run.strategy;
-  in_16_bits.precision = Precision::Bf16;
-  for (std::size_t i = 0; i < known.size(); ++i)
-    blocks.ways[i].blocks = &*known[i].prices->high_precision;
-  if (shared) blocks.without_experts = &*shared->high_precision;
-  price_blocks(prices.high_precision.emplace(), run, in_16_bits, framework, pricer, blocks);
-}
-
-// `known`: of other ways to recompute.
-LayerPrices layers_of(const Run& run, const PassPricer& pricer, std::span<const PricedWay> known,
-                      const LayerPrices* without_experts) {
+LayerPrices layers_of(const Run& run, const PassPricer& pricer, const KnownPrices& known = {}) {
   const Framework framework = effective_framework(run.framework, run.strategy);
   LayerPrices prices;
-  price_all_blocks(prices, run, framework, pricer, known, without_experts);
-  if (without_experts) {
-    prices.embedding = without_experts->embedding, prices.head = without_experts->head;
+  price_blocks(prices, run, framework, pricer, known, false);
+  if (keeps_blocks_in_high_precision(run.framework.low_precision, run.strategy.precision))
+    price_blocks(prices.high_precision.emplace(), run, framework, pricer, known, true);
+  if (known.without_experts) {
+    prices.embedding = known.without_experts->embedding, prices.head = known.without_experts->head;
     return prices;
   }
-  const LayerPrices* same = known.empty() ? nullptr : known.front().prices;
+  const LayerPrices* same = known.ways.empty() ? nullptr : known.ways.front().prices;
   prices.embedding = price_end(lower_embedding(run.model, run.strategy, framework), pricer,
                                same ? &same->embedding : nullptr);
   prices.head = price_end(lower_head(run.model, run.strategy, framework), pricer,
@@ -279,18 +273,21 @@ LayerPrices layer_prices(const Run& run, std::span<const PricedWay> known,
   if (known.empty())
     require_recipe(run.cluster.device, run.framework.low_precision, run.strategy.precision);
   const OperatorPricer pricer(run);
-  return layers_of(run, {.pricer = &pricer}, known, without_experts);
+  return layers_of(run, {.pricer = &pricer}, {known, without_experts});
 }
 
 LayerPrices layer_times(const Run& run, const LayerPrices* without_experts) {
   const OperatorPricer pricer(run);
-  return layers_of(run, {.pricer = &pricer, .counts_bytes = false}, {}, without_experts);
+  return layers_of(run, {.pricer = &pricer, .counts_bytes = false}, {{}, without_experts});
 }
 
-LayerPrices layer_bytes(const Run& run) { return layers_of(run, {}, {}, nullptr); }
+LayerPrices layer_bytes(const Run& run) { return layers_of(run, {}); }
 
-LayerPrices layers_with_tensors(const Run& run) {
-  return layers_of(run, {.lists_tensors = true}, {}, nullptr);
+LayerPrices layers_with_tensors(const Run& run) { return layers_of(run, {.lists_tensors = true}); }
+
+LayerPrices layers_with_operators(const Run& run) {
+  const OperatorPricer pricer(run);
+  return layers_of(run, {.pricer = &pricer, .counts_bytes = false, .lists_operators = true});
 }
 
 void require_recipe(const Device& device, const LowPrecisionRecipe& recipe, Precision precision) {

@@ -38,25 +38,24 @@ struct LayerMemory {
   std::shared_ptr<const LayerTensors> tensors{};
 };
 
-// Where some layers have a window and others see everything, the mean of both by their numbers:
-// they differ in attention alone.
+// The operators of a layer one by one, in prices of layers_with_operators().
+struct PricedOperators {
+  std::vector<PricedOperator> forward{}, recompute{}, backward{};
+};
+
+// A block; where some layers have a window and others see everything, the mean of both by their
+// numbers: they differ in attention alone.  Of the embedding and of the head, `saved` and
+// `offloaded` are 0.
 struct BlockPrice {
-  PassPrice forward;
-  PassPrice recompute;
-  PassPrice backward;
+  PassPrice forward{};
+  PassPrice recompute{};
+  PassPrice backward{};
   Bytes saved{};      // from the forward to the backward pass
   Bytes offloaded{};  // of it, inputs of modules that go to the host
   // Inputs of weight-gradient GEMMs, which stay resident where these run later.
   Bytes weight_inputs{};
-  LayerMemory memory;
-};
-
-struct EmbeddingOrHeadPrice {
-  PassPrice forward;
-  PassPrice recompute;
-  PassPrice backward;
-  Bytes weight_inputs{};
-  LayerMemory memory;
+  LayerMemory memory{};
+  std::shared_ptr<PricedOperators> operators{};
 };
 
 // Of each kind of layer that the model has, in the order of layer_kinds().
@@ -70,14 +69,31 @@ struct BlockPrices {
 struct LayerPrices : BlockPrices {
   // Of blocks that a low-precision recipe leaves in 16 bits, where it leaves any.
   std::optional<BlockPrices> high_precision{};
-  EmbeddingOrHeadPrice embedding;
-  EmbeddingOrHeadPrice head;
+  BlockPrice embedding;
+  BlockPrice head;
 };
 
 // The mean block of a model chunk: its blocks together are `blocks` times this one, bytes included.
 BlockPrice mean_block(const Run& run, const LayerPrices& prices, const ModelChunk& chunk);
 // The same without a copy, where all blocks of the chunk are alike; else null.
 const BlockPrice* only_block(const LayerPrices& prices, const ModelChunk& chunk);
+
+// The prices of what a chunk of `block`s runs for a micro-batch, in the order in which they are
+// added up: visit(price, times, backward); `recomputed` of its blocks are.
+template <class Visit>
+void for_each_price(const LayerPrices& prices, const BlockPrice& block, const ModelChunk& chunk,
+                    double recomputed, const Visit& visit) {
+  visit(block.forward, chunk.blocks, false);
+  visit(block.backward, chunk.blocks, true);
+  visit(block.recompute, recomputed, true);
+  for (const BlockPrice* end :
+       {chunk.embedding ? &prices.embedding : nullptr, chunk.head ? &prices.head : nullptr}) {
+    if (!end) continue;
+    visit(end->forward, 1.0, false);
+    visit(end->recompute, 1.0, true);
+    visit(end->backward, 1.0, true);
+  }
+}
 
 // Throws Error where the device cannot multiply in the run's formats.
 LayerPrices layer_prices(const Run& run);
@@ -100,7 +116,8 @@ LayerPrices layer_prices(const Run& run, std::span<const PricedWay> known,
 // The same without bytes, and without times, whatever the device.
 LayerPrices layer_times(const Run& run, const LayerPrices* without_experts = nullptr);
 LayerPrices layer_bytes(const Run& run);
-LayerPrices layers_with_tensors(const Run& run);  // bytes, by tensor too
+LayerPrices layers_with_tensors(const Run& run);    // bytes, by tensor too
+LayerPrices layers_with_operators(const Run& run);  // times, by operator too
 // Throws Error that says what the device does multiply in where it cannot in this recipe.
 void require_recipe(const Device& device, const LowPrecisionRecipe& recipe, Precision precision);
 

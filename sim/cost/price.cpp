@@ -12,10 +12,6 @@ namespace {
 constexpr double kBufferUnits = 16.0;
 constexpr int kScatteredPieces = 4;
 
-double arithmetic_loss(const DeviceShare& share, const Device& device) {
-  return 1.0 - rates_overlapped(share, device).arithmetic;
-}
-
 bool is_pipelined(const Operator& collective) {
   return collective.tensor_overlap == TensorOverlap::Feeds ||
          collective.tensor_overlap == TensorOverlap::Follows;
@@ -29,12 +25,6 @@ ExpertRoute expert_route(const Run& run) {
           .top_k = run.model.moe->top_k,
           .num_groups = run.model.moe->num_groups,
           .groups_per_token = run.model.moe->groups_per_token};
-}
-
-void CollectiveTally::add(Bytes size, Seconds duration, double times) {
-  count += times;
-  message += times * size;
-  time += times * duration;
 }
 
 void CollectiveTally::add(const CollectiveTally& other, double times) {
@@ -80,44 +70,20 @@ void PassPrice::add(const PassPrice& other, double times) {
   }
 }
 
-OperatorPricer::OperatorPricer(const Run& run)
-    : tensor_links_(group_links(run, GroupKind::Tensor)),
-      context_links_(group_links(run, GroupKind::Context)),
-      expert_links_(group_links(run, GroupKind::Expert)),
-      expert_tensor_links_(group_links(run, GroupKind::ExpertTensor)),
-      route_(expert_route(run)),
-      pairs_passes_(run.strategy.moe_overlap &&
-                    run.strategy.pipeline_schedule != PipelineSchedule::DualPipe),
-      ranks_(run.strategy.tp),
-      pipelines_gemms_(run.strategy.tp_overlap),
-      scatters_pieces_(run.framework.reserve.transformer_engine),
-      splits_backward_(splits_backward(run.strategy.pipeline_schedule)),
-      hides_in_gradients_(run.strategy.tp_overlap || run.framework.hides_column_gradients),
-      copied_loss_(
-          arithmetic_loss(copied_share(tensor_links_, run.cluster.device), run.cluster.device)),
-      library_loss_(
-          arithmetic_loss(collective_share(tensor_links_, run.cluster.device), run.cluster.device)),
-      buffer_loss_(arithmetic_loss(
-          collective_share(tensor_links_, run.cluster.device, kBufferUnits), run.cluster.device)),
-      context_loss_(arithmetic_loss(collective_share(context_links_, run.cluster.device),
-                                    run.cluster.device)),
-      expert_loss_(
-          arithmetic_loss(collective_share(expert_links_, run.cluster.device), run.cluster.device)),
-      memory_bound_machine_(memory_bound_machine(run.cluster, run.framework,
-                                                 memory_bound_forms(run.model, run.strategy))),
-      attention_rate_(attention_step_factors(run, false).rate()),
-      attention_backward_rate_(attention_step_factors(run, true).rate()),
-      gemm_rate_(gemm_step_factors(run, DType::Bf16).rate()),
-      low_precision_gemm_rate_(gemm_step_factors(run, DType::Fp8).rate()),
-      framework_(run.framework),
-      activation_bytes_(size_of(activation_dtype(run.strategy.precision)).value()) {
-  const DType activations = activation_dtype(run.strategy.precision);
-  for (const DType dtype : {activations, matmul_dtype(run.strategy.precision)}) {
+OperatorPricer::OperatorPricer(const Run& run) : run_(run) {
+  for (const DType dtype : {activations_, matmul_dtype(run.strategy.precision)}) {
     auto& machine = gemm_machines_[static_cast<std::size_t>(dtype)];
     if (!machine) machine = gemm_machine(run, dtype);
   }
-  attention_machine_ =
-      attention_machine(run.cluster.device, activations, run.framework.attention_kernel);
+  const Device& device = run.cluster.device;
+  const auto loss = [&](const DeviceShare& share) {
+    return 1.0 - rates_overlapped(share, device).arithmetic;
+  };
+  copied_loss_ = loss(copied_share(tensor_links_, device));
+  library_loss_ = loss(collective_share(tensor_links_, device));
+  buffer_loss_ = loss(collective_share(tensor_links_, device, kBufferUnits));
+  context_loss_ = loss(collective_share(context_links_, device));
+  expert_loss_ = loss(collective_share(expert_links_, device));
 }
 
 const GemmMachine& OperatorPricer::gemm_machine_for(DType dtype) const {
@@ -147,7 +113,8 @@ void OperatorPricer::add_expert(PassPrice& pass, const Operator& op) const {
 }
 
 void OperatorPricer::overlap_all_to_alls(PassPrice& forward, PassPrice& backward) const {
-  if (!pairs_passes_) return;
+  if (!run_.strategy.moe_overlap || run_.strategy.pipeline_schedule == PipelineSchedule::DualPipe)
+    return;
   const ExposedTimes there = run_overlapped(forward.expert, backward.compute(), expert_loss_);
   const ExposedTimes back = run_overlapped(backward.expert, forward.compute(), expert_loss_);
   forward.expert = there.exposed, backward.expert = back.exposed;
@@ -192,23 +159,24 @@ OverlapGemm OperatorPricer::overlapped(const OperatorList& operators, std::size_
 ExposedTimes OperatorPricer::overlapped_with_gemms(const OperatorList& operators, std::size_t index,
                                                    Seconds time) const {
   const Operator& op = operators[index];
-  if (op.tensor_overlap == TensorOverlap::None ||
-      !(is_pipelined(op) ? pipelines_gemms_ : hides_in_gradients_)) {
-    return {.exposed = time};
-  }
-  if (op.tensor_overlap == TensorOverlap::WeightGradient && splits_backward_)
-    return {.exposed = time};
-  const double loss = pipelines_gemms_ ? buffer_loss_ : library_loss_;
+  const bool pipelines = run_.strategy.tp_overlap;  // cuts GEMMs and collectives into pieces
+  // Weight gradients that are passes of their own come long after the data gradients.
+  const bool apart = op.tensor_overlap == TensorOverlap::WeightGradient &&
+                     splits_backward(run_.strategy.pipeline_schedule);
+  const bool hides = pipelines || (!is_pipelined(op) && run_.framework.hides_column_gradients);
+  if (op.tensor_overlap == TensorOverlap::None || !hides || apart) return {.exposed = time};
+  const double loss = pipelines ? buffer_loss_ : library_loss_;
   if (!is_pipelined(op)) return run_overlapped(time, overlapped(operators, index, 1).whole, loss);
-  if (op.collective == CollectiveKind::AllGather || !scatters_pieces_) {
-    return pipelined(time, overlapped(operators, index, ranks_), ranks_, ranks_ - 1, copied_loss_);
-  }
+  // TransformerEngine sums behind a GEMM by collectives of its own, not by a ring of copies.
+  const int ranks = run_.strategy.tp;
+  if (op.collective == CollectiveKind::AllGather || !run_.framework.reserve.transformer_engine)
+    return pipelined(time, overlapped(operators, index, ranks), ranks, ranks - 1, copied_loss_);
   return pipelined(time, overlapped(operators, index, kScatteredPieces), kScatteredPieces,
                    kScatteredPieces, loss);
 }
 
 void OperatorPricer::add_fill(PassPrice& pass, const Operator& op, bool backward) const {
-  const Bytes filled = filled_bytes(op, backward, activation_bytes_, framework_);
+  const Bytes filled = filled_bytes(op, backward, size_of(activations_).value(), run_.framework);
   if (filled == Bytes(0.0)) return;
   pass.memory_bound += filled / memory_bound_machine_.bandwidth + memory_bound_machine_.kernel_time;
   pass.launches.kernels += 1.0;
@@ -222,7 +190,7 @@ void OperatorPricer::add(PassPrice& pass, const OperatorList& operators, std::si
   pass.flops += op.flops;
   pass.launches.add(op);
   if (op.ragged) pass.ragged_launches.add(op);
-  if (framework_.determinism.fills_new_tensors) add_fill(pass, op, backward);
+  if (run_.framework.determinism.fills_new_tensors) add_fill(pass, op, backward);
   switch (op.kind) {
     case OperatorKind::Gemm: {
       const Seconds time = gemm_time(op);
@@ -257,13 +225,26 @@ PassPrice OperatorPricer::price(const OperatorList& operators, bool backward) co
   return pass;
 }
 
-std::vector<PassPrice> OperatorPricer::each_price(const OperatorList& operators,
-                                                  bool backward) const {
-  std::vector<PassPrice> prices(operators.size());
+std::vector<PricedOperator> OperatorPricer::each_price(const OperatorList& operators,
+                                                       bool backward) const {
+  std::vector<PricedOperator> list;
   Seconds attention;
-  for (std::size_t i = 0; i < operators.size(); ++i)
-    add(prices[i], operators, i, backward, attention);
-  return prices;
+  for (std::size_t i = 0; i < operators.size(); ++i) {
+    PassPrice price;
+    add(price, operators, i, backward, attention);
+    PricedOperator& op = list.emplace_back(PricedOperator{operators[i]});
+    op.time = price.total();
+    for (const CollectiveTallies* tallies :
+         {&price.tensor_collectives, &price.context_collectives, &price.expert_collectives,
+          &price.expert_tensor_collectives})
+      op.message_time += time_of(*tallies);
+  }
+  return list;
+}
+
+bool PricedOperator::is_all_to_all() const {
+  return kind == OperatorKind::Collective &&
+         (group == GroupKind::Expert || group == GroupKind::ExpertTensor);
 }
 
 }  // namespace llmsim::sim

@@ -21,8 +21,8 @@ struct CollectiveTally {
   Bytes message{};
   Seconds time{};
 
-  void add(Bytes size, Seconds duration, double times = 1.0);
   void add(const CollectiveTally& other, double times);
+  void add(Bytes size, Seconds duration, double times) { add({1.0, size, duration}, times); }
 };
 using CollectiveTallies = std::array<CollectiveTally, kNumCollectives>;  // by CollectiveKind
 
@@ -63,6 +63,16 @@ struct PassPrice {
   Seconds total() const { return compute() + collective_exposed + context + expert + contention; }
 };
 
+// An operator with its price within its list.
+struct PricedOperator : Operator {
+  Seconds time{};          // that the device takes, of a collective what nothing hides
+  Seconds message_time{};  // of a collective, hidden or not
+  bool recomputed = false;
+  std::optional<int> layer{};  // of the model, in a pass of a chunk; none of embedding and LM head
+
+  bool is_all_to_all() const;  // dispatch or combine, which an overlapped pass hides
+};
+
 // How the tokens of the run's MoE layers reach their experts.
 ExpertRoute expert_route(const Run& run);
 
@@ -70,11 +80,11 @@ ExpertRoute expert_route(const Run& run);
 // from operator to operator.
 class OperatorPricer {
  public:
-  explicit OperatorPricer(const Run& run);
+  explicit OperatorPricer(const Run& run);  // which must outlive it
 
   PassPrice price(const OperatorList& operators, bool backward) const;
-  // The price of each operator within its list; their sum is price().
-  std::vector<PassPrice> each_price(const OperatorList& operators, bool backward) const;
+  // The price of each operator; their sum is price().
+  std::vector<PricedOperator> each_price(const OperatorList& operators, bool backward) const;
 
   // Where the strategy pairs the passes of different micro-batches, the all-to-alls of one overlap
   // with the compute of the other.  A DualPipe joins passes itself (pipeline/pipeline.h).
@@ -93,32 +103,26 @@ class OperatorPricer {
   void add_expert(PassPrice& pass, const Operator& op) const;
   void add_tensor(PassPrice& pass, const OperatorList& operators, std::size_t index) const;
 
-  std::array<std::optional<GemmMachine>, kNumDTypes> gemm_machines_;
-  AttentionMachine attention_machine_;
-  GroupLinks tensor_links_;
-  GroupLinks context_links_;
-  GroupLinks expert_links_;
-  GroupLinks expert_tensor_links_;
-  ExpertRoute route_;
-  bool pairs_passes_;
-  int ranks_;
-  bool pipelines_gemms_;  // cuts GEMMs and collectives into pieces
-  // Sums behind a GEMM by collectives of the framework's own, not by a ring of copies.
-  bool scatters_pieces_;
-  bool splits_backward_;  // weight gradients are passes of their own, long after the data gradients
-  bool hides_in_gradients_;    // overlaps collectives with gradients that do not need them
-  double copied_loss_ = 0.0;   // of GEMMs during a ring of copies
-  double library_loss_ = 0.0;  // of GEMMs during a collective of the library
-  double buffer_loss_ = 0.0;   // during one of the framework's own
-  double context_loss_ = 0.0;
-  double expert_loss_ = 0.0;
-  MemoryBoundMachine memory_bound_machine_;
-  double attention_rate_;  // in a step, relative to alone (contention.h)
-  double attention_backward_rate_;
-  double gemm_rate_;
-  double low_precision_gemm_rate_;
-  const Framework& framework_;
-  double activation_bytes_;  // of an element
+  const Run& run_;
+  std::array<std::optional<GemmMachine>, kNumDTypes> gemm_machines_{};
+  DType activations_ = activation_dtype(run_.strategy.precision);
+  AttentionMachine attention_machine_ =
+      attention_machine(run_.cluster.device, activations_, run_.framework.attention_kernel);
+  MemoryBoundMachine memory_bound_machine_ = memory_bound_machine(
+      run_.cluster, run_.framework, memory_bound_forms(run_.model, run_.strategy));
+  GroupLinks tensor_links_ = group_links(run_, GroupKind::Tensor);
+  GroupLinks context_links_ = group_links(run_, GroupKind::Context);
+  GroupLinks expert_links_ = group_links(run_, GroupKind::Expert);
+  GroupLinks expert_tensor_links_ = group_links(run_, GroupKind::ExpertTensor);
+  ExpertRoute route_ = expert_route(run_);
+  // Rates in a step, relative to alone (contention.h).
+  double attention_rate_ = attention_step_factors(run_, false).rate();
+  double attention_backward_rate_ = attention_step_factors(run_, true).rate();
+  double gemm_rate_ = gemm_step_factors(run_, DType::Bf16).rate();
+  double low_precision_gemm_rate_ = gemm_step_factors(run_, DType::Fp8).rate();
+  // What GEMMs lose of their rate during a ring of copies, a collective of the library, and one of
+  // the framework's own; and compute during collectives of other groups.
+  double copied_loss_, library_loss_, buffer_loss_, context_loss_, expert_loss_;
 };
 
 }  // namespace llmsim::sim

@@ -10,26 +10,36 @@ namespace {
 // The collectives of a pass over one kind of group.
 using TalliesOf = CollectiveTallies PassPrice::*;
 
-void add_scaled(CollectiveTallies& tallies, const CollectiveTallies& pass, double times) {
-  for (std::size_t i = 0; i < tallies.size(); ++i) tallies[i].add(pass[i], times);
-}
-
 CollectiveTallies tallies_of(TalliesOf group, const Run& run, const LayerPrices& prices,
                              const std::vector<ModelChunk>& chunks) {
   CollectiveTallies tallies{};
-  for (const ModelChunk& chunk : chunks) {
-    const BlockPrice block = mean_block(run, prices, chunk);
-    add_scaled(tallies, block.forward.*group, chunk.blocks);
-    add_scaled(tallies, block.backward.*group, chunk.blocks);
-    add_scaled(tallies, block.recompute.*group, run.strategy.recompute.blocks_of(chunk.blocks));
-    if (chunk.embedding) add_scaled(tallies, prices.embedding.forward.*group, 1.0);
-    if (chunk.embedding) add_scaled(tallies, prices.embedding.backward.*group, 1.0);
-    if (!chunk.head) continue;
-    add_scaled(tallies, prices.head.forward.*group, 1.0);
-    add_scaled(tallies, prices.head.recompute.*group, 1.0);
-    add_scaled(tallies, prices.head.backward.*group, 1.0);
-  }
+  const auto add = [&](const PassPrice& pass, double times, bool) {
+    for (std::size_t i = 0; i < tallies.size(); ++i) tallies[i].add((pass.*group)[i], times);
+  };
+  for (const ModelChunk& chunk : chunks)
+    for_each_price(prices, mean_block(run, prices, chunk), chunk,
+                   run.strategy.recompute.blocks_of(chunk.blocks), add);
   return tallies;
+}
+
+// Of a step.
+struct Calls {
+  double count;
+  Bytes size;
+  Seconds time;
+  Seconds exposed;
+};
+
+void add_term(std::vector<CommunicationTerm>& list, CollectiveKind kind, GroupKind group, int ranks,
+              const Calls& calls) {
+  if (calls.count <= 0.0) return;
+  list.push_back({.collective = name_of(kind),
+                  .group = name_of(group),
+                  .ranks = ranks,
+                  .size = calls.size,
+                  .count = calls.count,
+                  .time = calls.time,
+                  .exposed = calls.exposed});
 }
 
 void add_inner(std::vector<CommunicationTerm>& list, const Run& run, GroupKind group,
@@ -39,14 +49,9 @@ void add_inner(std::vector<CommunicationTerm>& list, const Run& run, GroupKind g
   for (const CollectiveTally& tally : tallies) all += m * tally.time;
   for (int i = 0; i < kNumCollectives; ++i) {
     const CollectiveTally& tally = tallies[static_cast<std::size_t>(i)];
-    if (tally.count == 0.0) continue;
-    list.push_back({.collective = name_of(static_cast<CollectiveKind>(i)),
-                    .group = name_of(group),
-                    .ranks = group_ranks(run.strategy, group),
-                    .size = m * tally.message,
-                    .count = m * tally.count,
-                    .time = m * tally.time,
-                    .exposed = exposed * (m * tally.time / all)});
+    add_term(
+        list, static_cast<CollectiveKind>(i), group, group_ranks(run.strategy, group),
+        {m * tally.count, m * tally.message, m * tally.time, exposed * (m * tally.time / all)});
   }
 }
 
@@ -68,7 +73,7 @@ struct GroupCollectives {
   DataParallelMessages all;
   GroupKind kind;
   int ranks;
-  Seconds gather_exposed, reduce_exposed;
+  Seconds gather_exposed{}, reduce_exposed{};
 
   double scatter_share() const {
     return all.times.scatter > Seconds(0.0)
@@ -77,76 +82,37 @@ struct GroupCollectives {
   }
 };
 
-struct DataCall {
-  CollectiveKind kind;
-  GroupKind group;
-  int ranks;
-  double count;  // of a step, as all that follows
-  double bytes;
-  Seconds time;
-  Seconds exposed;
-};
-
-void add_call(std::vector<CommunicationTerm>& list, const DataCall& call) {
-  if (call.count <= 0.0 || call.ranks <= 1) return;
-  list.push_back({.collective = name_of(call.kind),
-                  .group = name_of(call.group),
-                  .ranks = call.ranks,
-                  .size = Bytes(call.bytes),
-                  .count = call.count,
-                  .time = call.time,
-                  .exposed = call.exposed});
-}
-
 // Gathers of weights and reductions of gradients; what is exposed of the two reductions is shared
 // out by their times.
 void add_shards(std::vector<CommunicationTerm>& list, const DataParallelCollectives& exchange,
                 const GroupCollectives& group) {
+  if (group.ranks <= 1) return;
   const double forward = exchange.forward_gathers_per_step(),
                backward = exchange.backward_passes_per_step(),
                reductions = exchange.reductions_per_step();
   const auto gathers = [&](auto each, auto again) { return forward * each + backward * again; };
   const DataParallelMessages& all = group.all;
-  add_call(list,
-           {.kind = CollectiveKind::AllGather,
-            .group = group.kind,
-            .ranks = group.ranks,
-            .count = gathers(all.count, all.again.count),
-            .bytes = gathers(all.parameters, all.again.parameters) * exchange.weight_wire_bytes(),
-            .time = gathers(all.times.gather, all.again.time),
-            .exposed = group.gather_exposed});
-  add_call(list, {.kind = exchange.gradient_collective(),
-                  .group = group.kind,
-                  .ranks = group.ranks,
-                  .count = reductions * all.count,
-                  .bytes = reductions * all.trained * exchange.gradient_wire_bytes(),
-                  .time = reductions * all.times.scatter,
-                  .exposed = group.scatter_share() * group.reduce_exposed});
+  add_term(list, CollectiveKind::AllGather, group.kind, group.ranks,
+           {gathers(all.count, all.again.count),
+            Bytes(gathers(all.parameters, all.again.parameters) * exchange.weight_wire_bytes()),
+            gathers(all.times.gather, all.again.time), group.gather_exposed});
+  add_term(
+      list, exchange.gradient_collective(), group.kind, group.ranks,
+      {reductions * all.count, Bytes(reductions * all.trained * exchange.gradient_wire_bytes()),
+       reductions * all.times.scatter, group.scatter_share() * group.reduce_exposed});
 }
 
 // Sums of shards over their replicas.
 void add_replicas(std::vector<CommunicationTerm>& list, const DataParallelCollectives& exchange,
                   const GroupCollectives& group, int shard_ranks) {
+  const int ranks = exchange.replicate_links().place.ranks;
   const double reductions = exchange.reductions_per_step();
-  add_call(list,
-           {.kind = CollectiveKind::AllReduce,
-            .group = GroupKind::Replicate,
-            .ranks = exchange.replicate_links().place.ranks,
-            .count = reductions * group.all.count,
-            .bytes = reductions * group.all.trained * exchange.gradient_wire_bytes() / shard_ranks,
-            .time = reductions * group.all.times.replicate,
-            .exposed = (1.0 - group.scatter_share()) * group.reduce_exposed});
-}
-
-void add_norm(std::vector<CommunicationTerm>& list, const DataParallelCollectives& exchange) {
-  if (exchange.norm_message() <= Bytes(0.0)) return;
-  list.push_back({.collective = name_of(CollectiveKind::AllReduce),
-                  .group = name_of(exchange.shard_group()),
-                  .ranks = exchange.shard_links().place.ranks,
-                  .size = exchange.norm_message(),
-                  .count = 1.0,
-                  .time = exchange.norm_time(),
-                  .exposed = exchange.norm_time()});
+  if (ranks <= 1) return;
+  add_term(list, CollectiveKind::AllReduce, GroupKind::Replicate, ranks,
+           {reductions * group.all.count,
+            Bytes(reductions * group.all.trained * exchange.gradient_wire_bytes() / shard_ranks),
+            reductions * group.all.times.replicate,
+            (1.0 - group.scatter_share()) * group.reduce_exposed});
 }
 
 Seconds share_of(Seconds exposed, Seconds chunk, Seconds other) {
@@ -157,16 +123,10 @@ void add_data(std::vector<CommunicationTerm>& list, const Run& run,
               const DataParallelCollectives& exchange, const std::vector<ModelChunk>& chunks,
               const Terms& terms) {
   const Strategy& strategy = run.strategy;
-  GroupCollectives dense{exchange.messages(chunks),
-                         exchange.shard_group(),
-                         exchange.shard_links().place.ranks,
-                         {},
-                         {}};
-  GroupCollectives experts{exchange.expert_messages(chunks),
-                           GroupKind::ExpertData,
-                           exchange.expert_links().place.ranks,
-                           {},
-                           {}};
+  GroupCollectives dense{exchange.messages(chunks), exchange.shard_group(),
+                         exchange.shard_links().place.ranks};
+  GroupCollectives experts{exchange.expert_messages(chunks), GroupKind::ExpertData,
+                           exchange.expert_links().place.ranks};
   if (strategy.replicates_shards()) experts.ranks = strategy.expert_shard_ranks();
   const Seconds gathers = terms[Term::GatherExposed],
                 reductions = terms[Term::ReduceExposed] - exchange.norm_time();
@@ -176,7 +136,9 @@ void add_data(std::vector<CommunicationTerm>& list, const Run& run,
   experts.gather_exposed = gathers - dense.gather_exposed,
   experts.reduce_exposed = reductions - dense.reduce_exposed;
   add_shards(list, exchange, dense);
-  add_norm(list, exchange);
+  add_term(list, CollectiveKind::AllReduce, dense.kind, dense.ranks,
+           {exchange.norm_message() > Bytes(0.0) ? 1.0 : 0.0, exchange.norm_message(),
+            exchange.norm_time(), exchange.norm_time()});
   if (experts.all.count > 0.0) add_shards(list, exchange, experts);
   if (!strategy.replicates_shards()) return;
   add_replicas(list, exchange, dense, strategy.shard_ranks());
@@ -213,13 +175,8 @@ void add_closing(std::vector<CommunicationTerm>& list, const Run& run,
   for (const RepeatedCollective& closing : closing_collectives(run, chunks)) {
     const Seconds time = repeated_time(run, closing);
     terms[closing_term(closing)] -= time;
-    list.push_back({.collective = name_of(closing.kind),
-                    .group = name_of(closing.group),
-                    .ranks = group_ranks(run.strategy, closing.group),
-                    .size = closing.message,
-                    .count = closing.calls,
-                    .time = time,
-                    .exposed = time});
+    add_term(list, closing.kind, closing.group, group_ranks(run.strategy, closing.group),
+             {closing.calls, closing.message, time, time});
   }
 }
 

@@ -23,37 +23,9 @@ DataParallelCollectives::DataParallelCollectives(const Run& run, const RankParam
       overlapped_replicate_(rates_overlapped(collective_share(replicate_links_, run.cluster.device),
                                              run.cluster.device)) {}
 
-GroupKind DataParallelCollectives::shard_group() const {
-  return run_.strategy.replicates_shards() ? GroupKind::Shard : GroupKind::DataContext;
-}
-
 bool DataParallelCollectives::has_neighbours() const {
   return shard_links_.place.ranks > 1 || replicate_links_.place.ranks > 1 ||
          expert_links_.place.ranks > 1;
-}
-
-bool DataParallelCollectives::shards_weights() const {
-  return run_.strategy.sharding == Sharding::Zero3 || run_.strategy.sharding == Sharding::Hsdp;
-}
-
-bool DataParallelCollectives::shards_optimizer() const {
-  return run_.strategy.sharding != Sharding::None;
-}
-
-bool DataParallelCollectives::gathers_every_pass() const {
-  return shards_weights() && !gathers_units_once(run_.framework, run_.strategy);
-}
-
-bool DataParallelCollectives::gathers_once() const {
-  return shards_optimizer() && !gathers_every_pass();
-}
-
-bool DataParallelCollectives::regathers_weights() const {
-  return gathers_every_pass() && run_.framework.sharded.regathers_in_backward;
-}
-
-bool DataParallelCollectives::reduces_every_microbatch() const {
-  return gathers_every_pass() || run_.framework.gradients.reduced_every_microbatch;
 }
 
 CollectiveKind DataParallelCollectives::gradient_collective() const {
@@ -67,9 +39,9 @@ namespace {
 double share_before(const Transformer& model, LayerKind kind, double share) {
   double all = 0.0, behind = 0.0, before = 0.0;
   const LayerWeights weights = layer_weights(model, kind);
-  for (const LayerWeight& weight : weights) all += static_cast<double>(weight.parameters());
+  for (const LayerWeight& weight : weights) all += real(weight.parameters());
   for (const LayerWeight* weight = weights.end(); weight-- != weights.begin();) {
-    const double own = static_cast<double>(weight->parameters());
+    const double own = real(weight->parameters());
     if (behind >= share * all) before += own;
     behind += own;
   }
@@ -109,14 +81,6 @@ double DataParallelCollectives::forward_gathers_per_step() const {
   return gathers_every_pass() ? backward_passes_per_step() : 1.0;
 }
 
-double DataParallelCollectives::backward_passes_per_step() const {
-  return stage_layout(run_.strategy).chunk_microbatches();
-}
-
-double DataParallelCollectives::reductions_per_step() const {
-  return reduces_every_microbatch() ? backward_passes_per_step() : 1.0;
-}
-
 double DataParallelCollectives::weight_wire_bytes() const {
   if (run_.framework.sharded.flat_units && !shards_weights()) return storage_.weight_bytes;
   const Precision precision = run_.strategy.precision;
@@ -127,10 +91,6 @@ double DataParallelCollectives::weight_wire_bytes() const {
                           ? low_precision_bytes(run_.framework.low_precision, precision, true)
                           : in_16_bits;
   return std::min(storage_.weight_bytes, sent);
-}
-
-DataParallelTimes DataParallelCollectives::times(double trained, double parameters) const {
-  return times_over(shard_links_, run_.strategy.shard_ranks(), trained, parameters);
 }
 
 DataParallelTimes DataParallelCollectives::expert_times(double trained, double parameters) const {
@@ -168,7 +128,7 @@ int DataParallelCollectives::units(const ModelChunk& chunk) const {
 
 DataParallelTimes DataParallelCollectives::unit_times(const ModelChunk& chunk) const {
   const int count = units(chunk);
-  const double share = static_cast<double>(chunk.blocks) / count;
+  const double share = real(chunk.blocks) / count;
   DataParallelTimes unit = times(share * trained_block(chunk), share * gathered_block(chunk));
   const double experts_gathered =
       shards_weights() ? rank_.divided_experts(chunk) : rank_.trained_divided_experts(chunk);
@@ -200,23 +160,26 @@ void DataParallelMessages::add(const DataParallelUnits& units, const DataParalle
   again.time += gathers * each.gather;
 }
 
-// Parameters in each flat message, padded; full buckets and what is left where whole gradients
-// travel in buckets.
-std::vector<double> DataParallelCollectives::flat_messages(std::vector<double> sizes,
-                                                           int ranks) const {
+// Of units of so many parameters, padded: each a flat message, or full buckets and what is left
+// where whole gradients travel in buckets.
+std::vector<DataParallelUnits> DataParallelCollectives::flat_messages(std::vector<double> sizes,
+                                                                      int ranks) const {
   for (double& size : sizes) size = std::ceil(size / ranks) * ranks;
   const double bucket = run_.framework.gradients.bucket;
-  if (shards_optimizer() || bucket <= 0.0) return sizes;
-  const double all = std::accumulate(sizes.begin(), sizes.end(), 0.0);
-  const double full = std::floor(all / bucket), rest = all - full * bucket;
-  sizes.assign(static_cast<std::size_t>(full), bucket);
-  if (rest > 0.0) sizes.push_back(rest);
-  return sizes;
+  if (!shards_optimizer() && bucket > 0.0) {
+    const double all = std::accumulate(sizes.begin(), sizes.end(), 0.0);
+    const double full = std::floor(all / bucket), rest = all - full * bucket;
+    sizes.assign(static_cast<std::size_t>(full), bucket);
+    if (rest > 0.0) sizes.push_back(rest);
+  }
+  std::vector<DataParallelUnits> list;
+  for (const double size : sizes)
+    list.push_back({1.0, size, size, regathers_weights() ? 1.0 : 0.0});
+  return list;
 }
 
-template <typename Add>
-void DataParallelCollectives::for_messages(const std::vector<ModelChunk>& chunks, Add add) const {
-  const double again = regathers_weights() ? 1.0 : 0.0;
+std::vector<DataParallelUnits> DataParallelCollectives::message_units(
+    const std::vector<ModelChunk>& chunks) const {
   if (run_.framework.sharded.flat_units) {
     std::vector<double> units;
     for (const ModelChunk& chunk : chunks) {
@@ -227,69 +190,53 @@ void DataParallelCollectives::for_messages(const std::vector<ModelChunk>& chunks
       if (chunk.head)
         units.push_back(rank_.tied && chunk.has_table() ? rank_.head_layers : rank_.head);
     }
-    for (const double size : flat_messages(std::move(units), run_.strategy.shard_ranks()))
-      add({1.0, size, size, again});
-    return;
+    return flat_messages(std::move(units), run_.strategy.shard_ranks());
   }
+  std::vector<DataParallelUnits> list;
   double reduced = 0.0, gathered = 0.0;
   for (const ModelChunk& chunk : chunks) {
-    const double share = static_cast<double>(chunk.blocks) / units(chunk);
-    add({1.0 * units(chunk), share * gathered_block(chunk), share * trained_block(chunk),
-         backward_gathers(chunk)});
+    const double share = real(chunk.blocks) / units(chunk);
+    list.push_back({1.0 * units(chunk), share * gathered_block(chunk), share * trained_block(chunk),
+                    backward_gathers(chunk)});
     reduced += embedding_and_head_parameters(chunk), gathered += gathered_embedding_and_head(chunk);
   }
-  if (reduced > 0.0) add({1.0, gathered, reduced, again});
+  if (reduced > 0.0) list.push_back({1.0, gathered, reduced, regathers_weights() ? 1.0 : 0.0});
+  return list;
 }
 
-template <typename Add>
-void DataParallelCollectives::for_expert_messages(const std::vector<ModelChunk>& chunks,
-                                                  Add add) const {
-  if (!rank_.experts_divided || rank_.adapted) return;
+std::vector<DataParallelUnits> DataParallelCollectives::expert_message_units(
+    const std::vector<ModelChunk>& chunks) const {
+  if (!rank_.experts_divided || rank_.adapted) return {};
+  std::vector<DataParallelUnits> list;
   std::vector<double> experts;
   for (const ModelChunk& chunk : chunks) {
     for_each_kind(chunk.of_kind, [&](std::size_t slot, int blocks) {
       const double each = rank_.divided_experts(slot);
       if (each > 0.0) experts.insert(experts.end(), static_cast<std::size_t>(blocks), each);
     });
-    if (run_.framework.sharded.flat_units || chunk.moe_blocks == 0) continue;
+    if (chunk.moe_blocks == 0) continue;
     const double count = units(chunk), each = rank_.divided_experts(chunk) / count;
-    add({count, each, each, backward_gathers(chunk)});
+    list.push_back({count, each, each, backward_gathers(chunk)});
   }
-  if (!run_.framework.sharded.flat_units) return;
-  for (const double size : flat_messages(std::move(experts), run_.strategy.expert_shard_ranks()))
-    add({1.0, size, size, regathers_weights() ? 1.0 : 0.0});
+  return run_.framework.sharded.flat_units
+             ? flat_messages(std::move(experts), run_.strategy.expert_shard_ranks())
+             : list;
 }
 
 DataParallelMessages DataParallelCollectives::messages(
     const std::vector<ModelChunk>& chunks) const {
   DataParallelMessages sum;
-  for_messages(chunks, [&](const DataParallelUnits& units) {
+  for (const DataParallelUnits& units : message_units(chunks))
     sum.add(units, times(units.trained, units.parameters));
-  });
   return sum;
 }
 
 DataParallelMessages DataParallelCollectives::expert_messages(
     const std::vector<ModelChunk>& chunks) const {
   DataParallelMessages sum;
-  for_expert_messages(chunks, [&](const DataParallelUnits& units) {
+  for (const DataParallelUnits& units : expert_message_units(chunks))
     sum.add(units, expert_times(units.trained, units.parameters));
-  });
   return sum;
-}
-
-std::vector<DataParallelUnits> DataParallelCollectives::message_units(
-    const std::vector<ModelChunk>& chunks) const {
-  std::vector<DataParallelUnits> list;
-  for_messages(chunks, [&](const DataParallelUnits& units) { list.push_back(units); });
-  return list;
-}
-
-std::vector<DataParallelUnits> DataParallelCollectives::expert_message_units(
-    const std::vector<ModelChunk>& chunks) const {
-  std::vector<DataParallelUnits> list;
-  for_expert_messages(chunks, [&](const DataParallelUnits& units) { list.push_back(units); });
-  return list;
 }
 
 Bytes DataParallelCollectives::norm_message() const {
@@ -304,19 +251,6 @@ Seconds DataParallelCollectives::norm_time() const {
              : Seconds(0.0);
 }
 
-double DataParallelCollectives::trained_block(const ModelChunk& chunk) const {
-  return run_.strategy.adapters ? rank_.adapters(chunk.of_kind) / std::max(1, chunk.blocks)
-                                : block_parameters(chunk);
-}
-
-double DataParallelCollectives::gathered_block(const ModelChunk& chunk) const {
-  return shards_weights() ? block_parameters(chunk) : trained_block(chunk);
-}
-
-double DataParallelCollectives::embedding_and_head_parameters(const ModelChunk& chunk) const {
-  return run_.strategy.adapters ? 0.0 : rank_.embedding_and_head(chunk);
-}
-
 double DataParallelCollectives::gathered_embedding_and_head(const ModelChunk& chunk) const {
   return shards_weights() && !run_.strategy.adapters ? rank_.read_embedding_and_head(chunk)
                                                      : embedding_and_head_parameters(chunk);
@@ -324,10 +258,6 @@ double DataParallelCollectives::gathered_embedding_and_head(const ModelChunk& ch
 
 double DataParallelCollectives::head_parameters(const ModelChunk& chunk) const {
   return chunk.head && !run_.model.tied_embeddings && !run_.strategy.adapters ? rank_.head : 0.0;
-}
-
-double DataParallelCollectives::trained_parameters(const ModelChunk& chunk) const {
-  return rank_.trained(chunk);
 }
 
 namespace {

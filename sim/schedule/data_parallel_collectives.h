@@ -98,12 +98,22 @@ class DataParallelCollectives {
 
   // Whether there is another rank to which weights or gradients go.
   bool has_neighbours() const;
-  bool shards_weights() const;
-  bool shards_optimizer() const;
-  bool gathers_every_pass() const;
-  bool gathers_once() const;       // a step, in its first forward pass
-  bool regathers_weights() const;  // in the backward pass
-  bool reduces_every_microbatch() const;
+  bool shards_weights() const {
+    return run_.strategy.sharding == Sharding::Zero3 || run_.strategy.sharding == Sharding::Hsdp;
+  }
+  bool shards_optimizer() const { return run_.strategy.sharding != Sharding::None; }
+  bool gathers_every_pass() const {
+    return shards_weights() && !gathers_units_once(run_.framework, run_.strategy);
+  }
+  // Whether the first forward pass of a step gathers them, and no other.
+  bool gathers_once() const { return shards_optimizer() && !gathers_every_pass(); }
+  // Whether backward passes gather what forward passes have freed.
+  bool regathers_weights() const {
+    return gathers_every_pass() && run_.framework.sharded.regathers_in_backward;
+  }
+  bool reduces_every_microbatch() const {
+    return gathers_every_pass() || run_.framework.gradients.reduced_every_microbatch;
+  }
   // By which gradients are summed over the ranks that share a copy of the states.
   CollectiveKind gradient_collective() const;
   // Number of times that the weights of a chunk's blocks are gathered in one of its backward
@@ -113,14 +123,20 @@ class DataParallelCollectives {
   // Times that each weight is gathered for forward passes of a step.
   double forward_gathers_per_step() const;
   // Backward passes of a step.
-  double backward_passes_per_step() const;
-  double reductions_per_step() const;
+  double backward_passes_per_step() const {
+    return stage_layout(run_.strategy).chunk_microbatches();
+  }
+  double reductions_per_step() const {
+    return reduces_every_microbatch() ? backward_passes_per_step() : 1.0;
+  }
 
   double gradient_wire_bytes() const { return sim::gradient_wire_bytes(run_); }
   double weight_wire_bytes() const;
 
   // Of `parameters` weights of which `trained` have gradients.
-  DataParallelTimes times(double trained, double parameters) const;
+  DataParallelTimes times(double trained, double parameters) const {
+    return times_over(shard_links_, run_.strategy.shard_ranks(), trained, parameters);
+  }
   // Of routed experts that are divided over expert ranks, among those that have the same ones.
   DataParallelTimes expert_times(double trained, double parameters) const;
   // Number of messages for the blocks of a chunk, and the times of one of them with that of its
@@ -139,17 +155,24 @@ class DataParallelCollectives {
   Seconds norm_time() const;
 
   // Gradients per block without divided experts, and of the embedding and the LM head of a chunk.
-  double trained_block(const ModelChunk& chunk) const;
-  double embedding_and_head_parameters(const ModelChunk& chunk) const;
+  double trained_block(const ModelChunk& chunk) const {
+    return run_.strategy.adapters ? rank_.adapters(chunk.of_kind) / std::max(1, chunk.blocks)
+                                  : block_parameters(chunk);
+  }
+  double embedding_and_head_parameters(const ModelChunk& chunk) const {
+    return run_.strategy.adapters ? 0.0 : rank_.embedding_and_head(chunk);
+  }
   // Sharded weights go with every pass that reads them.
   double gathered_embedding_and_head(const ModelChunk& chunk) const;
   double head_parameters(const ModelChunk& chunk) const;  // those of an untied head
-  double trained_parameters(const ModelChunk& chunk) const;
+  double trained_parameters(const ModelChunk& chunk) const { return rank_.trained(chunk); }
 
   const GroupLinks& shard_links() const { return shard_links_; }
   const GroupLinks& replicate_links() const { return replicate_links_; }
   const GroupLinks& expert_links() const { return expert_links_; }
-  GroupKind shard_group() const;
+  GroupKind shard_group() const {
+    return run_.strategy.replicates_shards() ? GroupKind::Shard : GroupKind::DataContext;
+  }
 
   // Of work of this mix, while either communicator is busy.
   OverlapLoss loss(const WorkMix& work) const;
@@ -160,14 +183,11 @@ class DataParallelCollectives {
   double block_parameters(const ModelChunk& chunk) const;
   // Parameters of a block that are gathered: all where weights are sharded; where only the
   // optimizer is sharded, those that are trained.
-  double gathered_block(const ModelChunk& chunk) const;
+  double gathered_block(const ModelChunk& chunk) const {
+    return shards_weights() ? block_parameters(chunk) : trained_block(chunk);
+  }
   double distant_share(const ModelChunk& chunk) const;
-  // Calls add(units) for equal messages.
-  template <typename Add>
-  void for_messages(const std::vector<ModelChunk>& chunks, Add add) const;
-  template <typename Add>
-  void for_expert_messages(const std::vector<ModelChunk>& chunks, Add add) const;
-  std::vector<double> flat_messages(std::vector<double> units, int ranks) const;
+  std::vector<DataParallelUnits> flat_messages(std::vector<double> sizes, int ranks) const;
 
   const Run& run_;
   const RankParameters& rank_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <optional>
 #include <vector>
 
@@ -95,7 +94,7 @@ class Streams {
   std::size_t skip_until_other_gathers(const OverlapUnit& unit, std::size_t i, std::size_t end,
                                        const Period& each) {
     const std::size_t skipped = end - issued_;
-    const auto count = static_cast<double>(skipped);
+    const auto count = real(skipped);
     const std::array<Seconds, kMostPrefetch + 1> arrived = arrived_;
     for (std::size_t of = i; of < issued_; ++of) {
       arrived_[(of + skipped) % arrived_.size()] =

@@ -13,30 +13,14 @@ namespace llmsim::sim {
 
 namespace {
 
-constexpr std::array<const char*, kNumTerms> kNames{"forward_gemm",
-                                                    "forward_attention",
-                                                    "forward_memory_bound",
-                                                    "backward_gemm",
-                                                    "backward_attention",
-                                                    "backward_memory_bound",
-                                                    "recompute",
-                                                    "head_and_loss",
-                                                    "embedding",
-                                                    "tensor_parallel_exposed",
-                                                    "context_parallel_exposed",
-                                                    "expert_parallel_exposed",
-                                                    "stage_transfer_exposed",
-                                                    "weight_gather_exposed",
-                                                    "gradient_reduce_exposed",
-                                                    "contention",
-                                                    "gradient_copies",
-                                                    "launch_wait",
-                                                    "offload_exposed",
-                                                    "pipeline_bubble",
-                                                    "remainder",
-                                                    "straggler",
-                                                    "optimizer",
-                                                    "host"};
+constexpr std::array<const char*, kNumTerms> kNames{
+    "forward_gemm", "forward_attention", "forward_memory_bound", "backward_gemm",
+    "backward_attention", "backward_memory_bound", "recompute", "head_and_loss", "embedding",
+    // What compute waits for.
+    "tensor_parallel_exposed", "context_parallel_exposed", "expert_parallel_exposed",
+    "stage_transfer_exposed", "weight_gather_exposed", "gradient_reduce_exposed", "contention",
+    "gradient_copies", "launch_wait", "offload_exposed", "pipeline_bubble", "remainder",
+    "straggler", "optimizer", "host"};
 
 }  // namespace
 
@@ -119,7 +103,8 @@ struct PricedChunk {
   const RankParameters& rank;
   const ModelChunk& chunk;
   const ChunkExchange& exchange;
-  const BlockPrice& block;  // the mean of the chunk's
+  const BlockPrice& block;                                             // the mean of the chunk's
+  double recomputed = run.strategy.recompute.blocks_of(chunk.blocks);  // blocks
 };
 
 struct ComputeTerms {
@@ -158,10 +143,9 @@ Terms backward_compute(const PricedChunk& priced) {
   add_blocks(terms, priced.chunk.blocks,
              {Term::BackwardGemm, Term::BackwardAttention, Term::BackwardMemoryBound},
              priced.block.backward);
-  const double recomputed = priced.run.strategy.recompute.blocks_of(priced.chunk.blocks);
-  terms.add(Term::Recompute, recomputed * priced.block.recompute.compute());
-  add_exposed(terms, recomputed, priced.block.recompute);
-  const EmbeddingOrHeadPrice& head = priced.prices.head;
+  terms.add(Term::Recompute, priced.recomputed * priced.block.recompute.compute());
+  add_exposed(terms, priced.recomputed, priced.block.recompute);
+  const BlockPrice& head = priced.prices.head;
   if (priced.chunk.embedding) terms.add(Term::Embedding, priced.prices.embedding.backward.total());
   if (priced.chunk.head)
     terms.add(Term::HeadAndLoss, head.recompute.total() + head.backward.total());
@@ -185,29 +169,23 @@ void add_units(HostCalls& calls, const PricedChunk& priced, double blocks, doubl
       blocks * times * slices_per_block(run.model, run.framework, run.strategy.shard_ranks());
 }
 
-HostCalls forward_calls(const PricedChunk& priced) {
+HostCalls launched(const PricedChunk& priced, bool of_backward) {
   HostCalls calls;
-  calls.add(called(priced, priced.block.forward), priced.chunk.blocks);
-  if (priced.chunk.embedding) calls.add(called(priced, priced.prices.embedding.forward), 1.0);
-  if (priced.chunk.head) calls.add(called(priced, priced.prices.head.forward), 1.0);
-  add_units(calls, priced, priced.chunk.blocks, kGathered);
+  for_each_price(priced.prices, priced.block, priced.chunk, priced.recomputed,
+                 [&](const PassPrice& price, double times, bool backward) {
+                   if (backward == of_backward) calls.add(called(priced, price), times);
+                 });
+  add_units(calls, priced, priced.chunk.blocks, of_backward ? kGatheredAndReduced : kGathered);
   calls.moe_blocks = priced.chunk.moe_blocks;
   return calls;
 }
 
 HostCalls backward_calls(const PricedChunk& priced) {
-  HostCalls calls;
-  calls.recomputed_blocks = priced.run.strategy.recompute.blocks_of(priced.chunk.blocks);
-  calls.add(called(priced, priced.block.backward), priced.chunk.blocks);
-  calls.add(called(priced, priced.block.recompute), calls.recomputed_blocks);
-  if (priced.chunk.embedding) calls.add(called(priced, priced.prices.embedding.backward), 1.0);
-  if (priced.chunk.head) calls.add(called(priced, priced.prices.head.recompute), 1.0);
-  if (priced.chunk.head) calls.add(called(priced, priced.prices.head.backward), 1.0);
-  add_units(calls, priced, priced.chunk.blocks, kGatheredAndReduced);
+  HostCalls calls = launched(priced, true);
+  calls.recomputed_blocks = priced.recomputed;
   if (fetches_recomputed(priced.run.framework.sharded))
     add_units(calls, priced, calls.recomputed_blocks, kGathered);
-  const double recomputed_share = calls.recomputed_blocks / std::max(1, priced.chunk.blocks);
-  calls.moe_blocks = (1.0 + recomputed_share) * priced.chunk.moe_blocks;
+  calls.moe_blocks *= 1.0 + calls.recomputed_blocks / std::max(1, priced.chunk.blocks);
   if (priced.run.framework.host.per_gradient > Seconds(0.0))
     calls.gradients = parameter_tensors(priced.run.model, priced.chunk);
   return calls;
@@ -232,7 +210,7 @@ LaunchWaits waits_of(const PricedChunk& priced, const PassWork& work) {
   const Strategy& strategy = priced.run.strategy;
   if (strategy.cuda_graph && strategy.moe_captured) return {};
   const bool runs_ahead = strategy.pp == 1 && !priced.run.framework.sharded.fetches_synchronise;
-  return launch_waits(load_of(priced, work.forward.total(), forward_calls(priced)),
+  return launch_waits(load_of(priced, work.forward.total(), launched(priced, false)),
                       load_of(priced, work.backward.total(), backward_calls(priced)), runs_ahead);
 }
 

@@ -10,7 +10,6 @@
 #pragma once
 
 #include <array>
-#include <optional>
 
 #include "sim/base/quantity.h"
 #include "sim/cost/contention.h"
@@ -69,9 +68,6 @@ constexpr bool counts_as_memory_bound(Term term) {
 // Device time that its clock can stretch; so do the bubble and the remainder, which scale with it.
 constexpr bool counts_as_computed(Term term) {
   return counts_as_arithmetic(term) || (counts_as_memory_bound(term) && term != Term::Embedding);
-}
-constexpr bool counts_as_stretched(Term term) {
-  return counts_as_computed(term) || term == Term::PipelineBubble || term == Term::Remainder;
 }
 
 // One duration per term.

@@ -174,8 +174,7 @@ std::vector<RepeatedCollective> closing_collectives(const Run& run, const RankPa
     all_reduce(GroupKind::Mirror, copied_gradients(run, rank, chunks));
   if (!stage_layout(strategy).embedding_meets_head() && run.model.tied_embeddings &&
       std::any_of(chunks.begin(), chunks.end(), is_end)) {
-    const double table =
-        static_cast<double>(run.model.vocab_size) / strategy.tp * run.model.hidden_size;
+    const double table = real(run.model.vocab_size) / strategy.tp * run.model.hidden_size;
     all_reduce(GroupKind::Embedding, Bytes(table * gradient_wire_bytes(run)));
   }
   if (strategy.ep > 1 && strategy.sharding == Sharding::None) all_reduce(GroupKind::Expert, kNorm);

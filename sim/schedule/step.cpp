@@ -31,14 +31,9 @@ Seconds orthogonalisation_time(const Run& run) {
   Seconds block;
   for (const Operator& op : lower_orthogonalisation(run.model, run.strategy.tp))
     block += gemm_time(op, machine);
-  const double blocks = std::ceil(static_cast<double>(run.model.num_layers) / run.strategy.pp /
-                                  run.strategy.shard_ranks());
+  const double blocks =
+      std::ceil(real(run.model.num_layers) / run.strategy.pp / run.strategy.shard_ranks());
   return blocks * block / (run.cluster.device.achieved.sustained_clock * run.framework.efficiency);
-}
-
-// Of the vector units.
-Seconds arithmetic_time(const Operator& op, const Device& device) {
-  return op.flops > Flops(0.0) ? op.flops / device.vector_peak : Seconds(0.0);
 }
 
 Seconds device_time(const Run& run, double owned, const ParameterStorage& storage) {
@@ -51,10 +46,11 @@ Seconds device_time(const Run& run, double owned, const ParameterStorage& storag
     time += orthogonalisation_time(run);
   for (const Operator* op : {&step.norm, &step.clip, &step.update}) {
     const bool clips = run.strategy.gradient_clip && !run.framework.update.in_backward;
+    const Seconds arithmetic = op->flops > Flops(0.0) ? op->flops / run.cluster.device.vector_peak
+                                                      : Seconds(0.0);  // of the vector units
     if (op == &step.update || clips)
-      time +=
-          std::max(memory_bound_time(*op, false, machine),
-                   arithmetic_time(*op, run.cluster.device) + op->kernels * machine.kernel_time);
+      time += std::max(memory_bound_time(*op, false, machine),
+                       arithmetic + op->kernels * machine.kernel_time);
   }
   return time;
 }
@@ -163,29 +159,21 @@ const ChunkStep& SharedPasses::of(const LayerPrices& prices, const ModelChunk& c
       });
 }
 
-StepSimulation::StepSimulation(const Run& run, const LayerPrices& prices, Passes)
-    : run_(run),
-      strategy_(run.strategy),
-      prices_(prices),
-      contents_(run),
-      own_passes_(std::in_place, run, contents_.rank()),
-      shared_(&*own_passes_),
-      shape_(shape_of(run)),
-      layout_(shape_.layout()) {
-  add_passes();
-}
-
 StepSimulation::StepSimulation(const Run& run, const LayerPrices& prices,
-                               const StageContents& contents, SharedPasses& passes)
+                               const StageContents& contents, SharedPasses* passes)
     : run_(run),
       strategy_(run.strategy),
       prices_(prices),
       contents_(contents),
-      shared_(&passes),
+      shared_(passes ? passes : &own_passes_.emplace(run, contents_.rank())),
       shape_(shape_of(run)),
-      layout_(shape_.layout()) {
+      layout_(shape_.layout()),
+      straggler_(straggler_share(run.cluster)) {
   add_passes();
 }
+
+StepSimulation::StepSimulation(const Run& run, const LayerPrices& prices, Passes)
+    : StepSimulation(run, prices, StageContents(run), nullptr) {}
 
 StepSimulation::StepSimulation(const Run& run, const LayerPrices& prices)
     : StepSimulation(run, prices, Passes{}) {
@@ -201,8 +189,14 @@ void StepSimulation::add_passes() {
   for (std::size_t place = 0; place < stages.chunks().size(); ++place)
     chunks_.push_back(steps_[stages.chunk_kind(place)]->times);
   busiest_ = busiest_stage();
-  work_ = stage_terms(busiest_);
-  overheads_ = overheads();
+  work_ = joined_terms(busiest_);
+  for (int chunk = 0; chunk < layout_.chunks(); ++chunk) work_ += step(busiest_, chunk).all;
+  overheads_ = {{Term::Optimizer, longest_update(run_, contents_.rank(), stages)},
+                {Term::ReduceExposed, exchange().norm_time()}};
+  for (const RepeatedCollective& closing :
+       closing_collectives(run_, contents_.rank(), chunks_of(busiest_)))
+    overheads_.emplace_back(closing_term(closing), repeated_time(run_, closing));
+  overheads_.emplace_back(Term::Host, run_.framework.host.per_step);
 }
 
 void StepSimulation::simulate() {
@@ -229,29 +223,6 @@ std::vector<ModelChunk> StepSimulation::chunks_of(int stage) const {
   for (int chunk = 0; chunk < layout_.chunks(); ++chunk)
     chunks.push_back(contents_.chunk(stage, chunk));
   return chunks;
-}
-
-// Everything a stage does in a step, bubble excluded.
-Terms StepSimulation::stage_terms(int stage) const {
-  Terms terms = joined_terms(stage);
-  for (int chunk = 0; chunk < layout_.chunks(); ++chunk) terms += step(stage, chunk).all;
-  return terms;
-}
-
-std::vector<StepOverheads::Closing> StepSimulation::closing() const {
-  std::vector<StepOverheads::Closing> list;
-  for (const RepeatedCollective& closing :
-       closing_collectives(run_, contents_.rank(), chunks_of(busiest_)))
-    list.push_back({closing_term(closing), repeated_time(run_, closing)});
-  return list;
-}
-
-StepOverheads StepSimulation::overheads() const {
-  return {.straggler = straggler_share(run_.cluster),
-          .update = longest_update(run_, contents_.rank(), contents_.stages()),
-          .norm = exchange().norm_time(),
-          .host = run_.framework.host.per_step,
-          .closing = closing()};
 }
 
 // What the first forward and the last backward pass take beyond the others.
@@ -336,12 +307,8 @@ Terms StepSimulation::around_passes(Seconds between, Seconds idle) const {
     terms.add(Term::PipelineBubble, idle);
     terms.add(Term::Remainder, between - work_.total() - idle);
   }
-  terms.add(Term::Straggler, overheads_.straggler * terms.stretched());
-  terms.add(Term::Optimizer, overheads_.update);
-  terms.add(Term::ReduceExposed, overheads_.norm);
-  for (const StepOverheads::Closing& closing : overheads_.closing)
-    terms.add(closing.term, closing.time);
-  terms.add(Term::Host, overheads_.host);
+  terms.add(Term::Straggler, straggler_ * terms.stretched());
+  for (const auto& [term, time] : overheads_) terms.add(term, time);
   return terms;
 }
 
@@ -350,10 +317,6 @@ namespace {
 // Of a step: what its terms and its events may differ by, as sums of up to some million times in
 // other orders.
 constexpr double kRounding = 1e-9;
-
-bool is_listed(Term term, Seconds time, Seconds step) {
-  return term == Term::Remainder ? std::abs(time / step) > kRounding : time > Seconds(0.0);
-}
 
 }  // namespace
 
@@ -366,7 +329,8 @@ StepTimes simulate_step(const Run& run, const LayerPrices& prices) {
   step.bound = simulation.bound();
   for (int i = 0; i < kNumTerms; ++i) {
     const Term term = static_cast<Term>(i);
-    if (is_listed(term, terms[term], step.total))
+    if (term == Term::Remainder ? std::abs(terms[term] / step.total) > kRounding
+                                : terms[term] > Seconds(0.0))
       step.breakdown.push_back({name_of(term), terms[term]});
   }
   step.communication = communication_of(run, prices, simulation.exchange(),

@@ -27,6 +27,7 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "sim/cost/chunk_table.h"
@@ -91,18 +92,6 @@ class SharedPasses {
   ChunkTable<ChunkStep> chunks_;
 };
 
-// What comes around the passes of a step.
-struct StepOverheads {
-  double straggler = 0.0;  // share of what is computed
-  Seconds update{}, norm{}, host{};
-  // Collectives after the last pass.
-  struct Closing {
-    Term term;
-    Seconds time;
-  };
-  std::vector<Closing> closing{};
-};
-
 class StepSimulation {
  public:
   // `run` and `prices` must outlive the simulation.
@@ -114,7 +103,8 @@ class StepSimulation {
   StepSimulation(const Run& run, const LayerPrices& prices, Passes);
   // With passes of the same run that others share, which must outlive it.
   StepSimulation(const Run& run, const LayerPrices& prices, const StageContents& contents,
-                 SharedPasses& passes);
+                 SharedPasses& passes)
+      : StepSimulation(run, prices, contents, &passes) {}
   StepSimulation(const StepSimulation&) = delete;
   Seconds bound() const;
   void simulate();
@@ -135,6 +125,9 @@ class StepSimulation {
   Terms joined_terms(const ChunkTimes& forward, const ChunkTimes& backward) const;
 
  private:
+  // `passes`: null: its own.
+  StepSimulation(const Run& run, const LayerPrices& prices, const StageContents& contents,
+                 SharedPasses* passes);
   std::size_t chunk_place(int stage, int chunk) const {
     return static_cast<std::size_t>(layout_.place(stage, chunk));
   }
@@ -142,9 +135,6 @@ class StepSimulation {
   const ChunkStep& step(int stage, int chunk) const {
     return *steps_[contents_.stages().chunk_kind(stage, chunk)];
   }
-  Terms stage_terms(int stage) const;
-  std::vector<StepOverheads::Closing> closing() const;
-  StepOverheads overheads() const;
   Seconds extra_time(int stage) const;
   Terms joined_terms(int stage) const;
   int busiest_stage() const;
@@ -165,8 +155,9 @@ class StepSimulation {
   std::vector<const ChunkStep*> steps_;  // of each kind of chunk (EqualStages)
   std::vector<ChunkTimes> chunks_;
   int busiest_ = 0;
-  Terms work_{};  // of the busiest stage
-  StepOverheads overheads_;
+  Terms work_{};                                     // of the busiest stage: all but its bubble
+  double straggler_;                                 // share of what is computed
+  std::vector<std::pair<Term, Seconds>> overheads_;  // after the last pass
   Terms terms_;
   double bubble_ = 0.0;
 };

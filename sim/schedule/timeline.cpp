@@ -40,7 +40,7 @@ constexpr Seconds kNoTime{1e-13};
 struct Stage {
   const Run& run;
   const StepSimulation& simulation;
-  const PassOperators& operators;
+  const LayerPrices& operators;
   const TimelineOptions& options;
   int number;
   StageLayout layout;
@@ -77,15 +77,17 @@ void draw_communication(Events& events, const WorkSpan& work) {
   }
 }
 
+// On the compute stream, all of it one component of the time.
+void draw_compute(Events& events, const std::string& name, const char* category, Seconds start,
+                  Seconds time, Term term) {
+  if (time <= Seconds(0.0)) return;
+  TimelineEvent& event = events.emplace_back(
+      TimelineEvent{.name = name, .category = category, .start = start, .duration = time});
+  event.terms[term] = time;
+}
+
 void draw_bubble(Events& events, Seconds start, Seconds end) {
-  if (end <= start) return;
-  TimelineEvent bubble{.stream = Stream::Compute,
-                       .name = "bubble",
-                       .category = "bubble",
-                       .start = start,
-                       .duration = end - start};
-  bubble.terms[Term::PipelineBubble] = bubble.duration;
-  events.push_back(bubble);
+  draw_compute(events, "bubble", "bubble", start, end - start, Term::PipelineBubble);
 }
 
 // `sent`: when the last send has ended, forward and backward.
@@ -187,15 +189,9 @@ class Messages {
   std::vector<Interval> sent_, received_;  // by number: the passes at both ends
 };
 
-std::vector<Seconds> pass_starts(const std::vector<WorkSpan>& works) {
-  std::vector<Seconds> starts;
-  for (const WorkSpan& work : works) starts.insert(starts.end(), work.covered, work.start);
-  return starts;
-}
-
 // Moves `start` to its end.
-void draw_operator(Events& events, const PassOperator& op, const std::string& pass, Seconds& start,
-                   Seconds end) {
+void draw_operator(Events& events, const PricedOperator& op, const std::string& pass,
+                   Seconds& start, Seconds end) {
   events.push_back({.stream = Stream::Operators,
                     .name = pass +
                             (op.layer ? "L" + std::to_string(*op.layer) + " " : std::string()) +
@@ -203,7 +199,7 @@ void draw_operator(Events& events, const PassOperator& op, const std::string& pa
                     .category = name_of(op.kind),
                     .start = std::min(start, end),
                     .duration = std::max(Seconds(0.0), std::min(op.time, end - start)),
-                    .time = op.message,
+                    .time = op.message_time,
                     .flops = op.flops,
                     .moved = op.moved});
   start += op.time;
@@ -216,12 +212,13 @@ void draw_operators(Events& events, const Stage& stage, const WorkSpan& work) {
   if (std::none_of(work.passes.begin(), work.passes.end(), drawn)) return;
   const std::vector<ModelChunk> chunks = stage.simulation.chunks_of(stage.number);
   const auto operators_of = [&](const PipelinePass& pass) {
-    return stage.operators.of(chunks[static_cast<std::size_t>(pass.chunk)], pass.kind);
+    return pass_operators(stage.run, stage.operators, chunks[static_cast<std::size_t>(pass.chunk)],
+                          pass.kind);
   };
   Seconds start = work.start;
   const PipelinePass& pass = work.passes.front().pass;
   if (work.passes.size() == 1) {
-    for (const PassOperator& op : operators_of(pass))
+    for (const PricedOperator& op : operators_of(pass))
       draw_operator(events, op, "", start, work.end);
     return;
   }
@@ -242,8 +239,7 @@ Events drawn_passes(const Stage& stage, const std::vector<WorkSpan>& works, Seco
   std::array<Seconds, 2> sent{};
   for (const WorkSpan& work : works) {
     draw_bubble(events, start, work.start);
-    events.push_back({.stream = Stream::Compute,
-                      .name = work.name,
+    events.push_back({.name = work.name,
                       .category = work.category,
                       .start = work.start,
                       .duration = work.end - work.start,
@@ -262,15 +258,8 @@ void draw_end_of_step(Events& events, const Stage& stage, Seconds through, Secon
   draw_bubble(events, through, start);
   Seconds clock = std::max(through, start);
   const auto draw = [&](const std::string& name, Term term, Stream stream, Seconds time) {
-    if (time <= Seconds(0.0)) return;
-    TimelineEvent event{.stream = Stream::Compute,
-                        .name = name,
-                        .category = "end_of_step",
-                        .start = clock,
-                        .duration = time};
-    event.terms[term] = time;
-    events.push_back(event);
-    if (stream != Stream::Compute) {
+    draw_compute(events, name, "end_of_step", clock, time, term);
+    if (stream != Stream::Compute && time > Seconds(0.0)) {
       events.push_back({.stream = stream,
                         .name = name,
                         .category = "communication",
@@ -280,7 +269,7 @@ void draw_end_of_step(Events& events, const Stage& stage, Seconds through, Secon
                         .time = time,
                         .exposed = time});
     }
-    clock += time;
+    clock += std::max(Seconds(0.0), time);
   };
   const Terms& step = stage.simulation.terms();
   draw("wait for the slowest device", Term::Straggler, Stream::Compute, step[Term::Straggler]);
@@ -303,9 +292,8 @@ const char* name_of(Stream stream) { return kStreams[static_cast<std::size_t>(st
 void draw_timeline(const Run& run, const LayerPrices& prices, const TimelineOptions& options,
                    const std::function<void(const TimelineSummary&, const StageTimeline&)>& draw) {
   const StepSimulation simulation(run, prices);
-  const TimelineSummary summary{.busiest = simulation.busiest(),
-                                .step_time = simulation.terms().total()};
-  const PassOperators operators(run);
+  const TimelineSummary summary{simulation.busiest(), simulation.terms().total()};
+  const LayerPrices operators = layers_with_operators(run);
   std::vector<Stage> stages;
   for (std::vector<PassEvent>& passes : pipeline_events(simulation.shape(), simulation.chunks())) {
     const int stage = static_cast<int>(stages.size());
@@ -334,10 +322,12 @@ void draw_timeline(const Run& run, const LayerPrices& prices, const TimelineOpti
                      [](const TimelineEvent& a, const TimelineEvent& b) {
                        return a.stream != b.stream ? a.stream < b.stream : a.start < b.start;
                      });
+    std::vector<Seconds> starts;
+    for (const WorkSpan& work : of_stage) starts.insert(starts.end(), work.covered, work.start);
     draw(summary, {.stage = stage.number,
                    .events = std::move(events),
                    .messages = messages.ends(stage, of_stage),
-                   .pass_starts = pass_starts(of_stage)});
+                   .pass_starts = std::move(starts)});
   }
 }
 
@@ -345,8 +335,8 @@ Timeline step_timeline(const Run& run, const LayerPrices& prices, const Timeline
   Timeline timeline;
   draw_timeline(run, prices, options,
                 [&](const TimelineSummary& summary, const StageTimeline& stage) {
+                  static_cast<TimelineSummary&>(timeline) = summary;
                   timeline.stages.push_back(stage);
-                  timeline.busiest = summary.busiest, timeline.step_time = summary.step_time;
                 });
   return timeline;
 }

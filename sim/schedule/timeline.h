@@ -96,10 +96,8 @@ struct TimelineSummary {
   Seconds step_time{};  // from the start of its first event to the end of its last
 };
 
-struct Timeline {
-  std::vector<StageTimeline> stages;
-  int busiest = 0;
-  Seconds step_time{};
+struct Timeline : TimelineSummary {
+  std::vector<StageTimeline> stages{};
 };
 
 struct TimelineOptions {

@@ -3,19 +3,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "sim/schedule/stage_work.h"
-
 namespace llmsim::sim {
 namespace {
 
 const char* category_of(PassKind kind) {
-  switch (kind) {
-    case PassKind::Forward: return "forward";
-    case PassKind::Backward: return "backward";
-    case PassKind::DataGradient: return "data_gradient";
-    case PassKind::WeightGradient: return "weight_gradient";
-  }
-  return "";
+  constexpr const char* names[] = {"forward", "backward", "data_gradient", "weight_gradient"};
+  return names[static_cast<std::size_t>(kind)];
 }
 
 bool makes_weights(PassKind kind) {
@@ -25,29 +18,11 @@ bool makes_weights(PassKind kind) {
 // Of one chunk, if nothing were hidden: messages of its passes to inner groups, by stream, and of
 // its weights and gradients.
 struct ChunkMessages {
-  PassPrice forward, backward;
-  Seconds gather;        // for a forward pass
-  Seconds gather_again;  // for a backward pass
+  std::array<PassPrice, 2> passes;  // forward, backward
+  Seconds gather;                   // for a forward pass
+  Seconds gather_again;             // for a backward pass
   Seconds reduce;
 };
-
-PassPrice forward_price(const Run& run, const LayerPrices& prices, const ModelChunk& chunk) {
-  PassPrice pass;
-  pass.add(mean_block(run, prices, chunk).forward, chunk.blocks);
-  if (chunk.embedding) pass.add(prices.embedding.forward, 1.0);
-  if (chunk.head) pass.add(prices.head.forward, 1.0);
-  return pass;
-}
-
-PassPrice backward_price(const Run& run, const LayerPrices& prices, const ModelChunk& chunk) {
-  const BlockPrice block = mean_block(run, prices, chunk);
-  PassPrice pass;
-  pass.add(block.backward, chunk.blocks);
-  pass.add(block.recompute, run.strategy.recompute.blocks_of(chunk.blocks));
-  if (chunk.embedding) pass.add(prices.embedding.backward, 1.0);
-  if (chunk.head) pass.add(prices.head.recompute, 1.0), pass.add(prices.head.backward, 1.0);
-  return pass;
-}
 
 std::vector<ChunkMessages> chunk_messages(const Run& run, const LayerPrices& prices,
                                           const StepSimulation& simulation, int stage) {
@@ -55,11 +30,15 @@ std::vector<ChunkMessages> chunk_messages(const Run& run, const LayerPrices& pri
   for (const ModelChunk& chunk : simulation.chunks_of(stage)) {
     const DataParallelMessages shared = simulation.exchange().messages({chunk});
     const DataParallelMessages experts = simulation.exchange().expert_messages({chunk});
-    chunks.push_back({.forward = forward_price(run, prices, chunk),
-                      .backward = backward_price(run, prices, chunk),
-                      .gather = shared.times.gather + experts.times.gather,
-                      .gather_again = shared.again.time + experts.again.time,
-                      .reduce = shared.times.reduce() + experts.times.reduce()});
+    ChunkMessages& all = chunks.emplace_back();
+    for_each_price(prices, mean_block(run, prices, chunk), chunk,
+                   run.strategy.recompute.blocks_of(chunk.blocks),
+                   [&](const PassPrice& price, double times, bool backward) {
+                     all.passes[backward ? 1 : 0].add(price, times);
+                   });
+    all.gather = shared.times.gather + experts.times.gather;
+    all.gather_again = shared.again.time + experts.again.time;
+    all.reduce = shared.times.reduce() + experts.times.reduce();
   }
   return chunks;
 }
@@ -98,7 +77,7 @@ void add_messages(WorkSpan& work, const ChunkMessages& chunk,
                   const DataParallelCollectives& exchange, PassKind kind, bool first, bool last) {
   const bool forward = kind == PassKind::Forward, weights = kind == PassKind::WeightGradient;
   if (!weights) {
-    const PassPrice& price = forward ? chunk.forward : chunk.backward;
+    const PassPrice& price = chunk.passes[forward ? 0 : 1];
     work.message(Term::TensorExposed) += time_of(price.tensor_collectives);
     work.message(Term::ContextExposed) += time_of(price.context_collectives);
     work.message(Term::ExpertExposed) +=

@@ -80,7 +80,7 @@ KindTable<double> least_of_all(const LayerPrices& prices, const Value& value,
 }
 
 void set_times(LayerBounds& bounds, const LayerPrices& prices) {
-  const EmbeddingOrHeadPrice &embedding = prices.embedding, &head = prices.head;
+  const BlockPrice &embedding = prices.embedding, &head = prices.head;
   bounds.forward.blocks =
       least_of_all(prices, [](const BlockPrice& b) { return b.forward.total().value(); });
   bounds.forward.embedding = embedding.forward.total().value();
@@ -152,7 +152,7 @@ void set_host_times(LayerBounds& bounds, const Run& run, const LayerPrices& pric
                           [&](const BlockPrice& b) { return time(b, kinds[slot].has_experts()); });
     return times;
   };
-  const EmbeddingOrHeadPrice &embedding = prices.embedding, &head = prices.head;
+  const BlockPrice &embedding = prices.embedding, &head = prices.head;
   bounds.forward_host = {
       .blocks = of([&](const BlockPrice& b, bool moe) { return host.block(b.forward, moe); }),
       .embedding = host.end(embedding.forward),

@@ -134,7 +134,6 @@ TEST(LowPrecisionRecipe, TheStageThatHasThemExecutesThem) {
   run.framework.low_precision.high_precision_first = 1,
   run.framework.low_precision.high_precision_last = 1;
   const LayerPrices prices = layer_prices(run);
-  const PassOperators operators(run);
   const std::vector<ModelChunk> parts = model_chunks(run.model, run.strategy);
   const RankParameters rank = rank_parameters(run.model, run.strategy);
   const DataParallelCollectives exchange(run, rank);
@@ -148,7 +147,8 @@ TEST(LowPrecisionRecipe, TheStageThatHasThemExecutesThem) {
   EXPECT_GT(prices.high_precision->blocks[0].forward.gemm, 1.5 * prices.blocks[0].forward.gemm);
   // Operators one by one say the same, layer by layer.
   Seconds gemms;
-  for (const PassOperator& op : operators.of(parts[3], PassKind::Forward)) {
+  for (const PricedOperator& op :
+       pass_operators(run, layers_with_operators(run), parts[3], PassKind::Forward)) {
     if (op.layer && op.kind == OperatorKind::Gemm) gemms += op.time;
   }
   EXPECT_NEAR(gemms / forward(3), 1.0, 1e-9);

@@ -248,8 +248,8 @@ TEST(Timeline, JoinedPassesHaveTheOperatorsOfBoth) {
   ASSERT_EQ(drawn.size(), 2U);
   const auto labels = [&](std::size_t part, PassKind kind) {
     std::vector<std::string> list;
-    for (const PassOperator& op :
-         PassOperators(run).of(model_chunks(run.model, run.strategy)[part], kind))
+    for (const PricedOperator& op : pass_operators(
+             run, layers_with_operators(run), model_chunks(run.model, run.strategy)[part], kind))
       list.push_back((op.layer ? "L" + std::to_string(*op.layer) + " " : "") + op.label);
     return list;
   };
