@@ -110,11 +110,6 @@ LayerOperators sort(const MoeLayer& moe, const char* label) {
   return move(moe, label, moe.row_values());
 }
 
-LayerOperators activation_of(const MoeLayer& moe, const char* label, double elements) {
-  return elementwise(OperatorKind::Activation, label, elements,
-                     activation_traffic(moe.b.model.gated_mlp, moe.b.framework, moe.element));
-}
-
 // All tokens of the expert ranks, and on the way back the sum of what each rank has for them.
 Bytes gathered_tokens(const MoeLayer& moe) {
   return Bytes(moe.tokens * moe.row_size * moe.b.strategy.ep * moe.element);
@@ -144,8 +139,10 @@ TensorId activate(const MoeLayer& moe, Module gemm, Module module, const Up& up,
                   const char* label) {
   if (moe.eager_gate()) moe.b.save_extra(module, "silu(gate)", up.shape);
   const TensorId inner = moe.b.tensor("activation output", up.shape);
-  moe.b.activation(gemm, module, up.gate, up.values, inner,
-                   activation_of(moe, label, up.shape.rows * up.shape.columns));
+  moe.b.activation(
+      gemm, module, up.gate, up.values, inner,
+      elementwise(OperatorKind::Activation, label, up.shape.rows * up.shape.columns,
+                  activation_traffic(moe.b.model.gated_mlp, moe.b.framework, moe.element)));
   return inner;
 }
 

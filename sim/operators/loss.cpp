@@ -80,12 +80,6 @@ LayerOperators entropy_of(const Loss& loss, const Traffic& traffic, int chunks) 
   return operators;
 }
 
-// One kernel reads and writes an fp32 copy of the logits, its gradient likewise.
-LayerOperators of_one_kernel(const Loss& loss) {
-  const double bytes = loss.element + 2.0 * kFp32Bytes;
-  return entropy_of(loss, {.forward = {bytes, 2}, .backward = {bytes, 2}}, 1);
-}
-
 Operator weight_cast(const Loss& loss) {
   return memory_bound(OperatorKind::Cast, "weight_cast", loss.weights(), 2.0 + kFp32Bytes, 1);
 }
@@ -268,7 +262,10 @@ void add_autograd(const Loss& loss, LayerOperators operators, TensorId logits) {
 // One kernel for the logits' loss, or chunks of tokens whose gradients wait.
 void add_fused(const Loss& loss, TensorId logits) {
   if (loss.framework.loss.fused != FusedLoss::Logits) {
-    save_copies(loss, loss_node(loss, of_one_kernel(loss), logits).saves(logits), logits, 2.0);
+    // It reads and writes an fp32 copy of the logits, its gradient likewise.
+    const PassTraffic pass{loss.element + 2.0 * kFp32Bytes, 2};
+    LayerOperators kernel = entropy_of(loss, {.forward = pass, .backward = pass}, 1);
+    save_copies(loss, loss_node(loss, std::move(kernel), logits).saves(logits), logits, 2.0);
     return;
   }
   const int chunks = static_cast<int>(loss.chunks);

@@ -201,17 +201,13 @@ PassLoad load_of(const PricedChunk& priced, Seconds compute, const HostCalls& ca
           .around = factor * calls.unit_time(framework)};
 }
 
-// Of a chunk: what its operators alone take of each pass.
-struct PassWork {
-  Terms forward, backward;
-};
-
-LaunchWaits waits_of(const PricedChunk& priced, const PassWork& work) {
+// `forward`, `backward`: what the operators alone take of each pass.
+LaunchWaits waits_of(const PricedChunk& priced, const Terms& forward, const Terms& backward) {
   const Strategy& strategy = priced.run.strategy;
   if (strategy.cuda_graph && strategy.moe_captured) return {};
   const bool runs_ahead = strategy.pp == 1 && !priced.run.framework.sharded.fetches_synchronise;
-  return launch_waits(load_of(priced, work.forward.total(), launched(priced, false)),
-                      load_of(priced, work.backward.total(), backward_calls(priced)), runs_ahead);
+  return launch_waits(load_of(priced, forward.total(), launched(priced, false)),
+                      load_of(priced, backward.total(), backward_calls(priced)), runs_ahead);
 }
 
 // Of a pass: what comes before the blocks, they, and what comes after them.
@@ -395,17 +391,16 @@ ChunkPassTimes chunk_pass_times(const Run& run, const LayerPrices& prices,
   const BlockPrice* block = only_block(prices, chunk);
   if (!block) block = &mean.emplace(mean_block(run, prices, chunk));
   const PricedChunk priced{run, prices, collectives, rank, chunk, exchange, *block};
-  const PassWork work{.forward = forward_compute(priced), .backward = backward_compute(priced)};
-  const LaunchWaits waits = waits_of(priced, work);
+  const Terms forward = forward_compute(priced), backward = backward_compute(priced);
+  const LaunchWaits waits = waits_of(priced, forward, backward);
   ChunkPassTimes passes;
-  passes.forward =
-      forward_pass(priced, work.forward, waits.forward, collectives.gathers_every_pass());
+  passes.forward = forward_pass(priced, forward, waits.forward, collectives.gathers_every_pass());
   passes.first_forward = collectives.gathers_once()
-                             ? forward_pass(priced, work.forward, waits.forward, true)
+                             ? forward_pass(priced, forward, waits.forward, true)
                              : passes.forward;
-  passes.backward = backward_pass(priced, work.backward, waits.backward,
+  passes.backward = backward_pass(priced, backward, waits.backward,
                                   collectives.reduces_every_microbatch(), false);
-  passes.last_backward = backward_pass(priced, work.backward, waits.backward, true, true);
+  passes.last_backward = backward_pass(priced, backward, waits.backward, true, true);
   passes.weights = weight_gradients(priced);
   add_transfers(priced, passes);
   return passes;

@@ -16,43 +16,20 @@ namespace {
 
 constexpr Bytes kNorm{4.0};
 
-class StageSum {
- public:
-  explicit StageSum(double times) : times_(times) {}
-
-  void add(WorkFlops& flops, const OperatorList& operators, double repeats) {
-    for (const Operator& op : operators) {
-      if (op.kind == OperatorKind::Gemm) flops.gemms += times_ * repeats * op.flops;
-      if (op.kind == OperatorKind::Attention || op.kind == OperatorKind::Scan ||
-          op.kind == OperatorKind::SelectiveScan)
-        flops.attention += times_ * repeats * op.flops;
-      if (op.kind == OperatorKind::Collective && repeats > 0.0) {
-        work.collectives.push_back({.kind = op.collective,
-                                    .group = op.group,
-                                    .message = op.message,
-                                    .calls = times_ * repeats * op.launches});
-      }
-    }
+// Operators that run `times` times in a step.
+void add(StageWork& work, WorkFlops& flops, const OperatorList& operators, double times) {
+  for (const Operator& op : operators) {
+    if (op.kind == OperatorKind::Gemm) flops.gemms += times * op.flops;
+    if (op.kind == OperatorKind::Attention || op.kind == OperatorKind::Scan ||
+        op.kind == OperatorKind::SelectiveScan)
+      flops.attention += times * op.flops;
+    if (op.kind == OperatorKind::Collective && times > 0.0)
+      work.collectives.push_back({.kind = op.collective,
+                                  .group = op.group,
+                                  .message = op.message,
+                                  .calls = times * op.launches});
   }
-
-  // `recomputed` of `blocks` blocks.
-  void add(const LayerOperators& block, double blocks, double recomputed) {
-    add(work.forward, block.forward, blocks);
-    add(work.backward, block.backward, blocks);
-    add(work.backward, block.recompute, recomputed);
-  }
-
-  void add(const LayerOperators& end) {
-    add(work.forward, end.forward, 1.0);
-    add(work.backward, end.recompute, 1.0);
-    add(work.backward, end.backward, 1.0);
-  }
-
-  StageWork work;
-
- private:
-  double times_;
-};
+}
 
 // Other frameworks sum them before they divide them.
 double partial_gradients_of(const Run& run, const RankParameters& rank,
@@ -97,25 +74,34 @@ StageWork stage_work(const Run& run, const std::vector<ModelChunk>& chunks, int 
   const Recompute& recompute = run.strategy.recompute;
   const LayerOperators embedding = lower_embedding(run.model, run.strategy, framework);
   const LayerOperators head = lower_head(run.model, run.strategy, framework);
-  StageSum sum(stage_layout(run.strategy).chunk_microbatches());
+  const double m = stage_layout(run.strategy).chunk_microbatches();
+  StageWork work;
   const LayerKinds kinds = layer_kinds(run.model);
   for (std::size_t slot = 0; slot < kinds.size(); ++slot) {
     const auto has_some = [slot](const ModelChunk& chunk) { return chunk.of_kind[slot] > 0; };
     if (std::none_of(chunks.begin(), chunks.end(), has_some)) continue;
     const LayerOperators block =
         lower_block(run.model, run.strategy, framework, recompute.kind, kinds[slot]);
-    for (const ModelChunk& chunk : chunks)
-      sum.add(block, chunk.of_kind[slot], recomputed_of_kind(run, chunk, kinds[slot]));
+    for (const ModelChunk& chunk : chunks) {
+      add(work, work.forward, block.forward, m * chunk.of_kind[slot]);
+      add(work, work.backward, block.backward, m * chunk.of_kind[slot]);
+      add(work, work.backward, block.recompute, m * recomputed_of_kind(run, chunk, kinds[slot]));
+    }
   }
+  const auto add_end = [&](const LayerOperators& end) {
+    add(work, work.forward, end.forward, m);
+    add(work, work.backward, end.recompute, m);
+    add(work, work.backward, end.backward, m);
+  };
   for (const ModelChunk& chunk : chunks) {
-    if (chunk.embedding) sum.add(embedding);
-    if (chunk.head) sum.add(head);
+    if (chunk.embedding) add_end(embedding);
+    if (chunk.head) add_end(head);
   }
-  std::vector<RepeatedCollective>& collectives = sum.work.collectives;
-  for (const RepeatedCollective& sends : stage_messages(run, chunks)) collectives.push_back(sends);
+  for (const RepeatedCollective& sends : stage_messages(run, chunks))
+    work.collectives.push_back(sends);
   for (const RepeatedCollective& closing : closing_collectives(run, chunks, shard))
-    collectives.push_back(closing);
-  return sum.work;
+    work.collectives.push_back(closing);
+  return work;
 }
 
 StageMessage stage_message(const Run& run, bool backward) {

@@ -112,82 +112,52 @@ void draw_send(Events& events, const Stage& stage, const PipelinePass& pass, Sec
 
 // Messages between stages.
 
-// Of all stages: where each message leaves and arrives, by its number: of its micro-batch, of the
-// chunk of the model it goes to, and of its direction.
-class Messages {
- public:
-  Messages(const std::vector<Stage>& stages, const std::vector<std::vector<WorkSpan>>& works)
-      : layout_(stages.front().layout) {
-    const auto count = 2 * static_cast<std::size_t>(layout_.model_chunks()) *
-                       static_cast<std::size_t>(layout_.num_microbatches);
-    sent_.resize(count), received_.resize(count);
-    for (const Stage& stage : stages) {
-      for_each_end(stage, works[static_cast<std::size_t>(stage.number)],
-                   [&](std::int64_t message, bool arrives, bool, const WorkSpan& work) {
-                     (arrives ? received_ : sent_)[static_cast<std::size_t>(message)] = {work.start,
-                                                                                         work.end};
-                   });
-    }
-  }
-
-  std::vector<MessageEnd> ends(const Stage& stage, const std::vector<WorkSpan>& works) const {
-    std::vector<MessageEnd> ends;
-    for_each_end(stage, works,
-                 [&](std::int64_t message, bool arrives, bool gradients, const WorkSpan&) {
-                   ends.push_back({.message = message,
-                                   .arrives = arrives,
-                                   .gradients = gradients,
-                                   .time = arrives ? arrival(message) : departure(message)});
-                 });
-    return ends;
-  }
-
- private:
+// The ends of each stage's messages, of all passes that are drawn whatever is beside them.  A
+// message has the number of its micro-batch, of the chunk of the model it goes to, and of its
+// direction.
+std::vector<std::vector<MessageEnd>> message_ends(const std::vector<Stage>& stages,
+                                                  const std::vector<std::vector<WorkSpan>>& works) {
   struct Interval {
     Seconds start{}, end{};
   };
-
-  // A pass may be longer than it was simulated, which passes of other stages do not see: what is
-  // made after it was needed, leaves and arrives in the middle of the pass that needs it.
-  static Seconds middle(const Interval& pass) { return 0.5 * (pass.start + pass.end); }
-  Seconds departure(std::int64_t message) const {
-    const Interval &sent = sent_[static_cast<std::size_t>(message)],
-                   &received = received_[static_cast<std::size_t>(message)];
-    return std::clamp(middle(received), sent.start, sent.end);
-  }
-  Seconds arrival(std::int64_t message) const {
-    const Interval& received = received_[static_cast<std::size_t>(message)];
-    return std::clamp(departure(message), received.start, middle(received));
-  }
-
-  std::int64_t number(const PipelinePass& pass, int to_part) const {
-    const std::int64_t before = std::int64_t{pass.microbatch} * layout_.model_chunks();
-    return 2 * (before + to_part) + (pass.backward() ? 1 : 0);
-  }
-
-  // visit(message, arrives, gradients, work) of every pass that is drawn whatever is beside it.
-  template <class Visit>
-  void for_each_end(const Stage& stage, const std::vector<WorkSpan>& works,
-                    const Visit& visit) const {
-    for (const WorkSpan& work : works) {
+  const StageLayout& layout = stages.front().layout;
+  std::vector<std::array<Interval, 2>> passes(  // at both ends of a message
+      2 * static_cast<std::size_t>(layout.model_chunks()) *
+      static_cast<std::size_t>(layout.num_microbatches));
+  std::vector<std::vector<MessageEnd>> ends(stages.size());
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    for (const WorkSpan& work : works[s]) {
       for (const PassEvent& event : work.passes) {
         const PipelinePass& pass = event.pass;
-        if (pass.kind == PassKind::WeightGradient || !is_shown(pass, stage.options.microbatches))
+        if (pass.kind == PassKind::WeightGradient ||
+            !is_shown(pass, stages[s].options.microbatches))
           continue;
         const bool backward = pass.backward();
-        const int chunk = layout_.place(stage.number, pass.chunk);
-        if (layout_.next_stage(stage.number, pass.chunk, backward))
-          visit(number(pass, chunk + (backward ? -1 : 1)), false, backward, work);
+        const int stage = stages[s].number, chunk = layout.place(stage, pass.chunk);
+        const auto add = [&](int to_chunk, bool arrives) {
+          const std::int64_t before = std::int64_t{pass.microbatch} * layout.model_chunks();
+          const std::int64_t message = 2 * (before + to_chunk) + (backward ? 1 : 0);
+          ends[s].push_back({.message = message, .arrives = arrives, .gradients = backward});
+          passes[static_cast<std::size_t>(message)][arrives ? 1 : 0] = {work.start, work.end};
+        };
+        if (layout.next_stage(stage, pass.chunk, backward)) add(chunk + (backward ? -1 : 1), false);
         // What it needs comes from where the pass the other way would send to.
-        if (layout_.next_stage(stage.number, pass.chunk, !backward))
-          visit(number(pass, chunk), true, backward, work);
+        if (layout.next_stage(stage, pass.chunk, !backward)) add(chunk, true);
       }
     }
   }
-
-  StageLayout layout_;
-  std::vector<Interval> sent_, received_;  // by number: the passes at both ends
-};
+  // A pass may be longer than it was simulated, which passes of other stages do not see: what is
+  // made after it was needed, leaves and arrives in the middle of the pass that needs it.
+  for (std::vector<MessageEnd>& of_stage : ends) {
+    for (MessageEnd& end : of_stage) {
+      const auto& [sent, received] = passes[static_cast<std::size_t>(end.message)];
+      const Seconds middle = 0.5 * (received.start + received.end),
+                    departure = std::clamp(middle, sent.start, sent.end);
+      end.time = end.arrives ? std::clamp(departure, received.start, middle) : departure;
+    }
+  }
+  return ends;
+}
 
 // Moves `start` to its end.
 void draw_operator(Events& events, const PricedOperator& op, const std::string& pass,
@@ -312,7 +282,7 @@ void draw_timeline(const Run& run, const LayerPrices& prices, const TimelineOpti
         work_spans(run, prices, simulation, stage.number, stage.passes, options.microbatches));
     longest = std::max(longest, works.back().back().end - start_of(stage));
   }
-  const Messages messages(stages, works);
+  std::vector<std::vector<MessageEnd>> messages = message_ends(stages, works);
   for (const Stage& stage : stages) {
     const std::vector<WorkSpan>& of_stage = works[static_cast<std::size_t>(stage.number)];
     const Seconds start = start_of(stage);
@@ -326,7 +296,7 @@ void draw_timeline(const Run& run, const LayerPrices& prices, const TimelineOpti
     for (const WorkSpan& work : of_stage) starts.insert(starts.end(), work.covered, work.start);
     draw(summary, {.stage = stage.number,
                    .events = std::move(events),
-                   .messages = messages.ends(stage, of_stage),
+                   .messages = std::move(messages[static_cast<std::size_t>(stage.number)]),
                    .pass_starts = std::move(starts)});
   }
 }

@@ -14,11 +14,6 @@ namespace {
 
 constexpr int kLargestSize = 1 << 20;
 
-// Layers to deal out: the embedding and the head count where the strategy says so.
-int layers_to_divide(const Transformer& model, const Strategy& strategy) {
-  return model.num_layers + (strategy.embeddings_as_layers ? 2 : 0);
-}
-
 std::int64_t product_of(int a, int b) { return static_cast<std::int64_t>(a) * b; }
 
 // As a double, because four absurd sizes overflow an integer.
@@ -308,7 +303,8 @@ bool breaks_stage_layers(Check& c) {
 
 bool breaks_pipeline(Check& c) {
   const Strategy& s = c.s;
-  const int layers = layers_to_divide(c.model, s);
+  // To deal out: the embedding and the head count where the strategy says so.
+  const int layers = c.model.num_layers + (s.embeddings_as_layers ? 2 : 0);
   if (s.virtual_stages > layers / s.pp)
     return c.breaks("pp * virtual stages > num_layers", [&] {
       return equals("pp * virtual_stages", product_of(s.pp, s.virtual_stages)) +
