@@ -1,6 +1,7 @@
 #include "calibrate/mixed_model.h"
 
 #include <Eigen/Dense>
+#include <Eigen/SparseCholesky>
 #include <algorithm>
 #include <cmath>
 
@@ -61,23 +62,28 @@ class ExpectationMaximisation {
  private:
   void solve() {
     const Index n = static_cast<Index>(model_.effects.size());
-    MatrixXd precision = MatrixXd::Zero(n, n);
+    std::vector<Eigen::Triplet<double>> entries;
     VectorXd sums = VectorXd::Zero(n);
+    const auto add = [&](std::size_t j, std::size_t k, double value) {
+      entries.emplace_back(static_cast<int>(j), static_cast<int>(k), value);
+    };
     for (std::size_t i = 0; i < model_.observations.size(); ++i) {
       const Observation& o = model_.observations[i];
       const double weight = weights_[i] / (noise_ * noise_);
       for (const auto& [j, x] : o.slopes) {
         sums[static_cast<Index>(j)] += weight * x * o.value;
-        for (const auto& [k, z] : o.slopes)
-          precision(static_cast<Index>(j), static_cast<Index>(k)) += weight * x * z;
+        for (const auto& [k, z] : o.slopes) add(j, k, weight * x * z);
       }
     }
-    for (Index k = 0; k < n; ++k) {
-      const auto effect = static_cast<std::size_t>(k);
-      const double spread = spreads_[model_.effects[effect]];
-      precision(k, k) += effect_weights_[effect] / (spread * spread);
+    for (std::size_t k = 0; k < model_.effects.size(); ++k) {
+      const double spread = spreads_[model_.effects[k]];
+      add(k, k, effect_weights_[k] / (spread * spread));
     }
-    covariance_ = precision.ldlt().solve(MatrixXd::Identity(n, n));
+    // Most effects are of one study, and meet those of no other.
+    Eigen::SparseMatrix<double> precision(n, n);
+    precision.setFromTriplets(entries.begin(), entries.end());
+    const Eigen::SimplicialLDLT<Eigen::SparseMatrix<double>> factors(precision);
+    covariance_ = factors.solve(MatrixXd::Identity(n, n));
     mean_ = covariance_ * sums;
   }
 

@@ -1,1 +1,0 @@
-hardware show jean_zay_v100 --format csv

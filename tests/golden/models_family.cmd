@@ -1,1 +1,0 @@
-models list --family gpt2 --format markdown

@@ -1,1 +1,0 @@
-models show llama-3-70b

@@ -1,1 +1,0 @@
-plan --model lama-70b --gpus 256

@@ -1,1 +1,0 @@
-plan --model llama-70b --gpu 256

@@ -1,1 +1,0 @@
-validate --plans ../validation/first_contact/jean-zay-1b3.json
