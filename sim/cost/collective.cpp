@@ -281,16 +281,8 @@ Seconds collective_time(CollectiveKind kind, Bytes message, const GroupLinks& li
 }
 
 double bus_factor(CollectiveKind kind, int ranks) {
-  const double others = real(ranks - 1) / ranks;
-  switch (kind) {
-    case CollectiveKind::AllReduce: return 2.0 * others;
-    case CollectiveKind::AllGather:
-    case CollectiveKind::ReduceScatter:
-    case CollectiveKind::AllToAll: return others;
-    case CollectiveKind::Broadcast:
-    case CollectiveKind::SendRecv: return 1.0;
-  }
-  return 1.0;
+  if (kind == CollectiveKind::Broadcast || kind == CollectiveKind::SendRecv) return 1.0;
+  return (kind == CollectiveKind::AllReduce ? 2.0 : 1.0) * (real(ranks - 1) / ranks);
 }
 
 const char* name_of(CollectiveRoute route) { return kRoutes[static_cast<std::size_t>(route)]; }

@@ -13,18 +13,6 @@ namespace {
 
 using Count = std::int64_t;
 
-// Matrices of the head by the tokens of a sequence that they multiply.
-struct HeadWeights {
-  Count of_predicted = 0;
-  Count of_first = 0;
-};
-
-HeadWeights head_weights(const Transformer& m) {
-  const Count h = m.hidden_size, vocab = h * m.vocab_size;
-  if (!m.encoder) return {.of_predicted = (1 + m.mtp_layers) * vocab + h * h * 2 * m.mtp_layers};
-  return {.of_predicted = vocab + h * h, .of_first = m.encoder->next_sentence ? h * h + 2 * h : 0};
-}
-
 // That multiply a token in all layers.
 Count block_weights(const Transformer& m) {
   const LayerKinds kinds = layer_kinds(m);
@@ -52,9 +40,12 @@ Flops attention_flops_per_token(const Transformer& model, int layer, bool causal
 }
 
 Flops head_flops_per_token(const Transformer& model) {
-  const HeadWeights head = head_weights(model);
-  const double first = real(head.of_first) / model.seq_len;
-  return 2.0 * (predicted_share(model) * real(head.of_predicted) + first) * FLOP;
+  const Count h = model.hidden_size, vocab = h * model.vocab_size;
+  // Of matrices that multiply predicted tokens, and the first token of a sequence.
+  const Count predicted =
+      model.encoder ? vocab + h * h : (1 + model.mtp_layers) * vocab + h * h * 2 * model.mtp_layers;
+  const Count first = model.encoder && model.encoder->next_sentence ? h * h + 2 * h : 0;
+  return 2.0 * (predicted_share(model) * real(predicted) + real(first) / model.seq_len) * FLOP;
 }
 
 Flops forward_flops_per_token(const Transformer& model, bool causal) {

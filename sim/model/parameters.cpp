@@ -175,21 +175,15 @@ namespace {
 // A linear layer from `in` to `out` features.
 Count linear(Count in, Count out, bool bias) { return in * out + (bias ? out : 0); }
 
-std::int64_t& part_of(BlockParameters& block, LayerPart part) {
-  switch (part) {
-    case LayerPart::Norms: return block.norms;
-    case LayerPart::Attention: return block.attention;
-    case LayerPart::Mixer: return block.mixers;
-    case LayerPart::Mlp: return block.mlp;
-    case LayerPart::Experts: return block.experts;
-    case LayerPart::Router: break;
-  }
-  return block.router;
-}
+// By LayerPart.
+constexpr Count BlockParameters::*kParts[] = {
+    &BlockParameters::norms, &BlockParameters::attention, &BlockParameters::mixers,
+    &BlockParameters::mlp,   &BlockParameters::experts,   &BlockParameters::router};
 
 BlockParameters block_of(const LayerWeights& weights) {
   BlockParameters block;
-  for (const LayerWeight& weight : weights) part_of(block, weight.part) += weight.parameters();
+  for (const LayerWeight& weight : weights)
+    block.*kParts[static_cast<std::size_t>(weight.part)] += weight.parameters();
   return block;
 }
 

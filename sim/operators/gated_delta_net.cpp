@@ -62,9 +62,9 @@ double saved_by_delta_rule(const GatedDeltaNet& net, double element) {
 // The gate z is among what the first GEMM gives; the second one's values are few.  The norm of each
 // head and the gate are kernels after the delta rule.
 TensorId add_gated_delta_net_mixer(LayerBuilder& b, TensorId normed, bool alone) {
-  const TensorId projected = b.values("mixer input", b.columns(WeightName::MixerInput));
   LayerOperators inputs = b.linear_of(WeightName::MixerInput);
-  b.mixer_input(inputs.append(b.linear_of(WeightName::MixerGates)), normed, projected);
+  const TensorId projected =
+      b.mixer_input(inputs.append(b.linear_of(WeightName::MixerGates)), normed);
   const TensorId output = add_delta_rule(b, *b.model.gated_delta_net, projected);
   return b.mixer_output(add_gated_norm(b, "gated_norm", output, false), alone);
 }

@@ -197,11 +197,13 @@ TensorId LayerBuilder::row_gemm(const char* name, Linear linear_layer, TensorId 
   return partial;
 }
 
-void LayerBuilder::mixer_input(LayerOperators operators, TensorId normed, TensorId projected) {
+TensorId LayerBuilder::mixer_input(LayerOperators operators, TensorId normed) {
+  const TensorId projected = values("mixer input", columns(WeightName::MixerInput));
   column_gemm({Module::MixerInput, weight(WeightName::MixerInput), std::move(operators)},
               shared_residual(Module::MixerInput), normed, {projected},
               saves_input(WeightName::MixerInput));
   if (adapts(WeightName::MixerInput)) save_adapter_dropout(own_tokens(), model.hidden_size);
+  return projected;
 }
 
 // `alone`: the layer has no MLP, so that nothing after this GEMM is needed again.

@@ -122,7 +122,7 @@ class LayerBuilder {
   // On this rank's rows of the weight, to the residual stream: a summand.
   TensorId row_gemm(const char* name, Linear linear, TensorId x, bool saves_input);
   // Of a mixer: from the residual stream, and back to it from its values.
-  void mixer_input(LayerOperators operators, TensorId normed, TensorId projected);
+  TensorId mixer_input(LayerOperators operators, TensorId normed);
   TensorId mixer_output(TensorId values, bool alone);
 
   // Collectives of `message` bytes for an input that column-parallel layers share.

@@ -58,8 +58,7 @@ ScanBytes scan_bytes(const LightningAttention& attention, double element) {
 
 TensorId add_lightning_attention_mixer(LayerBuilder& b, TensorId normed, bool alone) {
   const LightningAttention& attention = *b.model.lightning_attention;
-  const TensorId projected = b.values("mixer input", b.columns(WeightName::MixerInput));
-  b.mixer_input(b.linear_of(WeightName::MixerInput), normed, projected);
+  const TensorId projected = b.mixer_input(b.linear_of(WeightName::MixerInput), normed);
   const TensorId output = add_linear_attention(b, attention, add_silu(b, attention, projected));
   return b.mixer_output(add_gated_norm(b, "attention_norm", output, true), alone);
 }

@@ -115,8 +115,7 @@ double saved_by_selective_scan(const Mamba1& mamba, int tokens, double element) 
 // The convolution saves all that the first GEMM gives, of which it reads a part.
 TensorId add_mamba1_mixer(LayerBuilder& b, TensorId normed, bool alone) {
   const Mamba1& mamba = *b.model.mamba1;
-  const TensorId projected = b.values("mixer input", b.columns(WeightName::MixerInput));
-  b.mixer_input(b.linear_of(WeightName::MixerInput), normed, projected);
+  const TensorId projected = b.mixer_input(b.linear_of(WeightName::MixerInput), normed);
   const TensorId channels = b.values("channels", b.rows(WeightName::MixerOutput));
   b.layer.add(Module::Scan, convolution(b.tokens * mamba.inner_size / b.ranks, b.element))
       .reads(projected)

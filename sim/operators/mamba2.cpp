@@ -67,8 +67,7 @@ ScanBytes scan_bytes(const Mamba& mamba, double element) {
 }
 
 TensorId add_mamba2_mixer(LayerBuilder& b, TensorId normed, bool alone) {
-  const TensorId projected = b.values("mixer input", b.columns(WeightName::MixerInput));
-  b.mixer_input(b.linear_of(WeightName::MixerInput), normed, projected);
+  const TensorId projected = b.mixer_input(b.linear_of(WeightName::MixerInput), normed);
   const TensorId y = add_scan(b, *b.model.mamba, projected);
   const TensorId gated = b.tensor("gated norm", b.layer[y].shape),
                  deviations = b.tensor("norm statistics", {b.tokens, 1.0, kFp32Bytes},

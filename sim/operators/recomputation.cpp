@@ -77,19 +77,14 @@ Operator columns_of(const Operator& whole, double share, DType output) {
   return columns;
 }
 
-bool repeats_core_attention(const LayerGraph& layer, const Recomputation& plan) {
-  for (std::size_t i = 0; i < layer.nodes().size(); ++i) {
-    if (layer.nodes()[i].module() == Module::CoreAttention && plan.repeated[i]) return true;
-  }
-  return false;
-}
-
 // Backward passes have collectives of their own for what they need.  A node's outputs are those of
 // its first GEMM; adapters beside it are always repeated.
 OperatorList recomputed_by_operator(const LayerGraph& layer, std::size_t needed,
                                     const Recomputation& plan, DType activation) {
   OperatorList repeated;
-  const bool core = repeats_core_attention(layer, plan);
+  bool core = false;  // whether the core of attention is repeated
+  for (std::size_t node = 0; node < layer.nodes().size(); ++node)
+    core |= layer.nodes()[node].module() == Module::CoreAttention && plan.repeated[node];
   for (std::size_t node = 0; node < layer.nodes().size(); ++node) {
     const OperatorRange range = layer.operators_of(node);
     bool first = layer.nodes()[node].is_gemm();
