@@ -4,7 +4,9 @@
 //   first half    norm, attention (attention.h), or in its place a Mamba-2 mixer (mamba2.h), a
 //                 gated delta net (gated_delta_net.h) or a Mamba-1 mixer (mamba1.h), [reduce],
 //                 residual sum
-//   second half   norm, MLP (mlp.h) or experts (experts.h), [reduce], residual
+//   second half   norm, MLP or experts (experts.h), [reduce], residual
+//   MLP           [gather], (t, f/n or 2f/n, h), activation, (t, h, f/n); f = ffn_size, notation of
+//                 layer_builder.h; backward for each GEMM a data gradient, then a weight gradient
 //
 // Layers of a hybrid are one of the halves alone.  A parallel block (PaLM) reads one norm in both
 // halves, gathers and reduces once; the framework may join qkv and the MLP's input to one GEMM.

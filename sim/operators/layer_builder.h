@@ -1,5 +1,5 @@
 // Builds a layer node by node: what linear layers, norms, activations and sums over tensor ranks
-// are as operators and as tensors, for the files that put layers together (attention.h, mlp.h,
+// are as operators and as tensors, for the files that put layers together (attention.h, block.h,
 // experts.h, mamba.h, ..., embedding_and_head.h).
 //
 // Notation: n = tensor_parallel, t tokens of this rank's sequences, h = hidden_size, e bytes an
