@@ -1,0 +1,1 @@
+plan --model llama-70b --gpus 256 --db :memory:
