@@ -57,10 +57,6 @@ std::optional<double> ratio(const std::optional<Quantity>& off, const std::optio
   return *on / *off;
 }
 
-bool same_kind_of_peak(const hwdb::Measured& a, const hwdb::Measured& b) {
-  return a.memory_kind == b.memory_kind && a.memory_scope == b.memory_scope;
-}
-
 // The ratios that both runs have; a pair of runs that printed times must not be refused for a
 // missing score, so `stated` lifts that.
 AblationPair pair_of(const std::string& setting, const Scored& off, const Scored& on, bool stated) {
@@ -76,7 +72,8 @@ AblationPair pair_of(const std::string& setting, const Scored& off, const Scored
     pair.noise = noise_of(off, on);
   }
   if (off.row->scored.memory && on.row->scored.memory &&
-      same_kind_of_peak(*off.record->measured, *on.record->measured)) {
+      off.record->measured->memory_kind == on.record->measured->memory_kind &&
+      off.record->measured->memory_scope == on.record->measured->memory_scope) {
     pair.measured_peak = ratio(off.row->measured_peak, on.row->measured_peak);
     if (pair.measured_peak)
       pair.predicted_peak = ratio(off.row->predicted_peak, on.row->predicted_peak);

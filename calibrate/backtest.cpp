@@ -188,17 +188,14 @@ GroupErrors group_errors(const std::string& name, const Sample& sample) {
   return group;
 }
 
-bool has_figures(const GroupErrors& group) {
-  return group.scored > 0 || group.memory_scored > 0 || group.outcomes > 0;
-}
-
 std::vector<GroupErrors> all_group_errors(const std::map<std::string, Sample>& samples) {
   std::vector<GroupErrors> groups;
   Sample small;
   for (const auto& [name, sample] : samples) {
     if (sample.abs_errors.size() < kSmallGroup) merge_times(sample, small);
     GroupErrors group = group_errors(name, sample);
-    if (has_figures(group)) groups.push_back(std::move(group));
+    if (group.scored > 0 || group.memory_scored > 0 || group.outcomes > 0)
+      groups.push_back(std::move(group));
   }
   if (!small.abs_errors.empty()) {
     GroupErrors pooled;

@@ -98,8 +98,6 @@ void put(Fitting& f, const std::string& key, const Figure& fitted) {
 
 bool is_copy(const MeasuredKernel& kernel) { return kernel.library == "stream_copy"; }
 
-bool has_copies(const Fitting& f) { return std::ranges::any_of(f.results.kernels, is_copy); }
-
 void note_small_copies(Fitting& f, sim::Bytes largest, sim::Bytes cache) {
   f.fit.notes.push_back(
       fmt::format("memory bandwidth: of copies that move {:.0f} MiB, which the last-level cache of "
@@ -120,7 +118,8 @@ double streams_from(Fitting& f) {
 }
 
 void fit_memory(Fitting& f) {
-  if (!has_copies(f)) throw Error(f.results.file + ": no copies; measure with --kernels first");
+  if (std::ranges::none_of(f.results.kernels, is_copy))
+    throw Error(f.results.file + ": no copies; measure with --kernels first");
   const double from = streams_from(f);
   std::vector<Reading> rates;
   for (const MeasuredKernel& kernel : f.results.kernels) {
@@ -163,12 +162,19 @@ void note(Fitting& f, const std::string& what, DType dtype, const std::vector<do
                            .median_error = median(errors)});
 }
 
+// Of the program itself, not of a library.
+std::vector<MeasuredKernel> kernels_of(const Fitting& f, OperatorKind kind, DType dtype) {
+  std::vector<MeasuredKernel> kernels = f.results.kernels;
+  std::erase_if(kernels, [&](const MeasuredKernel& kernel) {
+    return !kernel.library.empty() || kernel.op.kind != kind || kernel.op.dtype != dtype;
+  });
+  return kernels;
+}
+
 void fit_gemms(Fitting& f, DType dtype) {
   std::vector<GemmSample> samples;
   double best = 0.0;
-  for (const MeasuredKernel& kernel : f.results.kernels) {
-    if (!kernel.library.empty() || kernel.op.kind != OperatorKind::Gemm || kernel.op.dtype != dtype)
-      continue;
+  for (const MeasuredKernel& kernel : kernels_of(f, OperatorKind::Gemm, dtype)) {
     samples.push_back({.gemm = kernel.op, .time = kernel.median});
     best = std::max(best, (kernel.op.flops / kernel.median).value());
   }
@@ -211,21 +217,14 @@ void note_attention(Fitting& f, DType dtype) {
   const sim::AttentionMachine machine =
       sim::attention_machine(f.fit.device, dtype, kernel_of(dtype));
   std::vector<double> errors;
-  for (const MeasuredKernel& kernel : f.results.kernels) {
-    if (!kernel.library.empty() || kernel.op.kind != OperatorKind::Attention ||
-        kernel.op.dtype != dtype)
-      continue;
+  for (const MeasuredKernel& kernel : kernels_of(f, OperatorKind::Attention, dtype))
     errors.push_back(std::log(attention_time(kernel.op, kernel.backward, machine) / kernel.median));
-  }
   note(f, "attention", dtype, errors);
 }
 
 void fit_attention_kernel(Fitting& f, DType dtype) {
   std::vector<AttentionSample> samples;
-  for (const MeasuredKernel& kernel : f.results.kernels) {
-    if (!kernel.library.empty() || kernel.op.kind != OperatorKind::Attention ||
-        kernel.op.dtype != dtype)
-      continue;
+  for (const MeasuredKernel& kernel : kernels_of(f, OperatorKind::Attention, dtype)) {
     AttentionSample sample{.forward = kernel.op, .time = kernel.median};
     sample.forward.repeats = 1.0;
     if (kernel.backward) {  // twice the FLOPs and bytes of forward
@@ -254,13 +253,6 @@ std::optional<double> rate_of(const Fitting& f, const MeasuredKernel& kernel) {
   return kernel.op.moved / moving / f.fit.device.memory_bandwidth;
 }
 
-Seconds streamed_time(const Fitting& f, const MeasuredKernel& kernel,
-                      const sim::MemoryBoundRate& rate) {
-  const double relative = sim::relative_rate(rate, kernel.op.moved, f.fit.device.cache);
-  return kernel.op.moved / (relative * f.fit.device.memory_bandwidth) +
-         kernel.op.kernels * f.fit.device.achieved.kernel_time;
-}
-
 void fit_memory_bound_group(Fitting& f, const MemoryBoundGroup& group,
                             const std::vector<const MeasuredKernel*>& kernels) {
   const auto [dtype, kind, backward] = group;
@@ -284,8 +276,12 @@ void fit_memory_bound_group(Fitting& f, const MemoryBoundGroup& group,
   put(f, key, streamed_rate);
   put(f, key + "_cached", cached_rate);
   std::vector<double> errors;
-  for (const MeasuredKernel* kernel : kernels)
-    errors.push_back(std::log(streamed_time(f, *kernel, rate) / kernel->median));
+  for (const MeasuredKernel* kernel : kernels) {
+    const double relative = sim::relative_rate(rate, kernel->op.moved, f.fit.device.cache);
+    const Seconds time = kernel->op.moved / (relative * f.fit.device.memory_bandwidth) +
+                         kernel->op.kernels * f.fit.device.achieved.kernel_time;
+    errors.push_back(std::log(time / kernel->median));
+  }
   note(f, std::string(name_of(kind)) + " " + pass, dtype, errors);
 }
 

@@ -12,7 +12,7 @@ using sim::GemmCoefficients;
 using sim::GemmMachine;
 using sim::Seconds;
 
-constexpr double kLarge = 1024;
+constexpr std::int64_t kLarge = 1024;
 
 struct FittedCoefficient {
   const char* name;
@@ -56,10 +56,6 @@ Seconds predicted(const GemmSample& sample, const GemmMachine& machine,
 double log_error(const GemmSample& sample, const GemmMachine& machine,
                  const Quantisation& quantisation) {
   return std::log(predicted(sample, machine, quantisation) / sample.time);
-}
-
-bool is_large(const sim::Operator& gemm) {
-  return std::min({gemm.m, gemm.n, gemm.k}) >= static_cast<std::int64_t>(kLarge);
 }
 
 double root_mean_square(const std::vector<double>& values) {
@@ -141,7 +137,8 @@ GemmFit result_of(const GemmParameters& problem, const LeastSquaresFit& solution
                           solution.residuals.begin() + static_cast<std::ptrdiff_t>(samples.size()));
   std::vector<double> large;
   for (std::size_t i = 0; i < samples.size(); ++i) {
-    if (is_large(samples[i].gemm)) large.push_back(all[i]);
+    const sim::Operator& gemm = samples[i].gemm;
+    if (std::min({gemm.m, gemm.n, gemm.k}) >= kLarge) large.push_back(all[i]);
   }
   fit.rms = root_mean_square(all);
   if (!large.empty()) fit.rms_large = root_mean_square(large);

@@ -1,6 +1,8 @@
 #include "calibrate/log_formats.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -9,6 +11,7 @@
 #include "sim/base/error.h"
 
 namespace llmsim::calibrate {
+
 namespace {
 
 // --- the formats ---
@@ -108,30 +111,31 @@ std::string_view to_number(std::string_view text) {
   return text.substr(begin);
 }
 
-// The number behind the first place of `key` that has one.
-std::optional<Reading> field_reading(const LogField& field, std::string_view line) {
-  for (std::size_t at = line.find(field.key); at != std::string_view::npos;
-       at = line.find(field.key, at + 1)) {
-    const std::string_view rest = line.substr(at + field.key.size());
-    if (rest.empty()) return std::nullopt;
-    const bool begins = at == 0 || is_border(line[at - 1]) || field.key[0] == '/';
-    if (!begins || !is_border(rest[0])) continue;
-    if (const auto reading = reading_at(to_number(rest), field.unit)) return reading;
-  }
-  return std::nullopt;
+// What stands behind a key at `at`, from its number on: of lines and blocks, where a key may begin
+// and end anywhere between borders, and of objects, where it is in quotes and before a colon.
+std::string_view value_of_line(std::string_view line, std::size_t at, const std::string& key) {
+  const std::string_view rest = line.substr(at + key.size());
+  const bool begins = at == 0 || is_border(line[at - 1]) || key[0] == '/';
+  return begins && !rest.empty() && is_border(rest[0]) ? rest : std::string_view();
 }
 
-// The number behind `key` in quotes and a colon.
-std::optional<Reading> member_reading(const LogField& field, std::string_view line) {
+std::string_view value_of_object(std::string_view line, std::size_t at, const std::string& key) {
+  const std::string_view rest = line.substr(at + key.size());
+  if (at == 0 || rest.size() < 2) return {};
+  const char quote = line[at - 1];
+  if ((quote != '"' && quote != '\'') || rest[0] != quote) return {};
+  const std::size_t colon = rest.find_first_not_of(" \t", 1);
+  return colon != std::string_view::npos && rest[colon] == ':' ? rest.substr(colon)
+                                                               : std::string_view();
+}
+
+// The number behind the first place of the key that has one.
+std::optional<Reading> field_reading(const LogField& field, std::string_view line,
+                                     decltype(value_of_line)& value_of) {
   for (std::size_t at = line.find(field.key); at != std::string_view::npos;
        at = line.find(field.key, at + 1)) {
-    const std::string_view rest = line.substr(at + field.key.size());
-    if (at == 0 || rest.size() < 2) continue;
-    const char quote = line[at - 1];
-    if ((quote != '"' && quote != '\'') || rest[0] != quote) continue;
-    const std::size_t colon = rest.find_first_not_of(" \t", 1);
-    if (colon == std::string_view::npos || rest[colon] != ':') continue;
-    if (const auto reading = reading_at(to_number(rest.substr(colon)), field.unit)) return reading;
+    if (const auto reading = reading_at(to_number(value_of(line, at, field.key)), field.unit))
+      return reading;
   }
   return std::nullopt;
 }
@@ -171,6 +175,75 @@ std::vector<std::string_view> cells_of(std::string_view line, char delimiter) {
   return cells;
 }
 
+// Whether a comma at `at` separates thousands: three digits follow it, and no fourth.
+bool separates_thousands(std::string_view text, std::size_t at) {
+  if (at == 0 || !is_digit(text[at - 1]) || at + 3 >= text.size()) return false;
+  const bool three = is_digit(text[at + 1]) && is_digit(text[at + 2]) && is_digit(text[at + 3]);
+  return three && (at + 4 == text.size() || !is_digit(text[at + 4]));
+}
+
+constexpr std::size_t kLongestNumber = 48;
+
+// Digits, point and exponent, without separators of thousands; `length` is that in `text`.
+struct Digits {
+  std::string text;
+  std::size_t length = 0;
+  int decimals = 0;
+};
+
+Digits digits_at(std::string_view text) {
+  Digits digits;
+  bool point = false;
+  for (std::size_t i = 0; i < std::min(text.size(), kLongestNumber); ++i) {
+    const char c = text[i];
+    if (c == ',' && !point && separates_thousands(text, i)) continue;
+    if (c == '.' && point) break;
+    if (c != '.' && !is_digit(c)) break;
+    if (point) ++digits.decimals;
+    point = point || c == '.';
+    digits.text += c;
+    digits.length = i + 1;
+  }
+  return digits;
+}
+
+// "e-05": appends it and counts its decimals.
+void add_exponent(std::string_view text, Digits& digits) {
+  std::string_view rest = text.substr(digits.length);
+  if (rest.empty() || (rest[0] != 'e' && rest[0] != 'E')) return;
+  std::size_t i = 1;
+  const bool negative = i < rest.size() && rest[i] == '-';
+  if (i < rest.size() && (rest[i] == '-' || rest[i] == '+')) ++i;
+  const std::size_t begin = i;
+  while (i < rest.size() && i < begin + 3 && is_digit(rest[i])) ++i;
+  if (i == begin) return;
+  const int exponent = std::stoi(std::string(rest.substr(begin, i - begin)));
+  digits.text += (negative ? "e-" : "e+") + std::to_string(exponent);
+  digits.decimals += negative ? exponent : -exponent;
+  digits.length += i;
+}
+
+// What the letters behind a number multiply it by; the unit of the field where they say nothing.
+double unit_behind(std::string_view text, double unit) {
+  const bool blank = text.starts_with(' ');
+  const std::string_view suffix = text.substr(blank ? 1 : 0);
+  if (suffix.empty()) return unit;
+  if (suffix[0] == '%') return 0.01;
+  constexpr std::string_view kBinary = "KMGT";
+  const std::size_t power = kBinary.find(suffix[0]);
+  if (power != std::string_view::npos && suffix.substr(1).starts_with("iB"))
+    return std::pow(1024.0, static_cast<double>(power) + 1.0);
+  if (blank || (suffix.size() > 1 && (is_letter(suffix[1]) || is_digit(suffix[1])))) return unit;
+  switch (suffix[0]) {
+    case 'K': return unit * 1e3;
+    case 'M': return unit * 1e6;
+    case 'B':
+    case 'G': return unit * 1e9;
+    case 'T': return unit * 1e12;
+    default: return unit;
+  }
+}
+
 }  // namespace
 
 void Readings::add(Logged what, const Reading& reading) {
@@ -196,16 +269,13 @@ std::span<const LogFormat> memory_formats() { return formats().memory; }
 
 Readings readings_of(const LogFormat& format, std::string_view line) {
   Readings readings;
-  if (format.layout == LogLayout::Object) {
-    if (line.find('{') == std::string_view::npos) return readings;
-    for (const LogField& field : format.fields)
-      add_once(field.what, member_reading(field, line), readings);
-    return readings;
-  }
+  const bool object = format.layout == LogLayout::Object;
+  if (object && line.find('{') == std::string_view::npos) return readings;
   if (format.layout == LogLayout::Line && line.find(format.sign) == std::string_view::npos)
     return readings;
   for (const LogField& field : format.fields)
-    add_once(field.what, field_reading(field, line), readings);
+    add_once(field.what, field_reading(field, line, object ? value_of_object : value_of_line),
+             readings);
   return readings;
 }
 
@@ -232,6 +302,22 @@ Readings readings_of(const std::vector<const LogField*>& columns, std::string_vi
       readings.add(columns[i]->what, *reading);
   }
   return readings;
+}
+
+std::optional<Reading> reading_at(std::string_view text, double unit) {
+  const bool negative = text.starts_with('-');
+  if (negative || text.starts_with('+')) text.remove_prefix(1);
+  Digits digits = digits_at(text);
+  add_exponent(text, digits);
+  double value = 0.0;
+  const char* const end = digits.text.data() + digits.text.size();
+  const auto [stop, error] = std::from_chars(digits.text.data(), end, value);
+  if (digits.text.empty() || error != std::errc() || stop != end) return std::nullopt;
+  const double size = unit_behind(text.substr(digits.length), unit);
+  const Reading reading{.value = (negative ? -value : value) * size,
+                        .rounding = 0.5 * std::pow(10.0, -digits.decimals) * size};
+  if (!std::isfinite(reading.value) || !std::isfinite(reading.rounding)) return std::nullopt;
+  return reading;
 }
 
 }  // namespace llmsim::calibrate

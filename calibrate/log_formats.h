@@ -13,9 +13,21 @@
 #include <string_view>
 #include <vector>
 
-#include "calibrate/logged_number.h"
-
 namespace llmsim::calibrate {
+
+// A number in base units, and half a unit of its last digit.  Logs print numbers with thousands
+// separated by commas ("6,150"), with a decimal suffix K, M, B, G or T ("3.2K"), a binary unit,
+// which is then the unit ("47.65GiB"), or a per cent sign.
+struct Reading {
+  double value = 0.0;
+  double rounding = 0.0;
+
+  double relative_rounding() const { return rounding / value; }
+};
+
+// The number at the start of `text`, which counts in `unit`.  None where there is none, and for
+// "nan" and "inf".
+std::optional<Reading> reading_at(std::string_view text, double unit = 1.0);
 
 // What a number in a log says.  Rates are of the whole run unless they say "device".
 enum class Logged {

@@ -59,16 +59,24 @@ void add_numbers(const std::vector<RunStep>& steps, LogSummary& result) {
       std::max(std::int64_t{1}, static_cast<std::int64_t>(std::min(distance, 1e15)));
 }
 
-const char* name_of(Logged what) {
-  switch (what) {
-    case Logged::StepsPerSecond: return "steps/s";
-    case Logged::SamplesPerSecond: return "samples/s";
-    case Logged::TokensPerSecond: return "tokens/s";
-    case Logged::DeviceTokensPerSecond: return "tokens/s of one device";
-    case Logged::PartTime: return "the sum of its timers";
-    case Logged::MicroStepTime: return "the sum of its micro-step timers";
-    default: return "step time";
-  }
+// How people and run files say what step times are read from; step times themselves need no saying.
+struct TimeSource {
+  Logged what;
+  const char *shown, *derived_from;
+};
+constexpr TimeSource kTimeSources[] = {
+    {Logged::StepsPerSecond, "steps/s", "steps_per_s"},
+    {Logged::SamplesPerSecond, "samples/s", "samples_per_s"},
+    {Logged::TokensPerSecond, "tokens/s", "tokens_per_s of the run"},
+    {Logged::DeviceTokensPerSecond, "tokens/s of one device", "tokens_per_s_per_device"},
+    {Logged::PartTime, "the sum of its timers", "sum of forward, backward and step timers"},
+    {Logged::MicroStepTime, "the sum of its micro-step timers",
+     "sum of forward, backward and step timers"},
+    {Logged::StepTime, "step time", nullptr}};
+
+const TimeSource& source_of(Logged what) {
+  const auto found = std::ranges::find(kTimeSources, what, &TimeSource::what);
+  return found != std::end(kTimeSources) ? *found : kTimeSources[std::size(kTimeSources) - 1];
 }
 
 // The first that is fine, else the finest; none where no number gives a time.
@@ -93,8 +101,8 @@ std::optional<double> median_ratio(const Witness& a, const Witness& b,
 
 std::string disagreement(const Witness& rate, const Witness& time, double ratio,
                          const StepSize& size) {
-  return std::string("by the printed ") + name_of(rate.what) + " a step takes " +
-         three_digits(ratio) + " times the printed " + name_of(time.what) +
+  return std::string("by the printed ") + source_of(rate.what).shown + " a step takes " +
+         three_digits(ratio) + " times the printed " + source_of(time.what).shown +
          "; check global_batch = " + std::to_string(size.global_batch) +
          ", seq_len = " + std::to_string(size.seq_len) +
          " and num_devices = " + std::to_string(size.num_devices) + " of the run";
@@ -187,21 +195,8 @@ void add_warnings(LogSummary& result) {
     result.warnings.emplace_back("fewer than three steps count: log more of them");
   if (result.rounding > kAgreement)
     result.warnings.emplace_back(
-        "the printed numbers have so few digits that the step time is "
-        "uncertain by " +
+        "the printed numbers have so few digits that the step time is uncertain by " +
         three_digits(100.0 * result.rounding) + " %");
-}
-
-std::optional<std::string> derived_from(const LogSummary& summary) {
-  switch (summary.from) {
-    case Logged::StepsPerSecond: return "steps_per_s";
-    case Logged::SamplesPerSecond: return "samples_per_s";
-    case Logged::TokensPerSecond: return "tokens_per_s of the run";
-    case Logged::DeviceTokensPerSecond: return "tokens_per_s_per_device";
-    case Logged::PartTime:
-    case Logged::MicroStepTime: return "sum of forward, backward and step timers";
-    default: return std::nullopt;
-  }
 }
 
 // What loggers that print from the last stage say of memory holds for that stage.
@@ -235,7 +230,8 @@ hwdb::Measured measured(const LogSummary& summary, int pipeline_parallel) {
   result.outcome = summary.out_of_memory ? "oom" : "ok";
   if (summary.has_time()) {
     result.step_time = sim::Seconds(summary.phase.median);
-    result.step_time_derived_from = derived_from(summary);
+    if (const char* const from = source_of(summary.from).derived_from)
+      result.step_time_derived_from = from;
     result.tokens_per_second_per_device = summary.device_tokens_per_second;
     if (summary.device_flops_per_second)
       result.reported_tflops_per_device = *summary.device_flops_per_second / kTFLOPS;

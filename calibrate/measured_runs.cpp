@@ -10,36 +10,50 @@
 #include "sim/predict.h"
 
 namespace llmsim::calibrate {
+
 namespace {
 
 using hwdb::RunRecord;
 
-bool scored(const RunRecord& record) {
+bool has_scored_time(const RunRecord& record) {
   return record.scored.step_time && record.measured && record.measured->step_time;
 }
 
-// None for a run that cannot be predicted.
-std::optional<MeasuredRun> measured_run(const RunRecord& record, hwdb::RunResolver& resolver) {
+bool has_scored_peak(const RunRecord& record) {
+  return record.scored.memory && record.measured && record.measured->peak_memory;
+}
+
+bool has_scored_outcome(const RunRecord& record) {
+  if (!record.scored.outcome || !record.measured || !record.measured->outcome) return false;
+  return *record.measured->outcome == "ok" || *record.measured->outcome == "oom";
+}
+
+bool has_time(const sim::Prediction& prediction) {
+  return prediction.step_time > sim::Seconds(0.0);
+}
+
+bool has_memory(const sim::Prediction& prediction) {
+  return prediction.memory.peak > sim::Bytes(0.0) && prediction.memory.capacity > sim::Bytes(0.0);
+}
+
+// None for a run that cannot be predicted, or without what is wanted of its prediction.
+std::optional<sim::Run> predictable(const RunRecord& record, hwdb::RunResolver& resolver,
+                                    bool (*wanted)(const sim::Prediction&)) {
   try {
-    MeasuredRun measured{.id = record.id,
-                         .group = 0,
-                         .run = resolver.resolve(record),
-                         .measured = record.measured->step_time->value(),
-                         .moe = false};
-    measured.moe = sim::has_moe_errors(measured.run);
-    if (sim::predict(measured.run).step_time <= sim::Seconds(0.0)) return std::nullopt;
-    measured.run.facts.clear();
-    return measured;
+    sim::Run run = resolver.resolve(record);
+    if (!wanted(sim::predict(run))) return std::nullopt;
+    run.facts.clear();
+    return run;
   } catch (const Error&) {
     return std::nullopt;
   }
 }
 
-std::vector<MeasuredRun> spread_evenly(std::vector<MeasuredRun> runs, std::size_t most) {
-  const std::size_t taken = std::min(runs.size(), most);
-  std::vector<MeasuredRun> some;
-  for (std::size_t i = 0; i < taken; ++i) some.push_back(std::move(runs[i * runs.size() / taken]));
-  return some;
+std::size_t index_of(std::vector<std::string>& groups, const std::string& group) {
+  const auto found = std::ranges::find(groups, group);
+  if (found != groups.end()) return static_cast<std::size_t>(found - groups.begin());
+  groups.push_back(group);
+  return groups.size() - 1;
 }
 
 }  // namespace
@@ -49,23 +63,54 @@ MeasuredRuns measured_runs(std::span<const hwdb::RunFile> files, std::size_t mos
   database.forget_fit(kRunFit);
   hwdb::RunResolver resolver(database);
   // Files of one group are one study.
-  std::vector<std::pair<std::string, std::vector<MeasuredRun>>> groups;
+  std::vector<std::string> names;
+  std::vector<std::vector<MeasuredRun>> groups;
   for (const hwdb::RunFile& file : files) {
-    auto group = std::ranges::find(groups, file.group, [](const auto& one) { return one.first; });
-    if (group == groups.end()) group = groups.insert(groups.end(), {file.group, {}});
+    const std::size_t group = index_of(names, file.group);
+    groups.resize(names.size());
     for (const RunRecord& record : file.runs) {
-      if (!scored(record)) continue;
-      if (auto run = measured_run(record, resolver)) group->second.push_back(std::move(*run));
+      if (!has_scored_time(record)) continue;
+      if (const auto run = predictable(record, resolver, has_time))
+        groups[group].push_back({.id = record.id,
+                                 .run = *run,
+                                 .measured = record.measured->step_time->value(),
+                                 .moe = sim::has_moe_errors(*run)});
     }
   }
   MeasuredRuns result;
-  for (auto& [name, of_group] : groups) {
-    if (of_group.empty()) continue;
-    for (MeasuredRun& run : spread_evenly(std::move(of_group), most_per_group)) {
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const std::size_t taken = std::min(groups[g].size(), most_per_group);
+    for (std::size_t i = 0; i < taken; ++i) {
+      MeasuredRun& run = groups[g][i * groups[g].size() / taken];
       run.group = result.groups.size();
       result.runs.push_back(std::move(run));
     }
-    result.groups.push_back(name);
+    if (taken > 0) result.groups.push_back(names[g]);
+  }
+  return result;
+}
+
+MeasuredMemory measured_memory(std::span<const hwdb::RunFile> files) {
+  hwdb::Database database(":memory:");
+  database.forget_fit(kMemoryFit);
+  hwdb::RunResolver resolver(database);
+  MeasuredMemory result;
+  for (const hwdb::RunFile& file : files) {
+    for (const RunRecord& record : file.runs) {
+      const bool peak = has_scored_peak(record), outcome = has_scored_outcome(record);
+      if (!peak && !outcome) continue;
+      const std::optional<sim::Run> run = predictable(record, resolver, has_memory);
+      if (!run) continue;
+      const std::size_t group = index_of(result.groups, file.group);
+      if (peak)
+        result.peaks.push_back(
+            {.id = record.id, .group = group, .run = *run, .measured = *record.measured});
+      if (outcome)
+        result.outcomes.push_back({.id = record.id,
+                                   .group = group,
+                                   .run = *run,
+                                   .ran = *record.measured->outcome == "ok"});
+    }
   }
   return result;
 }

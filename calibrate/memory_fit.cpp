@@ -8,7 +8,7 @@
 #include <set>
 
 #include "calibrate/backtest.h"
-#include "calibrate/group_shifts.h"
+#include "calibrate/mixed_model.h"
 #include "calibrate/statistics.h"
 #include "hwdb/frameworks/frameworks.h"
 #include "hwdb/text/rounding.h"
@@ -18,7 +18,6 @@ namespace llmsim::calibrate {
 namespace {
 
 using Effects = std::vector<std::size_t>;
-using Sum = std::vector<std::pair<std::size_t, double>>;
 
 constexpr double kGapStep = 0.05;  // of a numerical derivative
 constexpr int kMostLinearisations = 30;
@@ -32,14 +31,18 @@ constexpr int kMemoryRowDigits = 3;    // errors are of some per cent
 // anyone looked at them (tests/validation/first_contact): medians of 5, 10, 11, 13, 21, 26, 26, 33
 // and 78 %, Student's t of scale 24 %.  The studies of a fit were looked at: they count as nine
 // more each with its own error.
-constexpr std::array<EffectClass, kMemoryLevels> kMemoryClasses = {{
-    {0.30, kGiven, false},  // gaps of all
-    {0.40, 4.0, false},     // gaps of a family
-    {0.50, 4.0, true},      // gaps of a study
-    {0.03, kGiven, false},  // all
-    {0.03, 4.0, false},     // a family
-    {0.24, 9.0, true},      // a study
-    {0.04, 4.0, true},      // peaks of one kind of a study
+struct MemoryLevelRow {
+  const char* name;
+  EffectClass prior;
+};
+constexpr std::array<MemoryLevelRow, kMemoryLevels> kMemoryLevelRows = {{
+    {"gaps of all", {0.30, kGiven, false}},
+    {"gaps of a family", {0.40, 4.0, false}},
+    {"gaps of a study", {0.50, 4.0, true}},
+    {"all", {0.03, kGiven, false}},
+    {"family", {0.03, 4.0, false}},
+    {"study", {0.24, 9.0, true}},
+    {"kind of a study", {0.04, 4.0, true}},
 }};
 
 sim::Memory memory_at(sim::Run run, double gaps) {
@@ -74,11 +77,7 @@ class PeakHierarchy {
     return line.empty() ? framework : line.front();
   }
 
-  std::size_t effect(MemoryLevel level, const std::string& id) {
-    const auto [place, added] = index_.try_emplace({static_cast<int>(level), id}, list_.size());
-    if (added) list_.push_back({level, id});
-    return place->second;
-  }
+  std::size_t effect(MemoryLevel level, const std::string& id) { return index_.place(level, id); }
 
   PeakEffects of(const MeasuredPeak& peak, const std::string& group) {
     const std::string family = family_of(peak.run.framework.id);
@@ -90,12 +89,11 @@ class PeakHierarchy {
                              group + " " + peak.measured.memory_kind.value_or("reserved"))}};
   }
 
-  const std::vector<MemoryEffect>& list() const { return list_; }
+  const std::vector<MemoryEffect>& list() const { return index_.list(); }
 
  private:
   hwdb::Frameworks frameworks_ = hwdb::Frameworks::shipped();
-  std::map<std::pair<int, std::string>, std::size_t> index_;
-  std::vector<MemoryEffect> list_;
+  EffectIndex<MemoryLevel> index_;
 };
 
 double sum_of(const MixedFit& fit, const Effects& effects) {
@@ -106,7 +104,7 @@ double sum_of(const MixedFit& fit, const Effects& effects) {
 
 // What moves peaks: the mean of the gaps where it is clearly not zero.
 double clear(const MixedFit& fit, const Effects& effects) {
-  Sum sum;
+  Slopes sum;
   for (const std::size_t k : effects) sum.emplace_back(k, 1.0);
   const double mean = fit.mean_of(sum), deviation = std::sqrt(fit.variance_of(sum));
   return std::abs(mean) >= kClearly * deviation ? mean : 0.0;
@@ -118,7 +116,7 @@ double spread_of(const MixedFit& fit, MemoryLevel level) {
 
 // Of a run of an unknown study: in squares the mean and the variance of what all runs and those of
 // its family have in common, the spreads of studies and cells, and noise.
-double deviation_of(const MixedFit& fit, const Sum& common) {
+double deviation_of(const MixedFit& fit, const Slopes& common) {
   const double mean = fit.mean_of(common), study = spread_of(fit, MemoryLevel::Study),
                row = std::hypot(spread_of(fit, MemoryLevel::Cell), fit.noise);
   return std::sqrt(mean * mean + fit.variance_of(common) + study * study + row * row);
@@ -129,7 +127,7 @@ class MemoryFitting {
   explicit MemoryFitting(const MeasuredMemory& memory) : memory_(memory) {
     for (const MeasuredPeak& peak : memory.peaks)
       behind_.push_back(hierarchy_.of(peak, memory.groups[peak.group]));
-    model_.classes = {kMemoryClasses.begin(), kMemoryClasses.end()};
+    for (const MemoryLevelRow& level : kMemoryLevelRows) model_.classes.push_back(level.prior);
     model_.noise.spread = 0.03;
     for (const MemoryEffect& effect : hierarchy_.list())
       model_.effects.push_back(static_cast<std::size_t>(effect.level));
@@ -241,23 +239,14 @@ class MemoryFitting {
   MemoryFit result_;
 };
 
-std::optional<std::size_t> found(const MemoryFit& fit, MemoryLevel level, const std::string& id) {
-  for (std::size_t k = 0; k < fit.effects.size(); ++k)
-    if (fit.effects[k].level == level && fit.effects[k].id == id) return k;
-  return std::nullopt;
-}
-
 // One of all and one of a family, those that exist.
-Sum both(const MemoryFit& fit, MemoryLevel all, MemoryLevel one, const std::string& family) {
-  Sum effects;
-  if (const auto k = found(fit, all, "")) effects.emplace_back(*k, 1.0);
-  if (const auto k = found(fit, one, family)) effects.emplace_back(*k, 1.0);
-  return effects;
+Slopes both(const MemoryFit& fit, MemoryLevel all, MemoryLevel one, const std::string& family) {
+  return EffectIndex(fit.effects).sum({{all, ""}, {one, family}});
 }
 
 // --- rows ---
 
-std::string told_by(const MemoryFit& fit, const Sum& effects) {
+std::string told_by(const MemoryFit& fit, const Slopes& effects) {
   std::map<std::string, double> shifts;
   for (std::size_t g = 0; g < fit.groups.size(); ++g) {
     double& shift = shifts[fit.groups[g]];
@@ -282,10 +271,7 @@ hwdb::Coefficient memory_row(const std::string& family, const std::string& key, 
 }  // namespace
 
 const char* name_of(MemoryLevel level) {
-  constexpr std::array<const char*, kMemoryLevels> kNames = {
-      "gaps of all", "gaps of a family", "gaps of a study", "all", "family",
-      "study",       "kind of a study"};
-  return kNames[static_cast<std::size_t>(level)];
+  return kMemoryLevelRows[static_cast<std::size_t>(level)].name;
 }
 
 double MemoryFit::error_of(const std::string& family) const {
@@ -297,7 +283,7 @@ double MemoryFit::needed_error_of(const std::string& family) const {
 }
 
 std::pair<double, double> MemoryFit::gaps_of(const std::string& family) const {
-  const Sum gaps = both(*this, MemoryLevel::AllGaps, MemoryLevel::Gaps, family);
+  const Slopes gaps = both(*this, MemoryLevel::AllGaps, MemoryLevel::Gaps, family);
   return {fit.mean_of(gaps), std::sqrt(fit.variance_of(gaps))};
 }
 

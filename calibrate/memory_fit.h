@@ -26,7 +26,7 @@
 #include <utility>
 #include <vector>
 
-#include "calibrate/measured_memory.h"
+#include "calibrate/measured_runs.h"
 #include "calibrate/mixed_model.h"
 #include "calibrate/outcome_fit.h"
 #include "hwdb/store/database.h"
@@ -38,10 +38,7 @@ enum class MemoryLevel { AllGaps, Gaps, StudyGaps, All, Family, Study, Cell };
 inline constexpr std::size_t kMemoryLevels = 7;
 const char* name_of(MemoryLevel level);
 
-struct MemoryEffect {
-  MemoryLevel level = MemoryLevel::Study;
-  std::string id;  // of the first framework of a family, the group ...
-};
+using MemoryEffect = LevelEffect<MemoryLevel>;
 
 struct MemoryFit {
   std::vector<std::string> groups;

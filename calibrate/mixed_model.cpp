@@ -1,9 +1,11 @@
 #include "calibrate/mixed_model.h"
 
+#include <fmt/format.h>
 #include <Eigen/Dense>
 #include <Eigen/SparseCholesky>
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "sim/base/uncertainty.h"
 
@@ -13,7 +15,6 @@ namespace {
 using Eigen::Index;
 using Eigen::MatrixXd;
 using Eigen::VectorXd;
-using Slopes = std::vector<std::pair<std::size_t, double>>;
 
 constexpr int kMostIterations = 300;
 constexpr double kSettled = 1e-4;  // of a spread, in a share of it
@@ -151,6 +152,8 @@ class ExpectationMaximisation {
   MatrixXd covariance_;
 };
 
+constexpr double kNegligible = 0.005;
+
 }  // namespace
 
 double MixedFit::deviation(std::size_t effect) const {
@@ -175,6 +178,22 @@ MixedFit fit(const MixedModel& model, const MixedFit* settled) {
   ExpectationMaximisation fitting(model, settled);
   fitting.iterate(settled != nullptr);
   return fitting.result();
+}
+
+std::string group_shifts_text(std::string_view of, const std::map<std::string, double>& shifts) {
+  std::vector<std::pair<double, std::string_view>> strong;
+  for (const auto& [group, shift] : shifts)
+    if (std::abs(shift) >= kNegligible) strong.emplace_back(shift, group);
+  std::ranges::sort(
+      strong, [](const auto& a, const auto& b) { return std::abs(a.first) > std::abs(b.first); });
+
+  std::string text = std::string(of) + std::to_string(shifts.size()) + " groups";
+  const char* separator = ": ";
+  for (const auto& [shift, group] : strong) {
+    text += fmt::format("{}{} {:+.1f} %", separator, group, 100.0 * shift);
+    separator = ", ";
+  }
+  return text;
 }
 
 }  // namespace llmsim::calibrate

@@ -20,6 +20,9 @@
 
 #include <cstddef>
 #include <limits>
+#include <map>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -33,9 +36,11 @@ struct EffectClass {
 
 inline constexpr double kGiven = std::numeric_limits<double>::infinity();
 
+using Slopes = std::vector<std::pair<std::size_t, double>>;  // effect, x_ik
+
 struct Observation {
   double value = 0.0;
-  std::vector<std::pair<std::size_t, double>> slopes;  // effect, x_ik
+  Slopes slopes;
 };
 
 struct MixedModel {
@@ -53,11 +58,55 @@ struct MixedFit {
 
   double deviation(std::size_t effect) const;
   // Of sum_k x_k u_k.
-  double mean_of(const std::vector<std::pair<std::size_t, double>>& slopes) const;
-  double variance_of(const std::vector<std::pair<std::size_t, double>>& slopes) const;
+  double mean_of(const Slopes& slopes) const;
+  double variance_of(const Slopes& slopes) const;
 };
 
 // `settled`: the spreads of an earlier fit, which are not estimated anew.
 MixedFit fit(const MixedModel& model, const MixedFit* settled = nullptr);
+
+// An effect of a hierarchy, whose levels are the classes of its model.
+template <class Level>
+struct LevelEffect {
+  Level level{};
+  std::string id;  // of the framework, the device, the group ...
+};
+
+// The places of effects in a model, in the order in which they were first named.
+template <class Level>
+class EffectIndex {
+ public:
+  explicit EffectIndex(const std::vector<LevelEffect<Level>>& effects = {}) {
+    for (const LevelEffect<Level>& effect : effects) place(effect.level, effect.id);
+  }
+
+  // Of an effect, which is added where it is new.
+  std::size_t place(Level level, const std::string& id) {
+    const auto [known, added] = places_.try_emplace({level, id}, list_.size());
+    if (added) list_.push_back({level, id});
+    return known->second;
+  }
+
+  // The sum of those that there are.
+  Slopes sum(const std::vector<LevelEffect<Level>>& effects) const {
+    Slopes slopes;
+    for (const LevelEffect<Level>& effect : effects) {
+      const auto known = places_.find({effect.level, effect.id});
+      if (known != places_.end()) slopes.emplace_back(known->second, 1.0);
+    }
+    return slopes;
+  }
+
+  const std::vector<LevelEffect<Level>>& list() const { return list_; }
+
+ private:
+  std::map<std::pair<Level, std::string>, std::size_t> places_;
+  std::vector<LevelEffect<Level>> list_;
+};
+
+// What groups of measurements moved a fitted value, as its row names them:
+// "step times of 3 groups: a +1.2 %, b -0.8 %": `shifts` are what each adds to the logarithm of the
+// value; those below half a per cent count but are not named.
+std::string group_shifts_text(std::string_view of, const std::map<std::string, double>& shifts);
 
 }  // namespace llmsim::calibrate

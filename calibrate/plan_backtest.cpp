@@ -113,12 +113,6 @@ std::vector<SearchTask> tasks_of(std::span<const hwdb::RunFile> files, Scope sco
 
 // --- the search ---
 
-void set_plan(const sim::Plan& plan, PlannedProblem& problem) {
-  if (plan.plans.empty()) return;
-  problem.layout = plan.plans.front().run.strategy;
-  problem.time = plan.plans.front().step_time;
-}
-
 void judge(const PlannedProblem& problem, PlannedRun& run) {
   if (!run.fits || !run.predicted_time) return;
   run.beats_plan = !problem.time || *problem.time / *run.predicted_time - 1.0 > kSameTime;
@@ -128,7 +122,11 @@ void judge(const PlannedProblem& problem, PlannedRun& run) {
 // Touches the problem and its runs only.
 void search(SearchTask& task, PlannedProblem& problem, std::vector<PlannedRun>& runs) {
   try {
-    set_plan(sim::plan(task.query), problem);
+    const sim::Plan plan = sim::plan(task.query);
+    if (!plan.plans.empty()) {
+      problem.layout = plan.plans.front().run.strategy;
+      problem.time = plan.plans.front().step_time;
+    }
     for (std::size_t i = 0; i < task.runs.size(); ++i) {
       PlannedRun& run = runs[problem.runs[i]];
       if (run.predicted_time) run.outside = sim::fields_outside(task.query, task.runs[i]);

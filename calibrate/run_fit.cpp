@@ -5,11 +5,10 @@
 #include <map>
 #include <mutex>
 
-#include "calibrate/group_shifts.h"
 #include "calibrate/in_parallel.h"
 #include "calibrate/learning_curve.h"
+#include "calibrate/mixed_model.h"
 #include "calibrate/statistics.h"
-#include "calibrate/two_piece_student.h"
 #include "hwdb/frameworks/frameworks.h"
 #include "hwdb/hardware/hardware.h"
 #include "hwdb/text/rounding.h"
@@ -20,39 +19,42 @@
 namespace llmsim::calibrate {
 namespace {
 
-using Slopes = std::vector<std::pair<std::size_t, double>>;
-
 constexpr double kStep = 0.02;      // of a numerical derivative
 constexpr int kLinearisations = 6;  // the last moves nothing by more than a thousandth
 
 // Priors.  Kernels are known to a few per cent and clocks under load to 10 %; what a framework
 // wastes is not known to better than 15 %; hosts differ by 30 %, networks by 20 %, memory-bound
-// kernels by 10 % (estimated, they would take up whatever a program fuses or not: 62 %, and left-out
-// studies are 1.3 points further off), which studies' own effects take up; the mean of hosts and that
-// of a framework are known to 30 %.  What a program does between its steps is known within a factor
-// of two, the mean of programs to 35 %: where that is little of a step, its logarithm is no linear
-// effect, so that its spread is given.  What misaligned GEMMs lose is known from single shapes.
-constexpr std::array<EffectClass, kLevels> kClasses = {{
-    {0.15, kGiven, false},                                  // all frameworks
-    {0.08, 4.0, false},                                     // a framework
-    {0.06, 4.0, false},                                     // an architecture
-    {0.06, 4.0, false},                                     // a device
-    {0.10, kGiven, false},                                  // all collectives
-    {0.10, 4.0, false},                                     // those of one family of frameworks
-    {0.30, kGiven, false},                                  // all hosts
-    {0.30, 4.0, false},                                     // those of one family
-    {0.70, kGiven, false},                                  // blocks with experts
-    {0.10, 4.0, true},                                      // a study
-    {0.20, 4.0, true},                                      // with experts
-    {0.05, 4.0, true},                                      // a cell
-    {0.30, 4.0, false},                                     // hosts of a study
-    {0.20, 4.0, false},                                     // its network
-    {0.50, kGiven, false},                                  // low-precision GEMMs
-    {0.35, kGiven, false},                                  // between steps
-    {0.70, kGiven, false},                                  // those of a study
-    {0.50, kGiven, false},                                  // misaligned GEMMs
-    {1.20, kGiven, false},                                  // misaligned batches
-    {sim::PredictionErrors{}.memory_bound, kGiven, false},  // memory-bound kernels of a study
+// kernels by 10 % (estimated, they would take up whatever a program fuses or not: 62 %, and
+// left-out studies are 1.3 points further off), which studies' own effects take up; the mean of
+// hosts and that of a framework are known to 30 %.  What a program does between its steps is known
+// within a factor of two, the mean of programs to 35 %: where that is little of a step, its
+// logarithm is no linear effect, so that its spread is given.  What misaligned GEMMs lose is known
+// from single shapes.
+struct LevelRow {
+  const char* name;
+  EffectClass prior;
+};
+constexpr std::array<LevelRow, kLevels> kLevelRows = {{
+    {"all frameworks", {0.15, kGiven, false}},
+    {"framework", {0.08, 4.0, false}},
+    {"architecture", {0.06, 4.0, false}},
+    {"device", {0.06, 4.0, false}},
+    {"all collectives", {0.10, kGiven, false}},
+    {"collectives", {0.10, 4.0, false}},
+    {"all hosts", {0.30, kGiven, false}},
+    {"hosts", {0.30, 4.0, false}},
+    {"MoE hosts", {0.70, kGiven, false}},
+    {"study", {0.10, 4.0, true}},
+    {"MoE study", {0.20, 4.0, true}},
+    {"cell", {0.05, 4.0, true}},
+    {"hosts of a study", {0.30, 4.0, false}},
+    {"network of a study", {0.20, 4.0, false}},
+    {"low-precision hosts", {0.50, kGiven, false}},
+    {"between steps", {0.35, kGiven, false}},
+    {"between steps of a study", {0.70, kGiven, false}},
+    {"misaligned GEMMs", {0.50, kGiven, false}},
+    {"misaligned batches", {1.20, kGiven, false}},
+    {"memory-bound kernels of a study", {sim::PredictionErrors{}.memory_bound, kGiven, false}},
 }};
 
 void apply_factors(sim::Run& run, const RunFactors& factors) {
@@ -105,11 +107,7 @@ class Hierarchy {
     }
   }
 
-  std::size_t effect(Level level, const std::string& id) {
-    const auto [place, added] = index_.try_emplace({static_cast<int>(level), id}, effects_.size());
-    if (added) effects_.push_back({level, id});
-    return place->second;
-  }
+  std::size_t effect(Level level, const std::string& id) { return index_.place(level, id); }
 
   std::vector<std::size_t> behind(RunFactor factor, const sim::Run& run) {
     const std::string& framework = run.framework.id;
@@ -143,7 +141,7 @@ class Hierarchy {
     return behind;
   }
 
-  const std::vector<Effect>& effects() const { return effects_; }
+  const std::vector<Effect>& effects() const { return index_.list(); }
 
  private:
   void add_framework(const std::string& id) {
@@ -153,14 +151,14 @@ class Hierarchy {
   }
 
   hwdb::Frameworks frameworks_ = hwdb::Frameworks::shipped();
-  std::map<std::pair<int, std::string>, std::size_t> index_;
-  std::vector<Effect> effects_;
+  EffectIndex<Level> index_;
 };
 
 // A run's effects: of its factors, and of its study.
 struct RunEffects {
   std::array<std::vector<std::size_t>, kRunFactors> factors;
-  std::size_t study = 0, cell = 0, hosts = 0, steps = 0, network = 0, memory = 0;
+  std::array<std::optional<std::size_t>, kRunFactors> of_study;  // on a factor
+  std::size_t study = 0, cell = 0;
 };
 
 RunEffects effects_of(const MeasuredRuns& runs, const MeasuredRun& run, Hierarchy& hierarchy) {
@@ -173,10 +171,12 @@ RunEffects effects_of(const MeasuredRuns& runs, const MeasuredRun& run, Hierarch
   effects.cell = hierarchy.effect(
       Level::Cell, group + (run.moe ? " moe " : " ") + run.run.cluster.device.id + " " +
                        run.run.framework.id + " " + name_of(run.run.strategy.precision));
-  effects.hosts = hierarchy.effect(Level::StudyHosts, group);
-  effects.steps = hierarchy.effect(Level::StudySteps, group);
-  effects.network = hierarchy.effect(Level::StudyNetwork, group);
-  effects.memory = hierarchy.effect(Level::StudyMemory, group);
+  for (const auto& [factor, level] :
+       {std::pair(RunFactor::HostCalls, Level::StudyHosts),
+        std::pair(RunFactor::StepHost, Level::StudySteps),
+        std::pair(RunFactor::CollectiveEfficiency, Level::StudyNetwork),
+        std::pair(RunFactor::MemoryRate, Level::StudyMemory)})
+    effects.of_study[static_cast<std::size_t>(factor)] = hierarchy.effect(level, group);
   return effects;
 }
 
@@ -184,7 +184,7 @@ class Fitting {
  public:
   Fitting(const MeasuredRuns& runs, unsigned threads) : runs_(runs), threads_(threads) {
     for (const MeasuredRun& run : runs.runs) behind_.push_back(effects_of(runs, run, hierarchy_));
-    model_.classes = {kClasses.begin(), kClasses.end()};
+    for (const LevelRow& level : kLevelRows) model_.classes.push_back(level.prior);
     for (const Effect& effect : hierarchy_.effects())
       model_.effects.push_back(static_cast<std::size_t>(effect.level));
     fit_.means.assign(model_.effects.size(), 0.0);
@@ -233,12 +233,7 @@ class Fitting {
         const double slope = (log_time(run, moved) - time) / kStep;
         for (const std::size_t effect : behind_[i].factors[k]) o.slopes.emplace_back(effect, slope);
         o.value += slope * factors[k];
-        const auto factor = static_cast<RunFactor>(k);
-        if (factor == RunFactor::HostCalls) o.slopes.emplace_back(behind_[i].hosts, slope);
-        if (factor == RunFactor::StepHost) o.slopes.emplace_back(behind_[i].steps, slope);
-        if (factor == RunFactor::CollectiveEfficiency)
-          o.slopes.emplace_back(behind_[i].network, slope);
-        if (factor == RunFactor::MemoryRate) o.slopes.emplace_back(behind_[i].memory, slope);
+        if (const auto effect = behind_[i].of_study[k]) o.slopes.emplace_back(*effect, slope);
       }
       o.slopes.emplace_back(behind_[i].study, 1.0);
       o.slopes.emplace_back(behind_[i].cell, 1.0);
@@ -320,10 +315,10 @@ class Fitting {
 
 // --- rows ---
 
-std::string told_by(const RunFit& fit, const std::vector<std::size_t>& effects) {
+std::string told_by(const RunFit& fit, const Slopes& effects) {
   std::map<std::string, double> shifts;
-  for (const std::size_t k : effects) {
-    for (const Influence& i : fit.influence[k]) shifts[i.group] += i.shift;
+  for (const auto& [k, slope] : effects) {
+    for (const Influence& i : fit.influence[k]) shifts[i.group] += slope * i.shift;
   }
   return group_shifts_text(kRunFit, shifts);
 }
@@ -333,10 +328,7 @@ constexpr int kRowDigits = 3;  // errors are of some per cent
 // The prior times e^(sum of effects).
 class Rows {
  public:
-  explicit Rows(const RunFit& fit) : fit_(fit) {
-    for (std::size_t k = 0; k < fit.effects.size(); ++k)
-      index_[{static_cast<int>(fit.effects[k].level), fit.effects[k].id}] = k;
-  }
+  explicit Rows(const RunFit& fit) : fit_(fit), index_(fit.effects) {}
 
   std::vector<hwdb::Coefficient> take() {
     for (const std::string& id : frameworks_.ids()) add_framework(id);
@@ -345,24 +337,9 @@ class Rows {
   }
 
  private:
-  std::optional<std::size_t> find(Level level, const std::string& id) const {
-    const auto found = index_.find({static_cast<int>(level), id});
-    return found == index_.end() ? std::nullopt : std::optional(found->second);
-  }
-
-  std::vector<std::size_t> existing(
-      const std::vector<std::pair<Level, std::string>>& effects) const {
-    std::vector<std::size_t> found;
-    for (const auto& [level, id] : effects)
-      if (const auto k = find(level, id)) found.push_back(*k);
-    return found;
-  }
-
   // The logarithm's mean and standard deviation.
-  std::pair<double, double> sum_of(const std::vector<std::size_t>& effects) const {
-    Slopes slopes;
-    for (const std::size_t k : effects) slopes.emplace_back(k, 1.0);
-    return {fit_.fit.mean_of(slopes), std::sqrt(fit_.fit.variance_of(slopes))};
+  std::pair<double, double> sum_of(const Slopes& effects) const {
+    return {fit_.fit.mean_of(effects), std::sqrt(fit_.fit.variance_of(effects))};
   }
 
   void add(const char* scope, const std::string& id, const std::string& key, double value,
@@ -380,7 +357,7 @@ class Rows {
 
   // A value and the standard deviation of its logarithm.
   void add_factor(const char* scope, const std::string& id, const std::string& key, double prior,
-                  const std::vector<std::size_t>& effects) {
+                  const Slopes& effects) {
     const auto [mean, deviation] = sum_of(effects);
     const double value = prior * std::exp(mean);
     add(scope, id, key, value, value * deviation,
@@ -389,8 +366,8 @@ class Rows {
   }
 
   // Of a study beside what is not known of the mean of studies.
-  double error_with(Level study, const std::vector<std::pair<Level, std::string>>& mean) const {
-    return std::hypot(fit_.spread(study), sum_of(existing(mean)).second);
+  double error_with(Level study, const std::vector<Effect>& mean) const {
+    return std::hypot(fit_.spread(study), sum_of(index_.sum(mean)).second);
   }
 
   void add_error(const char* scope, const std::string& id, const std::string& key, double value) {
@@ -400,9 +377,9 @@ class Rows {
 
   void add_framework(const std::string& id) {
     const std::vector<std::string> line = frameworks_.lineage(id, "efficiency");
-    std::vector<std::pair<Level, std::string>> effects{{Level::AllEfficiency, ""}};
-    for (const std::string& name : line) effects.emplace_back(Level::Framework, name);
-    const std::vector<std::size_t> found = existing(effects);
+    std::vector<Effect> effects{{Level::AllEfficiency, ""}};
+    for (const std::string& name : line) effects.push_back({Level::Framework, name});
+    const Slopes found = index_.sum(effects);
     add_factor("framework", id, "efficiency", frameworks_.number(id, "efficiency").value_or(1.0),
                found);
     add_error("framework", id, "errors.efficiency", sum_of(found).second);
@@ -410,13 +387,13 @@ class Rows {
     if (frameworks_.lineage(id, "").size() > 1) return;
     add_factor("framework", id, "collective_efficiency",
                frameworks_.number(id, "collective_efficiency").value_or(1.0),
-               existing({{Level::AllCollectives, ""}, {Level::Collectives, id}}));
+               index_.sum({{Level::AllCollectives, ""}, {Level::Collectives, id}}));
     add_factor("framework", id, "host.factor", 1.0,
-               existing({{Level::AllHosts, ""}, {Level::Hosts, id}}));
+               index_.sum({{Level::AllHosts, ""}, {Level::Hosts, id}}));
     add_factor("framework", id, "misaligned_gemm_rate", 1.0,
-               existing({{Level::MisalignedGemms, ""}}));
+               index_.sum({{Level::MisalignedGemms, ""}}));
     add_factor("framework", id, "misaligned_batch_rate", 1.0,
-               existing({{Level::MisalignedBatches, ""}}));
+               index_.sum({{Level::MisalignedBatches, ""}}));
     add_error("framework", id, "errors.site", fit_.spread(Level::Study));
     add_error("framework", id, "errors.moe_site", fit_.spread(Level::MoeStudy));
     add_error("framework", id, "errors.cell", fit_.spread(Level::Cell));
@@ -440,13 +417,12 @@ class Rows {
 
   // Where a framework has a time of its own.
   void add_host_calls(const std::string& id) {
-    add_host_time(id, "host.per_step", existing({{Level::StepHosts, ""}}));
-    add_host_time(id, "host.per_moe_block", existing({{Level::MoeHosts, ""}}));
-    add_host_time(id, "host.per_low_precision_gemm", existing({{Level::LowPrecisionHosts, ""}}));
+    add_host_time(id, "host.per_step", index_.sum({{Level::StepHosts, ""}}));
+    add_host_time(id, "host.per_moe_block", index_.sum({{Level::MoeHosts, ""}}));
+    add_host_time(id, "host.per_low_precision_gemm", index_.sum({{Level::LowPrecisionHosts, ""}}));
   }
 
-  void add_host_time(const std::string& id, const std::string& key,
-                     const std::vector<std::size_t>& effects) {
+  void add_host_time(const std::string& id, const std::string& key, const Slopes& effects) {
     const std::optional<double> prior = frameworks_.number(id, key);
     if (frameworks_.lineage(id, key).size() > 1 || prior.value_or(0.0) == 0.0) return;
     add_factor("framework", id, key, *prior, effects);
@@ -455,7 +431,7 @@ class Rows {
   void add_devices() {
     const hwdb::Database database(":memory:");
     for (const hwdb::HardwareRow& row : database.list(hwdb::HardwareKind::Accelerator)) {
-      const std::vector<std::size_t> found = existing(
+      const Slopes found = index_.sum(
           {{Level::Architecture, architecture_of(database, row.id)}, {Level::Device, row.id}});
       add_factor("device", row.id, "training_rate", 1.0, found);
       add_error("device", row.id, "training_rate_error", sum_of(found).second);
@@ -464,35 +440,13 @@ class Rows {
 
   const RunFit& fit_;
   hwdb::Frameworks frameworks_ = hwdb::Frameworks::shipped();
-  std::map<std::pair<int, std::string>, std::size_t> index_;
+  EffectIndex<Level> index_;
   std::vector<hwdb::Coefficient> rows_;
 };
 
 }  // namespace
 
-const char* name_of(Level level) {
-  constexpr std::array<const char*, kLevels> kNames = {"all frameworks",
-                                                       "framework",
-                                                       "architecture",
-                                                       "device",
-                                                       "all collectives",
-                                                       "collectives",
-                                                       "all hosts",
-                                                       "hosts",
-                                                       "MoE hosts",
-                                                       "study",
-                                                       "MoE study",
-                                                       "cell",
-                                                       "hosts of a study",
-                                                       "network of a study",
-                                                       "low-precision hosts",
-                                                       "between steps",
-                                                       "between steps of a study",
-                                                       "misaligned GEMMs",
-                                                       "misaligned batches",
-                                                       "memory-bound kernels of a study"};
-  return kNames[static_cast<std::size_t>(level)];
-}
+const char* name_of(Level level) { return kLevelRows[static_cast<std::size_t>(level)].name; }
 
 sim::Run fitted_run(const MeasuredRun& measured, const RunFactors& factors) {
   sim::Run run = measured.run;

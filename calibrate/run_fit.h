@@ -84,10 +84,7 @@ enum class Level {
 inline constexpr std::size_t kLevels = 20;
 const char* name_of(Level level);
 
-struct Effect {
-  Level level = Level::Study;
-  std::string id;  // of the framework, the device, the group ...
-};
+using Effect = LevelEffect<Level>;
 
 // How far one study moves one effect: fitted to all less fitted without it.
 struct Influence {
@@ -113,7 +110,7 @@ struct RunFit {
   // the spread of those of all studies (statistics.h).
   double noise_runs = 0.0;
   // Of (ln measured - ln predicted) / deviation of left-out runs, each group once: the 5 and 95 %
-  // quantiles of their distribution (two_piece_student.h).
+  // quantiles of their distribution (statistics.h).
   std::pair<double, double> quantiles{};
   SiteQuantiles site_quantiles;  // the same after some runs of the group
 

@@ -70,12 +70,6 @@ SettingValue recompute_of(const RecordedTraining& t) {
   return ordered(text, *kind, {"none", "op", "selective", "every_n", "full"});
 }
 
-// One replica has nothing to shard.
-SettingValue sharding_of(const RecordedTraining& t) {
-  return stated<int>(t.strategy, "dp") == 1 ? SettingValue{.text = "none"}
-                                            : field_of(t, "sharding");
-}
-
 SettingValue topology_of(const RecordedTraining& t) {
   const auto ranks = [&](const char* key) { return stated<int>(t.strategy, key); };
   const int tp = ranks("tp").value_or(1), pp = ranks("pp").value_or(1);
@@ -162,7 +156,8 @@ Settings settings_of(const RunRecord& record) {
     if (!told_elsewhere(field.key)) settings[field.key] = field_of(t, field.key);
   }
   settings["recompute"] = recompute_of(t);
-  settings["sharding"] = sharding_of(t);
+  // One replica has nothing to shard.
+  if (stated<int>(t.strategy, "dp") == 1) settings["sharding"] = {.text = "none"};
   settings["virtual_stages"] = virtual_stages_of(t);
   settings["dp_overlap"] = t.dp_overlap ? SettingValue{.text = *t.dp_overlap ? "on" : "off",
                                                        .rank = *t.dp_overlap ? 1.0 : 0.0}

@@ -15,8 +15,6 @@
 namespace llmsim::calibrate {
 namespace {
 
-using Slopes = std::vector<std::pair<std::size_t, double>>;
-
 constexpr std::size_t kFirstCell = std::size(hwdb::kSiteEffects);
 constexpr double kDifference = 0.02;    // of a numerical derivative
 constexpr int kSiteLinearisations = 2;  // the second moves nothing by more than a thousandth
@@ -35,8 +33,6 @@ double ranks_variance(const sim::PredictionErrors& errors) {
 }
 
 double cell_variance(const SiteRun& run) { return squared(run.run.framework.errors.cell); }
-double run_variance(const SiteRun& run) { return squared(run.run.framework.errors.run); }
-
 double step_variance(const SiteRun& run) {
   const sim::PredictionErrors& errors = run.run.framework.errors;
   return squared(errors.site) + squared(errors.efficiency) +
@@ -74,7 +70,8 @@ SitePriors priors_of(const std::vector<SiteRun>& runs, const std::vector<hwdb::S
                     .memory = mean_error(runs, &sim::PredictionErrors::memory_bound),
                     .network = mean_error(runs, &sim::PredictionErrors::collectives),
                     .host = mean_error(runs, &sim::PredictionErrors::hosts)};
-  priors.noise = std::sqrt(mean_of(runs, run_variance));
+  priors.noise = std::sqrt(
+      mean_of(runs, [](const SiteRun& run) { return squared(run.run.framework.errors.run); }));
   priors.noise_runs = mean_error(runs, &sim::PredictionErrors::noise_runs);
   for (const hwdb::SiteCell& cell : cells)
     priors.cells.push_back(std::sqrt(shared + (cell.kind == hwdb::CellKind::Dense ? 0.0 : ranks)));
@@ -171,13 +168,6 @@ std::string count_of(const std::vector<SiteRun>& runs) {
   return std::to_string(runs.size()) + (runs.size() == 1 ? " run" : " runs");
 }
 
-// "3 runs: a, b, c"
-std::string names_of(const std::vector<SiteRun>& runs) {
-  std::vector<std::string> ids;
-  for (const SiteRun& run : runs) ids.push_back(run.id);
-  return count_of(runs) + ": " + sim::joined(ids, ", ");
-}
-
 }  // namespace
 
 MixedFit site_posterior(const std::vector<SiteRow>& rows, const SitePriors& priors) {
@@ -201,7 +191,7 @@ MixedFit site_posterior(const std::vector<SiteRow>& rows, const SitePriors& prio
   return fit(model, &given);
 }
 
-std::vector<std::pair<std::size_t, double>> site_slopes(const SiteRow& row) {
+Slopes site_slopes(const SiteRow& row) {
   Slopes slopes;
   for (const auto& [key, words, value] : hwdb::kSiteEffects)
     slopes.emplace_back(slopes.size(), row.slopes.*value);
@@ -277,8 +267,9 @@ SiteFit fit_site(const std::string& name, const std::vector<SiteRun>& runs,
   result.site = site_of(runs, cells.cells, linear);
   result.site.name = name;
   result.site.source = "site fit (calibrate/site_fit.h) to " + count_of(runs) + ", " + facts;
-  result.site.fitted_from = names_of(runs);
+  std::vector<std::string> ids;
   for (std::size_t i = 0; i < runs.size(); ++i) {
+    ids.push_back(runs[i].id);
     const double after = log_time(runs[i].run, linear.effects(cells.of_run[i]));
     result.rows.push_back({.id = runs[i].id,
                            .measured = runs[i].measured,
@@ -286,6 +277,7 @@ SiteFit fit_site(const std::string& name, const std::vector<SiteRun>& runs,
                            .after = std::exp(after),
                            .deviations = (std::log(runs[i].measured) - after) / linear.fit.noise});
   }
+  result.site.fitted_from = count_of(runs) + ": " + sim::joined(ids, ", ");
   result.prior_error = std::sqrt(mean_of(runs, predicted_variance));
   result.error =
       std::hypot(std::sqrt(mean_variance(linear, true, [](const SiteRow&) { return true; })),

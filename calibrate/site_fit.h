@@ -26,7 +26,6 @@
 #include <cstddef>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "calibrate/mixed_model.h"
@@ -70,7 +69,7 @@ struct SitePriors {
 MixedFit site_posterior(const std::vector<SiteRow>& rows, const SitePriors& priors);
 
 // Slopes of a row in those effects.
-std::vector<std::pair<std::size_t, double>> site_slopes(const SiteRow& row);
+Slopes site_slopes(const SiteRow& row);
 
 // The row of a run, with the effects that `at` holds applied already;
 // `residual` is what they leave.

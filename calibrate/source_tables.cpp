@@ -98,24 +98,8 @@ void add_stages(std::span<const hwdb::RunFile> files, const Predictor& predict,
 
 // --- errors ---
 
-struct Errors {
-  std::vector<double> times, peaks;
-};
-
 void add(const std::optional<double>& error, std::vector<double>& errors) {
   if (error) errors.push_back(std::abs(*error));
-}
-
-Errors collected(const FilledTable& table) {
-  Errors errors;
-  for (const SourceRow& row : table.rows) {
-    if (row.counts) add(row.time_error(), errors.times);
-    if (row.record.scored.memory || table.table.assumed) add(row.peak_error(), errors.peaks);
-  }
-  for (const StageRow& row : table.stages)
-    add(log_ratio(row.measured_peak, row.predicted_peak), errors.peaks);
-  for (const AblationPair& pair : table.pairs) add(pair.time_error(), errors.times);
-  return errors;
 }
 
 std::optional<double> worst(const std::vector<double>& values) {
@@ -150,15 +134,22 @@ FilledProject filled(const hwdb::SourceProject& project, std::span<const hwdb::R
 }
 
 TableErrors errors_of(const FilledTable& table) {
-  const Errors collected_errors = collected(table);
+  std::vector<double> times, peaks;
+  for (const SourceRow& row : table.rows) {
+    if (row.counts) add(row.time_error(), times);
+    if (row.record.scored.memory || table.table.assumed) add(row.peak_error(), peaks);
+  }
+  for (const StageRow& row : table.stages)
+    add(log_ratio(row.measured_peak, row.predicted_peak), peaks);
+  for (const AblationPair& pair : table.pairs) add(pair.time_error(), times);
   TableErrors errors;
   errors.rows = table.size();
-  errors.times = static_cast<int>(collected_errors.times.size());
-  errors.peaks = static_cast<int>(collected_errors.peaks.size());
-  errors.time_median = median_if_any(collected_errors.times);
-  errors.time_worst = worst(collected_errors.times);
-  errors.peak_median = median_if_any(collected_errors.peaks);
-  errors.peak_worst = worst(collected_errors.peaks);
+  errors.times = static_cast<int>(times.size());
+  errors.peaks = static_cast<int>(peaks.size());
+  errors.time_median = median_if_any(times);
+  errors.time_worst = worst(times);
+  errors.peak_median = median_if_any(peaks);
+  errors.peak_worst = worst(peaks);
   for (const SourceRow& row : table.rows) {
     errors.outcomes += is_verdict(row) ? 1 : 0;
     errors.outcomes_right +=

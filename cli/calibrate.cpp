@@ -17,6 +17,7 @@
 #include "calibrate/device_fit.h"
 #include "calibrate/statistics.h"
 #include "calibrate/training_log.h"
+#include "cli/help_format.h"
 #include "cli/number_list.h"
 #include "cli/output.h"
 #include "cli/runtime_program.h"
@@ -220,10 +221,7 @@ reports::Table comparison_table(const std::vector<Comparison>& rows, const std::
 CLI::App* add_subcommand(CLI::App& command, const char* name, const char* what,
                          CalibrateOptions& options, const char* files, int most) {
   CLI::App* sub = command.add_subcommand(name, what);
-  sub->add_option("results", options.results, files)
-      ->required()
-      ->expected(1, most)
-      ->type_name("FILE");
+  add_option(*sub, "results", options.results, "FILE", files)->required()->expected(1, most);
   add_output_options(*sub, options.output);
   add_database_option(*sub, options.database);
   return sub;
@@ -311,9 +309,7 @@ int run_calibrate_import(const CalibrateOptions& options) {
   reports::Table table = quality_table(fit);
   for (const std::string& note : fit.notes) table.add_note(note);
   table.add_note("stored as accelerator " + fit.device.id + " in " + name_of(database));
-  write_result(reports::render(table, format_of(options.output), style_of(options.output)),
-               options.output);
-  return 0;
+  return print_answer(table, options.output);
 }
 
 int run_calibrate_compare(const CalibrateOptions& options) {
@@ -322,9 +318,7 @@ int run_calibrate_compare(const CalibrateOptions& options) {
   const hwdb::Database database = open_database(options.database);
   const reports::Table table =
       comparison_table(comparisons(results, database), results.machine.name);
-  write_result(reports::render(table, format_of(options.output), style_of(options.output)),
-               options.output);
-  return 0;
+  return print_answer(table, options.output);
 }
 
 }  // namespace llmsim::cli

@@ -1,9 +1,7 @@
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <iostream>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -13,7 +11,9 @@
 #include "calibrate/run_fit.h"
 #include "calibrate/statistics.h"
 #include "cli/commands.h"
+#include "cli/help_format.h"
 #include "hwdb/hardware/coefficient_file.h"
+#include "hwdb/text/input_file.h"
 #include "reports/table.h"
 #include "sim/base/error.h"
 #include "sim/base/uncertainty.h"
@@ -41,52 +41,77 @@ std::vector<hwdb::RunFile> measured_files(const std::vector<std::string>& paths)
   return files;
 }
 
-struct GroupErrors {
-  std::vector<double> before, fitted, left_out, inside;
-};
-
-std::vector<GroupErrors> by_group(const calibrate::MeasuredRuns& runs,
-                                  const calibrate::RunFit& fit) {
-  std::vector<GroupErrors> groups(runs.groups.size());
-  for (std::size_t i = 0; i < runs.runs.size(); ++i) {
-    GroupErrors& group = groups[runs.runs[i].group];
-    group.before.push_back(fit.before[i]);
-    group.fitted.push_back(fit.fitted[i]);
-    group.left_out.push_back(fit.left_out[i]);
-    const double z = -fit.left_out[i] / fit.deviations[i];
-    group.inside.push_back(z >= fit.quantiles.first && z <= fit.quantiles.second ? 1.0 : 0.0);
-  }
-  return groups;
-}
-
 double median_size(std::vector<double> errors) {
   for (double& error : errors) error = std::abs(error);
   return calibrate::median(std::move(errors));
 }
 
-reports::Table group_table(const calibrate::MeasuredRuns& runs, const calibrate::RunFit& fit) {
-  reports::Table table(
-      "Median errors of step times, by study",
-      {as_text("group"), as_integer("runs"), in_percent("prior_error", "at the priors"),
-       in_percent("fitted_error", "fitted"), in_percent("left_out_error", "left out"),
-       in_percent("left_out_bias", "bias"), in_percent("coverage", "in 90 %")});
+// Of one study: ln(predicted / measured), and 1 where the interval of what was left out holds it.
+struct StudyErrors {
   std::vector<double> before, fitted, left_out, inside;
-  const std::vector<GroupErrors> groups = by_group(runs, fit);
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    const GroupErrors& group = groups[g];
-    before.push_back(median_size(group.before));
-    fitted.push_back(median_size(group.fitted));
-    left_out.push_back(median_size(group.left_out));
-    inside.push_back(calibrate::mean(group.inside));
-    table.add_row({runs.groups[g], static_cast<std::int64_t>(group.before.size()), before.back(),
-                   fitted.back(), left_out.back(), calibrate::median(group.left_out),
-                   inside.back()});
+};
+
+// `all`: the runs or peaks that were fitted to; `inside(i)`: whether the interval of the i-th
+// holds.
+template <class All, class Fit, class Inside>
+std::vector<StudyErrors> by_study(const All& all, const Fit& fit, std::size_t studies,
+                                  const Inside& inside) {
+  std::vector<StudyErrors> errors(studies);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    StudyErrors& study = errors[all[i].group];
+    study.before.push_back(fit.before[i]);
+    study.fitted.push_back(fit.fitted[i]);
+    study.left_out.push_back(fit.left_out[i]);
+    study.inside.push_back(inside(i) ? 1.0 : 0.0);
   }
-  if (!groups.empty())
-    table.add_row({std::string("mean"), static_cast<std::int64_t>(runs.runs.size()),
-                   calibrate::mean(before), calibrate::mean(fitted), calibrate::mean(left_out),
-                   reports::Cell(), calibrate::mean(inside)});
+  return errors;
+}
+
+// By study that has some, and the mean of all; `counted`: "runs".
+reports::Table error_table(const std::string& title, const char* counted,
+                           const std::vector<std::string>& names,
+                           const std::vector<StudyErrors>& studies) {
+  reports::Table table(
+      title, {as_text("group"), as_integer(counted), in_percent("prior_error", "at the priors"),
+              in_percent("fitted_error", "fitted"), in_percent("left_out_error", "left out"),
+              in_percent("left_out_bias", "bias"), in_percent("coverage", "in 90 %")});
+  StudyErrors all;
+  std::int64_t count = 0;
+  for (std::size_t g = 0; g < studies.size(); ++g) {
+    const StudyErrors& study = studies[g];
+    if (study.before.empty()) continue;
+    all.before.push_back(median_size(study.before));
+    all.fitted.push_back(median_size(study.fitted));
+    all.left_out.push_back(median_size(study.left_out));
+    all.inside.push_back(calibrate::mean(study.inside));
+    count += std::ssize(study.before);
+    table.add_row({names[g], std::ssize(study.before), all.before.back(), all.fitted.back(),
+                   all.left_out.back(), calibrate::median(study.left_out), all.inside.back()});
+  }
+  if (!all.before.empty())
+    table.add_row({std::string("mean"), count, calibrate::mean(all.before),
+                   calibrate::mean(all.fitted), calibrate::mean(all.left_out), reports::Cell(),
+                   calibrate::mean(all.inside)});
   return table;
+}
+
+reports::Table group_table(const calibrate::MeasuredRuns& runs, const calibrate::RunFit& fit) {
+  const auto inside = [&](std::size_t i) {
+    const double z = -fit.left_out[i] / fit.deviations[i];
+    return z >= fit.quantiles.first && z <= fit.quantiles.second;
+  };
+  return error_table("Median errors of step times, by study", "runs", runs.groups,
+                     by_study(runs.runs, fit, runs.groups.size(), inside));
+}
+
+reports::Table peak_table(const calibrate::MeasuredMemory& memory,
+                          const calibrate::MemoryFit& fit) {
+  const double reach = sim::student_quantile(0.95);
+  const auto inside = [&](std::size_t i) {
+    return std::abs(fit.left_out[i]) <= reach * fit.deviations[i];
+  };
+  return error_table("Median errors of peak memory, by study", "peaks", fit.groups,
+                     by_study(memory.peaks, fit, fit.groups.size(), inside));
 }
 
 reports::Table spread_table(const calibrate::RunFit& fit) {
@@ -118,47 +143,6 @@ reports::Table effect_table(const calibrate::RunFit& fit) {
     table.add_row({std::string(name_of(effect.level)), effect.id, fit.fit.means[k],
                    fit.fit.deviation(k), moved});
   }
-  return table;
-}
-
-struct PeakErrors {
-  std::vector<double> before, fitted, left_out, inside;
-};
-
-// By study with peaks, and the mean of all.
-reports::Table peak_table(const calibrate::MeasuredMemory& memory,
-                          const calibrate::MemoryFit& fit) {
-  reports::Table table(
-      "Median errors of peak memory, by study",
-      {as_text("group"), as_integer("peaks"), in_percent("prior_error", "at the priors"),
-       in_percent("fitted_error", "fitted"), in_percent("left_out_error", "left out"),
-       in_percent("left_out_bias", "bias"), in_percent("coverage", "in 90 %")});
-  std::vector<PeakErrors> groups(fit.groups.size());
-  const double reach = sim::student_quantile(0.95);
-  for (std::size_t i = 0; i < memory.peaks.size(); ++i) {
-    PeakErrors& group = groups[memory.peaks[i].group];
-    group.before.push_back(fit.before[i]);
-    group.fitted.push_back(fit.fitted[i]);
-    group.left_out.push_back(fit.left_out[i]);
-    group.inside.push_back(std::abs(fit.left_out[i]) <= reach * fit.deviations[i] ? 1.0 : 0.0);
-  }
-  PeakErrors means;
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    const PeakErrors& group = groups[g];
-    if (group.before.empty()) continue;
-    means.before.push_back(median_size(group.before));
-    means.fitted.push_back(median_size(group.fitted));
-    means.left_out.push_back(median_size(group.left_out));
-    means.inside.push_back(calibrate::mean(group.inside));
-    table.add_row({fit.groups[g], static_cast<std::int64_t>(group.before.size()),
-                   means.before.back(), means.fitted.back(), means.left_out.back(),
-                   calibrate::median(group.left_out), means.inside.back()});
-  }
-  if (!means.before.empty())
-    table.add_row({std::string("mean"), static_cast<std::int64_t>(memory.peaks.size()),
-                   calibrate::mean(means.before), calibrate::mean(means.fitted),
-                   calibrate::mean(means.left_out), reports::Cell(),
-                   calibrate::mean(means.inside)});
   return table;
 }
 
@@ -214,19 +198,11 @@ reports::Table study_table(const std::vector<calibrate::StudyCurve>& studies) {
   return table;
 }
 
-std::string text_of(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file) throw Error(path + ": cannot be read");
-  return text.str();
-}
-
 int run_calibrate_fit(const FitOptions& options) {
   const reports::Format format = format_of(options.output);
   std::string coefficients;
   if (!options.coefficients.empty()) {
-    coefficients = text_of(options.coefficients);
+    coefficients = hwdb::content_of_file(options.coefficients);
     check_can_be_written(options.coefficients);
   }
   const std::vector<hwdb::RunFile> files = measured_files(options.files);
@@ -266,11 +242,7 @@ int run_calibrate_fit(const FitOptions& options) {
     tables.push_back(memory_table(memory_fit));
   }
   if (options.effects) tables.push_back(effect_table(fit));
-  std::string text;
-  for (const reports::Table& table : tables)
-    text += (text.empty() ? "" : "\n") + reports::render(table, format, style_of(options.output));
-  write_result(text, options.output);
-  return 0;
+  return print_answer(tables, options.output);
 }
 
 }  // namespace
@@ -279,18 +251,15 @@ void add_calibrate_fit(CLI::App& calibrate, int& status) {
   CLI::App* fit = calibrate.add_subcommand(
       "fit", "fit coefficients and error bars to measured runs, each study left out in turn");
   const auto options = std::make_shared<FitOptions>();
-  fit->add_option("runs", options->files,
-                  "run files, or folders of them; default the project's measured runs")
-      ->type_name("FILE");
-  fit->add_option("--coefficients", options->coefficients,
-                  "file of coefficients whose fitted rows are replaced; default none; example: "
-                  "--coefficients hwdb/facts/coefficients.json")
-      ->type_name("FILE");
+  add_option(*fit, "runs", options->files, "FILE",
+             "run files, or folders of them; default the project's measured runs");
+  add_option(*fit, "--coefficients", options->coefficients, "FILE",
+             "file of coefficients whose fitted rows are replaced; default none; example: "
+             "--coefficients hwdb/facts/coefficients.json");
   fit->add_flag("--effects", options->effects, "also every effect, with the studies that move it");
-  fit->add_flag(
-         "--learning-curve", options->learning_curve,
-         "how well a few runs of a study predict its others, instead of the fit: median errors "
-         "after 0, 1, 3 and 5 runs (llmsim calibrate site)")
+  fit->add_flag("--learning-curve", options->learning_curve,
+                "how well a few runs of a study predict its others, instead of the fit: median "
+                "errors after 0, 1, 3 and 5 runs (llmsim calibrate site)")
       ->excludes("--coefficients")
       ->excludes("--effects");
   add_output_options(*fit, options->output);

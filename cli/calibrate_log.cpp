@@ -10,6 +10,7 @@
 #include "calibrate/log_summary.h"
 #include "calibrate/training_log.h"
 #include "cli/commands.h"
+#include "cli/help_format.h"
 #include "hwdb/runs/run_file.h"
 #include "hwdb/runs/run_resolver.h"
 #include "hwdb/text/input_file.h"
@@ -187,8 +188,7 @@ int run_calibrate_log(const LogOptions& options) {
   for (const std::string& warning : summary.warnings) std::cerr << "warning: " << warning << "\n";
   reports::Table table = log_table(summary, result);
   table.add_note("written; go on with: llmsim validate " + output);
-  write_result(reports::render(table, format, style_of(shown)), shown);
-  return 0;
+  return print_answer(table, shown);
 }
 
 }  // namespace
@@ -197,41 +197,29 @@ void add_calibrate_log(CLI::App& calibrate, int& status) {
   CLI::App* command = calibrate.add_subcommand(
       "log", "step time and memory of a training log, as a run file that validate and fit read");
   const auto options = std::make_shared<LogOptions>();
-  command
-      ->add_option("logs", options->logs,
-                   "logs of one run, of one rank or several: Megatron-LM, torchtitan, DeepSpeed, "
-                   "Composer, nanotron, NeMo, MaxText, Hugging Face Trainer, JSON lines, CSV "
-                   "(step_time_s, tokens_per_s_per_device, ...)")
+  add_option(*command, "logs", options->logs, "LOG",
+             "logs of one run, of one rank or several: Megatron-LM, torchtitan, DeepSpeed, "
+             "Composer, nanotron, NeMo, MaxText, Hugging Face Trainer, JSON lines, CSV "
+             "(step_time_s, tokens_per_s_per_device, ...)")
       ->required()
-      ->expected(1, kMostLogs)
-      ->type_name("LOG");
-  command
-      ->add_option("--run", options->run,
-                   "run file with the model, hardware and training of the run, as for llmsim "
-                   "predict; its batch (sequences), seq_len (tokens) and devices turn tokens/s "
-                   "into seconds; example: --run run.json")
-      ->required()
-      ->type_name("FILE");
-  command
-      ->add_option("-o,--output", options->output,
-                   "run file that is written; default RUN.measured.json beside RUN.json; example: "
-                   "-o measured.json")
-      ->type_name("FILE");
-  command
-      ->add_option("--id", options->id,
-                   "name of the run, another for each of several logs; default that of the run "
-                   "file; example: --id monday")
-      ->type_name("NAME");
-  command
-      ->add_option("--group", options->group,
-                   "study that the run belongs to, one for all runs of a cluster; default that of "
-                   "the run, else own-runs; example: --group our-cluster")
-      ->type_name("NAME");
-  command
-      ->add_option("--format", options->format,
-                   "of what is printed: table, markdown, csv, json or latex; csv and json have "
-                   "seconds and bytes; default table; example: --format json")
-      ->type_name("FORMAT");
+      ->expected(1, kMostLogs);
+  add_option(*command, "--run", options->run, "FILE",
+             "run file with the model, hardware and training of the run, as for llmsim "
+             "predict; its batch (sequences), seq_len (tokens) and devices turn tokens/s "
+             "into seconds; example: --run run.json")
+      ->required();
+  add_option(*command, "-o,--output", options->output, "FILE",
+             "run file that is written; default RUN.measured.json beside RUN.json; example: "
+             "-o measured.json");
+  add_option(*command, "--id", options->id, "NAME",
+             "name of the run, another for each of several logs; default that of the run "
+             "file; example: --id monday");
+  add_option(*command, "--group", options->group, "NAME",
+             "study that the run belongs to, one for all runs of a cluster; default that of "
+             "the run, else own-runs; example: --group our-cluster");
+  add_option(*command, "--format", options->format, "FORMAT",
+             "of what is printed: table, markdown, csv, json or latex; csv and json have "
+             "seconds and bytes; default table; example: --format json");
   add_database_option(*command, options->database);
   command->footer(
       "Warm-up and slow steps are left out of the median; the spread is relative.\n"

@@ -11,6 +11,7 @@
 
 #include "calibrate/site_fit.h"
 #include "cli/commands.h"
+#include "cli/help_format.h"
 #include "hwdb/runs/site.h"
 #include "reports/table.h"
 #include "sim/base/error.h"
@@ -91,7 +92,7 @@ void warn_of_broken_runs(const calibrate::SiteFit& fit) {
 }
 
 int run_calibrate_site(const SiteOptions& options) {
-  const reports::Format format = format_of(options.output);
+  format_of(options.output);
   check_name(options.name);
   hwdb::Database database = open_database_to_write(options.database);
   hwdb::check_site_name(database, options.name, options.replace);
@@ -100,9 +101,7 @@ int run_calibrate_site(const SiteOptions& options) {
   const calibrate::SiteFit fit = calibrate::fit_site(options.name, runs, database.version());
   hwdb::put_site(database, fit.site, options.replace);
   warn_of_broken_runs(fit);
-  write_result(reports::render(fit_table(fit, name_of(database)), format, style_of(options.output)),
-               options.output);
-  return 0;
+  return print_answer(fit_table(fit, name_of(database)), options.output);
 }
 
 reports::Table list_table(const hwdb::Database& database) {
@@ -134,27 +133,24 @@ reports::Table site_table(const hwdb::Database& database, const std::string& nam
 }
 
 int run_calibrate_show(const ShowOptions& options) {
-  const reports::Format format = format_of(options.output);
+  format_of(options.output);
   const hwdb::Database database = open_database(options.database);
   const reports::Table table =
       options.name.empty() ? list_table(database) : site_table(database, options.name);
-  write_result(reports::render(table, format, style_of(options.output)), options.output);
-  return 0;
+  return print_answer(table, options.output);
 }
 
 void add_site(CLI::App& calibrate, int& status) {
   CLI::App* command = calibrate.add_subcommand(
       "site", "store what measured runs of your own cluster say, for predict and plan --site");
   const auto options = std::make_shared<SiteOptions>();
-  command->add_option("name", options->name, "what to call the cluster; example: our-cluster")
-      ->required()
-      ->type_name("NAME");
-  command
-      ->add_option("runs", options->files,
-                   "run files with measured step times in seconds (llmsim calibrate log writes "
-                   "them), or folders of them; one run is enough, three are better")
-      ->required()
-      ->type_name("RUNS");
+  add_option(*command, "name", options->name, "NAME",
+             "what to call the cluster; example: our-cluster")
+      ->required();
+  add_option(*command, "runs", options->files, "RUNS",
+             "run files with measured step times in seconds (llmsim calibrate log writes "
+             "them), or folders of them; one run is enough, three are better")
+      ->required();
   command->add_flag("--replace", options->replace, "let the site take the place of one so called");
   add_output_options(*command, options->output);
   add_database_option(*command, options->database);
@@ -170,8 +166,7 @@ void add_site(CLI::App& calibrate, int& status) {
 void add_show_site(CLI::App& calibrate, int& status) {
   CLI::App* command = calibrate.add_subcommand("show", "the calibrated sites, or one in full");
   const auto options = std::make_shared<ShowOptions>();
-  command->add_option("name", options->name, "site; default all; example: our-cluster")
-      ->type_name("NAME");
+  add_option(*command, "name", options->name, "NAME", "site; default all; example: our-cluster");
   add_output_options(*command, options->output);
   add_database_option(*command, options->database);
   command->callback([options, &status] { status = run_calibrate_show(*options); });

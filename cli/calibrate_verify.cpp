@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "calibrate/count_comparison.h"
+#include "cli/help_format.h"
 #include "cli/output.h"
 #include "cli/runtime_program.h"
 #include "hwdb/runs/run_resolver.h"
@@ -73,10 +74,8 @@ void add_calibrate_verify(CLI::App& calibrate, int& status) {
                                "parameters, FLOPs, collectives and bytes of real training steps "
                                "against predicted ones; exit 1 where one differs");
   const auto options = std::make_shared<VerifyOptions>();
-  verify
-      ->add_option("results", options->results,
-                   "files of llmsim-runtime --verify; default: count here, in about a minute")
-      ->type_name("FILE");
+  add_option(*verify, "results", options->results, "FILE",
+             "files of llmsim-runtime --verify; default: count here, in about a minute");
   add_output_options(*verify, options->output);
   add_database_option(*verify, options->database);
   verify->callback([options, &status] { status = run_calibrate_verify(*options); });

@@ -4,11 +4,14 @@
 
 #include <CLI/App.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "calibrate/backtest.h"
 #include "cli/output.h"
 #include "hwdb/runs/run_record.h"
+#include "hwdb/runs/run_resolver.h"
 
 namespace llmsim::cli {
 
@@ -40,6 +43,10 @@ std::vector<std::string> run_files(const std::vector<std::string>& paths);
 // `tests/validation/runs`, and its sibling `first_contact`, where that is wanted.
 std::vector<hwdb::RunFile> read_run_files(const std::vector<std::string>& paths,
                                           bool first_contact = false);
+
+// The runs predicted and held against what was measured, with a line of progress.
+calibrate::Backtest backtest_of(std::span<const hwdb::RunFile> files, calibrate::Scope scope,
+                                hwdb::RunResolver& resolver);
 
 // --- models ---
 

@@ -5,11 +5,11 @@
 #include <iostream>
 #include <memory>
 #include <set>
-#include <sstream>
 
 #include "cli/cross_table_cells.h"
 #include "cli/help_format.h"
 #include "cli/job_options.h"
+#include "cli/number_list.h"
 #include "cli/output.h"
 #include "cli/run_options.h"
 #include "cli/shipped_tables.h"
@@ -38,13 +38,6 @@ struct CompareOptions {
   OutputOptions output;
   std::string database;
 };
-
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> parts;
-  std::stringstream stream(text);
-  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
-  return parts;
-}
 
 hwdb::TableFile shipped_table(const ShippedText& shipped) {
   return hwdb::parse_table_file(std::string(shipped.text), std::string(shipped.name) + ".toml");
@@ -91,7 +84,7 @@ void check_convention(const CrossTable& table) {
 
 // What the command line says of the cells wins over the file.
 void put_over(const CompareOptions& options, CrossTable& table) {
-  const std::vector<reports::CellValue> values = cell_values(split(options.cell), "--cell");
+  const std::vector<reports::CellValue> values = cell_values(words_in(options.cell), "--cell");
   if (!values.empty()) table.values = values;
   if (table.values.empty()) table.values = {reports::CellValue::Tflops, reports::CellValue::Mfu};
   if (options.convention) table.convention = options.convention;
@@ -126,7 +119,7 @@ int run_compare(const CompareOptions& options) {
     write_result(list_text(format, style), options.output);
     return 0;
   }
-  cell_values(split(options.cell), "--cell");
+  cell_values(words_in(options.cell), "--cell");
   const hwdb::Database database = open_database(options.database);
   const CellContext context{
       .database = database, .runs = options.runs, .job = options.job, .jobs = options.jobs};
@@ -141,33 +134,27 @@ int run_compare(const CompareOptions& options) {
 }
 
 void add_cell_options(CLI::App& c, CompareOptions& o) {
-  c.add_option("--cell", o.cell,
-               "what a cell says, the first value before the others: step_time, tokens, tflops, "
-               "mfu, hfu, memory, cost (USD for 10^9 tokens), layout; default that of the table, "
-               "or tflops,mfu; example: --cell step_time,mfu")
-      ->type_name("LIST");
+  add_option(c, "--cell", o.cell, "LIST",
+             "what a cell says, the first value before the others: step_time, tokens, tflops, mfu, "
+             "hfu, memory, cost (USD for 10^9 tokens), layout; default that of the table, or "
+             "tflops,mfu; example: --cell step_time,mfu");
   c.add_flag("--interval", o.interval,
              "each value with the interval that holds it in 9 of 10 runs; default off");
-  c.add_option("--convention", o.convention,
-               "how tflops and mfu are counted, as in predict; default exact GEMMs and causal "
-               "attention; example: --convention palm")
-      ->type_name("NAME");
+  add_option(c, "--convention", o.convention, "NAME",
+             "how tflops and mfu are counted, as in predict; default exact GEMMs and causal "
+             "attention; example: --convention palm");
   c.add_flag("--plan", o.plan,
              "each cell is the best plan, with what is given of its layout; default where none of "
              "--tp, --pp, --dp, --cp, --ep, --sharding is given");
-  c.add_option(
-       "--runs", o.runs,
-       "a file of measured runs, or a folder of them, that the cells of a table name; as often "
-       "as needed; default those that ship; example: --runs run.json")
-      ->type_name("FILE")
+  add_option(c, "--runs", o.runs, "FILE",
+             "a file of measured runs, or a folder of them, that the cells of a table name; as "
+             "often as needed; default those that ship; example: --runs run.json")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  c.add_option("--price", o.job.price,
-               "of cost: USD of a device-hour; default public prices; example: --price 2.5")
-      ->type_name("USD");
-  c.add_option("--jobs", o.jobs,
-               "threads of a search, 0 to 1024; default 1; 0: one for each core; example: --jobs 8")
-      ->type_name("N");
+  add_option(c, "--price", o.job.price, "USD",
+             "of cost: USD of a device-hour; default public prices; example: --price 2.5");
+  add_option(c, "--jobs", o.jobs, "N",
+             "threads of a search, 0 to 1024; default 1; 0: one for each core; example: --jobs 8");
   c.add_flag("--list", o.list, "the tables that ship, by name, instead");
   set_group(
       c, "Table",
@@ -185,23 +172,15 @@ void exclude_from_table(CLI::App& command, CLI::Option* table) {
   table->excludes(command.get_option("--plan"));
 }
 
-void require_table(const CompareOptions& options) {
-  if (options.table.empty() && options.run.model.empty() && !options.list)
-    throw CLI::RequiredError("a TABLE or --model");
-}
-
 }  // namespace
 
 void add_compare(CLI::App& program, int& status) {
   CLI::App* command = program.add_subcommand(
       "compare", "a table of settings by models or hardware: what each pair would reach");
   const auto options = std::make_shared<CompareOptions>();
-  CLI::Option* table =
-      command
-          ->add_option("TABLE", options->table,
-                       "a table that ships (--list) or a TOML file that describes one, instead of "
-                       "options; example: gpt2-h100")
-          ->type_name("NAME|FILE");
+  CLI::Option* table = add_option(*command, "TABLE", options->table, "NAME|FILE",
+                                  "a table that ships (--list) or a TOML file that describes one, "
+                                  "instead of options; example: gpt2-h100");
   add_run_options(*command, options->run);
   add_cell_options(*command, *options);
   exclude_from_table(*command, table);
@@ -222,7 +201,8 @@ void add_compare(CLI::App& program, int& status) {
       "  llmsim compare --model llama3-8b,llama-70b --hardware h100,mi250x,mi300x --gpus 64\n"
       "  llmsim compare --precision bf16,fp8 --model gpt2-xl,llama3-8b --gpus 8 --sharding zero3");
   command->callback([options, command, &status] {
-    require_table(*options);
+    if (options->table.empty() && options->run.model.empty() && !options->list)
+      throw CLI::RequiredError("a TABLE or --model");
     for (const CLI::Option* typed : command->parse_order())
       options->order.push_back("--" + (typed->get_lnames().empty() ? "" : typed->get_lnames()[0]));
     status = run_compare(*options);

@@ -2,19 +2,23 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
+#include <vector>
+
+#include <CLI/CLI.hpp>
 
 #include "calibrate/backtest.h"
-#include "cli/listed_options.h"
 #include "cli/plan_answer.h"
 #include "cli/run_library.h"
 #include "cli/run_request.h"
 #include "cli/sweep_grid.h"
-#include "cli/table_options.h"
 #include "hwdb/runs/run_resolver.h"
+#include "hwdb/text/spelling.h"
 #include "sim/base/error.h"
 #include "sim/predict.h"
 
 namespace llmsim::cli {
+
 namespace {
 
 using reports::CellValue;
@@ -122,18 +126,13 @@ CrossCell cell_in(const hwdb::TableFile& file, std::size_t row, std::size_t colu
 
 // --- from lists ---
 
-std::string words_of(std::string key) {
-  std::ranges::replace(key, '_', ' ');
-  return key;
-}
-
 // "8" alone says nothing.
 std::vector<std::string> labels_of(const SweepAxis& axis) {
   std::vector<std::string> labels;
   for (const std::string& value : axis.values) {
     const bool is_name = std::isalpha(static_cast<unsigned char>(value.front())) != 0 &&
                          value != "true" && value != "false";
-    labels.push_back(is_name ? value : words_of(axis.key) + " " + value);
+    labels.push_back(is_name ? value : reports::with_spaces(axis.key) + " " + value);
   }
   return labels;
 }
@@ -141,9 +140,7 @@ std::vector<std::string> labels_of(const SweepAxis& axis) {
 std::string option_of_axis(const std::string& key) {
   if (const sim::StrategyField* const field = sim::find_strategy_field(key))
     return option_name(*field);
-  std::string option = "--" + key;
-  std::ranges::replace(option, '_', '-');
-  return option;
+  return option_named(key);
 }
 
 // Lists in the order in which they were typed.
@@ -159,7 +156,7 @@ void order_axes(std::vector<SweepAxis>& axes, const std::vector<std::string>& or
 std::string title_of(const SweepGrid& grid) {
   std::string same, lists;
   for (const SweepAxis& axis : grid.axes)
-    lists += (lists.empty() ? "" : " by ") + words_of(axis.key);
+    lists += (lists.empty() ? "" : " by ") + reports::with_spaces(axis.key);
   RunOptions base = grid.base;
   for (const ListedOption& option : listed_options()) {
     const std::string key = option.key;
@@ -167,9 +164,45 @@ std::string title_of(const SweepGrid& grid) {
         std::ranges::any_of(grid.axes, [&](const SweepAxis& axis) { return axis.key == key; });
     const std::string* const text = option.text(base);
     if (is_axis || !text || text->empty()) continue;
-    same += (same.empty() ? "" : ", ") + (option.numbers ? words_of(key) + " " : "") + *text;
+    same += (same.empty() ? "" : ", ") + (option.numbers ? reports::with_spaces(key) + " " : "") +
+            *text;
   }
   return lists.empty() ? same : same.empty() ? lists : same + ": " + lists;
+}
+
+// A command with the options of a run and nothing else.
+struct OptionReader {
+  explicit OptionReader(TableOptionsOf kind) {
+    command.set_help_flag();
+    if (kind == TableOptionsOf::Search)
+      add_search_options(command, run);
+    else
+      add_run_options(command, run);
+  }
+
+  const CLI::Option* option(const std::string& key) const {
+    return command.get_option_no_throw("--" + key);
+  }
+
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const CLI::Option* known : command.get_options())
+      names.insert(names.end(), known->get_lnames().begin(), known->get_lnames().end());
+    return names;
+  }
+
+  CLI::App command;
+  RunOptions run;
+};
+
+std::string place(const std::string& file, const hwdb::TableOption& option) {
+  return file + ": line " + std::to_string(option.line) + ": ";
+}
+
+[[noreturn]] void refuse_key(const std::string& file, const hwdb::TableOption& option,
+                             const OptionReader& reader) {
+  throw hwdb::UnknownKey(place(file, option) + "unknown option " + option.key.substr(0, 60) +
+                         hwdb::did_you_mean(option.key, reader.names()));
 }
 
 }  // namespace
@@ -208,7 +241,7 @@ CrossTable cross_table(const RunOptions& options, const std::vector<std::string>
     throw Error("the lists have " + std::to_string(grid.size()) + " cells; at most " +
                 std::to_string(kMostCells) + " are expected");
   CrossTable table{.title = title_of(grid),
-                   .corner = grid.axes.empty() ? "" : words_of(grid.axes[0].key),
+                   .corner = grid.axes.empty() ? "" : reports::with_spaces(grid.axes[0].key),
                    .notes = {},
                    .rows = grid.axes.empty() ? std::vector{options.model} : labels_of(grid.axes[0]),
                    .columns = grid.axes.size() < 2
@@ -240,6 +273,32 @@ bool leaves_layout_open(const RunOptions& options) {
                                         "etp", "sharding", "shard_size", "stage_layers"};
   return std::ranges::none_of(
       layout, [&](const std::string& key) { return options.strategy.contains(key); });
+}
+
+void check_options(const hwdb::TableOptions& options, TableOptionsOf kind,
+                   const std::string& file) {
+  const OptionReader known(kind);
+  for (const hwdb::TableOption& option : options) {
+    if (option.key.empty() || !known.option(option.key)) refuse_key(file, option, known);
+    if (option.value.empty())
+      throw Error(place(file, option) + option.key + ": a value is expected");
+    try {
+      run_options({option}, kind);
+    } catch (const std::exception& error) {
+      throw Error(place(file, option) + error.what());
+    }
+  }
+}
+
+RunOptions run_options(const hwdb::TableOptions& options, TableOptionsOf kind) {
+  OptionReader reader(kind);
+  std::map<const CLI::Option*, std::string> values;  // by option: names can be aliases
+  for (const hwdb::TableOption& option : options)
+    values[reader.option(option.key)] = "--" + option.key + "=" + option.value;
+  std::vector<std::string> arguments;
+  for (const auto& [option, argument] : values) arguments.push_back(argument);
+  reader.command.parse(arguments);
+  return reader.run;
 }
 
 }  // namespace llmsim::cli

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/help_format.h"
 #include "cli/output.h"
 #include "cli/run_request.h"
 #include "hwdb/launch/launch_file.h"
@@ -21,12 +22,6 @@ struct ExportOptions {
   std::optional<std::string> target, folder;
   std::string database;
 };
-
-void make_folder(const std::string& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) throw Error(folder + ": cannot be made: " + error.message());
-}
 
 int run_export(ExportOptions options) {
   const auto framework = hwdb::framework_of_target(*options.target);
@@ -50,19 +45,20 @@ void export_run(const sim::Run& run, const std::optional<std::string>& target,
   hwdb::RunResolver resolver = resolver_of(options.site, database);
   const std::vector<hwdb::LaunchFile> files =
       hwdb::launch_files(run, target ? *target : hwdb::usual_target(run), resolver);
-  if (folder) make_folder(*folder);
   if (!folder) return write_result(files.back().text, {});
+  std::error_code error;
+  fs::create_directories(*folder, error);
+  if (error) throw Error(*folder + ": cannot be made: " + error.message());
   for (const hwdb::LaunchFile& file : files)
     write_file(file.text, (fs::path(*folder) / file.name).string());
 }
 
 void add_target_option(CLI::App& c, std::optional<std::string>& target, const char* usual) {
-  c.add_option("--to", target,
-               "what is written: the launch file of a training program, or of all that start one "
-               "on its nodes: " +
-                   sim::alternatives(hwdb::launch_targets()) + "; " + usual +
-                   "; example: --to megatron")
-      ->type_name("NAME");
+  add_option(c, "--to", target, "NAME",
+             "what is written: the launch file of a training program, or of all that start one "
+             "on its nodes: " +
+                 sim::alternatives(hwdb::launch_targets()) + "; " + usual +
+                 "; example: --to megatron");
 }
 
 void add_export(CLI::App& program, int& status) {
@@ -72,11 +68,9 @@ void add_export(CLI::App& program, int& status) {
   add_run_or_file(*command, options->run);
   add_from_option(*command, options->run);
   add_target_option(*command, options->target, "no default");
-  command
-      ->add_option("-o,--output", options->folder,
-                   "folder to write into; default standard output, the target's own file alone; "
-                   "example: -o launch")
-      ->type_name("DIR");
+  add_option(*command, "-o,--output", options->folder, "DIR",
+             "folder to write into; default standard output, the target's own file alone; "
+             "example: -o launch");
   add_database_option(*command, options->database);
   command->footer(
       "Exit status: 0 written, 1 error, 2 usage, 3 the run cannot be carried out.\n"

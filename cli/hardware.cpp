@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "cli/help_format.h"
 #include "cli/output.h"
 #include "hwdb/hardware/hardware.h"
 #include "hwdb/hardware/user_hardware.h"
@@ -25,10 +26,6 @@ struct HardwareOptions {
 using hwdb::HardwareKind;
 using namespace reports::columns;
 
-const char* kind_text(HardwareKind kind) {
-  return kind == HardwareKind::System ? "system" : "accelerator";
-}
-
 // The name under which a row is found: an alias may point an id elsewhere ("mi250x" is a GCD, the
 // module has an alias of its own).
 std::string lookup_name(const hwdb::Database& database, HardwareKind kind,
@@ -39,13 +36,10 @@ std::string lookup_name(const hwdb::Database& database, HardwareKind kind,
   return aliases.empty() ? row.id : aliases.front();
 }
 
-reports::Cell rate_cell(sim::FlopsPerSecond rate) {
-  return rate.value() > 0.0 ? reports::Cell(rate) : reports::Cell();
-}
-
-sim::FlopsPerSecond peak_16_bit(const sim::Device& device) {
-  return std::max(device.matrix_peak[static_cast<std::size_t>(sim::DType::Bf16)],
-                  device.matrix_peak[static_cast<std::size_t>(sim::DType::Fp16)]);
+reports::Cell peak_16_bit(const sim::Device& device) {
+  const auto peak = std::max(device.matrix_peak[static_cast<std::size_t>(sim::DType::Bf16)],
+                             device.matrix_peak[static_cast<std::size_t>(sim::DType::Fp16)]);
+  return peak.value() > 0.0 ? reports::Cell(peak) : reports::Cell();
 }
 
 void add_rows(reports::Table& table, const hwdb::Database& database, HardwareKind kind) {
@@ -53,8 +47,8 @@ void add_rows(reports::Table& table, const hwdb::Database& database, HardwareKin
     const sim::Cluster cluster =
         hwdb::cluster(database, lookup_name(database, kind, row), 1).cluster;
     const sim::Device& device = cluster.device;
-    table.add_row({row.id, kind_text(kind), row.name, device.id, rate_cell(peak_16_bit(device)),
-                   device.usable_memory, device.memory_bandwidth,
+    table.add_row({row.id, kind == HardwareKind::System ? "system" : "accelerator", row.name,
+                   device.id, peak_16_bit(device), device.usable_memory, device.memory_bandwidth,
                    std::int64_t{cluster.devices_per_node},
                    std::string(name_of(cluster.fabric.kind)), cluster.fabric.device_bandwidth,
                    cluster.network.node_bandwidth,
@@ -64,7 +58,7 @@ void add_rows(reports::Table& table, const hwdb::Database& database, HardwareKin
 }
 
 int run_hardware_list(const HardwareOptions& options) {
-  const reports::Format format = format_of(options.output);
+  format_of(options.output);
   const hwdb::Database database = open_database(options.database);
   reports::Table table("Hardware",
                        {as_text("id"), as_text("kind"), as_text("name"), as_text("accelerator"),
@@ -79,12 +73,11 @@ int run_hardware_list(const HardwareOptions& options) {
   add_rows(table, database, HardwareKind::System);
   table.add_note("rates of one direction; an accelerator stands in its usual nodes; database " +
                  name_of(database));
-  write_result(reports::render(table, format, style_of(options.output)), options.output);
-  return 0;
+  return print_answer(table, options.output);
 }
 
 int run_hardware_show(const HardwareOptions& options) {
-  const reports::Format format = format_of(options.output);
+  format_of(options.output);
   const hwdb::Database database = open_database(options.database);
   const hwdb::ClusterRecord record = hwdb::cluster(database, options.name, 1);
   const std::string system =
@@ -96,8 +89,7 @@ int run_hardware_show(const HardwareOptions& options) {
     table.add_row({fact.key, fact.value, std::string(hwdb::name_of(fact.evidence)), fact.source});
   }
   table.add_note("database " + name_of(database));
-  write_result(reports::render(table, format, style_of(options.output)), options.output);
-  return 0;
+  return print_answer(table, options.output);
 }
 
 int run_hardware_add(const HardwareOptions& options) {
@@ -130,18 +122,15 @@ void add_hardware(CLI::App& program, int& status) {
 
   CLI::App* show = command->add_subcommand(
       "show", "every fact of an accelerator or system, with evidence and source");
-  show->add_option("name", options->name, "id or alias; example: h100")
-      ->required()
-      ->type_name("ID");
+  add_option(*show, "name", options->name, "ID", "id or alias; example: h100")->required();
   add_output_options(*show, options->output);
   add_database_option(*show, options->database);
   show->callback([options, &status] { status = run_hardware_show(*options); });
 
   CLI::App* add = command->add_subcommand(
       "add", "store your own hardware; hwdb/README.md has a complete example");
-  add->add_option("file", options->file, "JSON with accelerators, systems, coefficients")
-      ->required()
-      ->type_name("FILE");
+  add_option(*add, "file", options->file, "FILE", "JSON with accelerators, systems, coefficients")
+      ->required();
   add->add_flag("--replace", options->replace, "let the file's names hide shipped or earlier ones");
   add_database_option(*add, options->database);
   add->callback([options, &status] { status = run_hardware_add(*options); });

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "cli/help_format.h"
 #include "cli/number_list.h"
 #include "hwdb/hardware/job_defaults.h"
 #include "sim/base/error.h"
@@ -132,12 +133,11 @@ void add_job_options(CLI::App& c, JobOptions& o) {
   tokens->type_name("TOKENS")->group("Job");
   const auto add = [&](const char* name, std::optional<std::string>& value, const char* type,
                        const char* help) {
-    c.add_option(name, value, help)->type_name(type)->group("Job")->needs(tokens);
+    add_option(c, name, value, type, help)->group("Job")->needs(tokens);
   };
-  c.add_option("--price", o.price,
-               "price of a device-hour; default the median of public prices; example: --tokens 15T "
-               "--price 2.5")
-      ->type_name("USD")
+  add_option(c, "--price", o.price, "USD",
+             "price of a device-hour; default the median of public prices; example: --tokens 15T "
+             "--price 2.5")
       ->group("Job");
   add("--mtbf", o.mtbf, "HOURS",
       "mean time between failures of one node; default that of public clusters, some 4500 h; "

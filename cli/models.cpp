@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "cli/help_format.h"
 #include "cli/number_list.h"
 #include "cli/run_request.h"
 #include "hwdb/models/catalogue.h"
@@ -65,10 +66,8 @@ std::string rendered(const sim::NamedModel& entry, reports::Format format,
 void add_list(CLI::App& models, int& status) {
   CLI::App* command = models.add_subcommand("list", "all known models");
   const auto options = std::make_shared<ModelListOptions>();
-  command
-      ->add_option("--family", options->family,
-                   "only this family; default all; example: --family llama")
-      ->type_name("NAME");
+  add_option(*command, "--family", options->family, "NAME",
+             "only this family; default all; example: --family llama");
   add_output_options(*command, options->output);
   command->callback([options, &status] { status = run_model_list(*options); });
 }
@@ -77,16 +76,12 @@ void add_show(CLI::App& models, int& status) {
   CLI::App* command = models.add_subcommand(
       "show", "one model: shape, parameters by part, training FLOPs per token, source");
   const auto options = std::make_shared<ModelShowOptions>();
-  command
-      ->add_option("model", options->name,
-                   "name or alias (see llmsim models list), or a Hugging Face config.json")
-      ->type_name("NAME")
+  add_option(*command, "model", options->name, "NAME",
+             "name or alias (see llmsim models list), or a Hugging Face config.json")
       ->required();
-  command
-      ->add_option(
-          "--seq-len", options->seq_len,
-          "tokens of a sequence, 1 to 16777216; default that of the model; example: --seq-len 8192")
-      ->type_name("N");
+  add_option(
+      *command, "--seq-len", options->seq_len, "N",
+      "tokens of a sequence, 1 to 16777216; default that of the model; example: --seq-len 8192");
   add_output_options(*command, options->output);
   command->footer("Example: llmsim models show llama-3.1-70b-proxy");
   command->callback([options, &status] { status = run_model_show(*options); });
@@ -102,10 +97,9 @@ void add_models(CLI::App& program, int& status) {
 }
 
 int run_model_list(const ModelListOptions& options) {
-  const reports::Format format = format_of(options.output);
+  format_of(options.output);
   const reports::Table table = reports::catalogue_table(entries_of(options.family));
-  write_result(reports::render(table, format, style_of(options.output)), options.output);
-  return 0;
+  return print_answer(table, options.output);
 }
 
 int run_model_show(const ModelShowOptions& options) {

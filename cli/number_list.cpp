@@ -60,10 +60,6 @@ std::optional<Item> item_in(std::string_view text) {
   return range_in(text);
 }
 
-bool can_step(const Item& item) {
-  return item.first <= item.last && item.step >= (item.multiplies ? 2 : 1);
-}
-
 }  // namespace
 
 std::vector<int> numbers_in(const std::string& option, const std::string& text, NumberRange range) {
@@ -72,7 +68,7 @@ std::vector<int> numbers_in(const std::string& option, const std::string& text, 
     const std::size_t comma = std::min(text.find(',', begin), text.size());
     const std::optional<Item> item = item_in(std::string_view(text).substr(begin, comma - begin));
     begin = comma + 1;
-    if (!item || !can_step(*item))
+    if (!item || item->first > item->last || item->step < (item->multiplies ? 2 : 1))
       refuse_number(option, text, range,
                     "a list such as 1,2,4 or a range such as 1-16*2 of whole numbers");
     if (item->first < range.least || item->last > range.most)
@@ -99,6 +95,27 @@ std::int64_t number_in(const std::string& option, const std::string& text, Numbe
   if (!value || *value < range.least || *value > range.most)
     refuse_number(option, text, range, "one whole number");
   return *value;
+}
+
+std::vector<std::string> number_texts_in(const std::string& option, const std::string& text,
+                                         NumberRange range) {
+  std::vector<std::string> texts;
+  for (const int number : numbers_in(option, text, range)) texts.push_back(std::to_string(number));
+  return texts;
+}
+
+std::vector<std::string> words_in(const std::string& text) {
+  std::vector<std::string> words;
+  std::istringstream stream(text);
+  for (std::string word; std::getline(stream, word, ',');) words.push_back(word);
+  return words;
+}
+
+std::vector<std::string> names_in(const std::string& option, const std::string& text) {
+  std::vector<std::string> names = words_in(text);
+  if (std::ranges::count(names, "") > 0)
+    throw Error(option + " = " + text + ": an empty name in the list");
+  return names;
 }
 
 CLI::Validator finite_range(double least, double most) {

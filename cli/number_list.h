@@ -1,4 +1,4 @@
-// Numbers on the command line: one, a list, or a range.
+// Numbers on the command line: one, a list, or a range; and lists of words.
 //
 //   8           one number
 //   1,2,4       a list
@@ -28,6 +28,16 @@ std::vector<int> numbers_in(const std::string& option, const std::string& text, 
 
 // The same for an option that takes one number only.
 std::int64_t number_in(const std::string& option, const std::string& text, NumberRange range);
+
+// The numbers in `text` as texts.
+std::vector<std::string> number_texts_in(const std::string& option, const std::string& text,
+                                         NumberRange range);
+
+// "a,b" as "a" and "b"; nothing stands behind a last comma.
+std::vector<std::string> words_in(const std::string& text);
+
+// The same; throws Error naming `option` for an empty word.
+std::vector<std::string> names_in(const std::string& option, const std::string& text);
 
 // Checks an option that is no whole number: finite, and in the range.  (CLI::Range takes nan for a
 // number in every range.)

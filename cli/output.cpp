@@ -14,6 +14,7 @@
 #include <optional>
 #include <system_error>
 
+#include "cli/help_format.h"
 #include "sim/base/error.h"
 
 namespace llmsim::cli {
@@ -109,16 +110,11 @@ void say_why_not(std::string message) {
 }
 
 void add_output_options(CLI::App& command, OutputOptions& options) {
-  command
-      .add_option("--format", options.format,
-                  "table, markdown, csv, json or latex; csv and json have base units and stable "
-                  "keys; default table; "
-                  "example: --format json")
-      ->type_name("FORMAT");
-  command
-      .add_option("-o,--output", options.file,
-                  "write the result to a file; default standard output; example: -o plan.json")
-      ->type_name("FILE");
+  add_option(command, "--format", options.format, "FORMAT",
+             "table, markdown, csv, json or latex; csv and json have base units and stable keys; "
+             "default table; example: --format json");
+  add_option(command, "-o,--output", options.file, "FILE",
+             "write the result to a file; default standard output; example: -o plan.json");
 }
 
 reports::Format format_of(const OutputOptions& options) {
@@ -145,12 +141,9 @@ void write_result(const TextSource& text, const OutputOptions& options) {
 }
 
 void add_database_option(CLI::App& command, std::string& path) {
-  command
-      .add_option("--db", path,
-                  "database of hardware and coefficients; default llmsim/llmsim.db in the user's "
-                  "data directory; "
-                  "example: --db site.db")
-      ->type_name("PATH");
+  add_option(command, "--db", path, "PATH",
+             "database of hardware and coefficients; default llmsim/llmsim.db in the user's data "
+             "directory; example: --db site.db");
 }
 
 hwdb::Database open_database(const std::string& path) {

@@ -49,6 +49,13 @@ void say_why_not(std::string message);
 void write_result(const std::string& text, const OutputOptions& options);
 void write_result(const TextSource& text, const OutputOptions& options);
 
+// Prints a table or another answer that reports render.
+template <class Answer>
+int print_answer(const Answer& answer, const OutputOptions& options) {
+  write_result(render(answer, format_of(options), style_of(options)), options);
+  return 0;
+}
+
 // Which database a command reads.
 
 // --db PATH.

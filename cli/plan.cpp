@@ -19,8 +19,7 @@ namespace {
 int answer_one(const PlanOptions& options, const hwdb::Database& database) {
   if (options.space) check_can_be_written(*options.space);
   const reports::PlanAnswer answer = planned(options, options.run, database);
-  write_result(reports::render(answer, format_of(options.output), style_of(options.output)),
-               options.output);
+  print_answer(answer, options.output);
   if (options.space && answer.plan.complete) write_space(answer.query, *options.space);
   if (answer.plan.plans.empty()) {
     if (!answer.plan.complete) throw Error("interrupted before anything was found that fits");
@@ -41,8 +40,7 @@ int answer_one(const PlanOptions& options, const hwdb::Database& database) {
 
 int answer_many(const PlanOptions& options, const reports::PlanComparison& comparison) {
   if (comparison.plans.empty()) throw Error("interrupted before anything was found that fits");
-  write_result(reports::render(comparison, format_of(options.output), style_of(options.output)),
-               options.output);
+  print_answer(comparison, options.output);
   for (const reports::ComparedPlan& plan : comparison.plans) {
     if (!plan.answer.plan.plans.empty()) continue;
     std::cerr << "warning:";  // CSV has no row for it
@@ -57,10 +55,9 @@ int answer_many(const PlanOptions& options, const reports::PlanComparison& compa
 }
 
 void add_export_options(CLI::App& c, PlanOptions& o) {
-  c.add_option("--export", o.export_folder,
-               "folder for the launch files of the best plan; default none; example: --export "
-               "launch")
-      ->type_name("DIR");
+  add_option(c, "--export", o.export_folder, "DIR",
+             "folder for the launch files of the best plan; default none; example: --export "
+             "launch");
   add_target_option(c, o.target, "default slurm on GPUs, else that of the framework");
   c.get_option("--to")->needs("--export");
   set_group(c, "Search", {"--export", "--to"});
@@ -94,12 +91,10 @@ void add_plan(CLI::App& program, int& status) {
                     "also the Pareto front, plans that are slower but smaller: takes some times "
                     "as long");
   set_group(*command, "Search", {"--pareto"});
-  command
-      ->add_option("--space", options->space,
-                   "CSV file of every strategy that breaks no rule, with its memory and, where it "
-                   "fits, its step time: a million take some seconds and 200 MB; default none; "
-                   "example: --space space.csv")
-      ->type_name("FILE");
+  add_option(*command, "--space", options->space, "FILE",
+             "CSV file of every strategy that breaks no rule, with its memory and, where it "
+             "fits, its step time: a million take some seconds and 200 MB; default none; "
+             "example: --space space.csv");
   set_group(*command, "Search", {"--space"});
   add_export_options(*command, *options);
   add_job_options(*command, options->job);

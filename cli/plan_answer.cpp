@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "cli/help_format.h"
-#include "cli/interruption.h"
 #include "cli/number_list.h"
 #include "cli/predict_command.h"
 #include "cli/progress.h"
@@ -99,14 +98,6 @@ void order_by_risk(reports::PlanAnswer& answer) {
   answer.plan.ties = 1;
 }
 
-// How to predict it, and what the switches are worth that nobody has asked for.
-void describe_winner(const RunOptions& asked, const std::string& database,
-                     reports::PlanAnswer& answer) {
-  const sim::Run& winner = answer.plan.plans.front().run;
-  answer.command = predict_command(asked, winner.strategy, database);
-  answer.assumed_switches = sim::switch_worths(winner, reports::assumed_strategy_fields(winner));
-}
-
 }  // namespace
 
 sim::Objective objective_of(const std::string& name) {
@@ -118,31 +109,24 @@ sim::Objective objective_of(const std::string& name) {
 }
 
 void add_ranking_options(CLI::App& c, PlanOptions& o) {
-  c.add_option(
-       "--objective", o.objective,
-       "what the best plan has the best of: throughput, memory, time (of the whole job, with "
-       "--tokens) or cost; default throughput; example: --objective memory")
-      ->type_name("NAME");
-  c.add_option("--top", o.top, "plans to show, 1 to 1000; default 10; example: --top 20")
-      ->type_name("N");
-  c.add_option(
-       "--headroom", o.headroom,
-       "memory to leave free on each device, in percent (0-90); default as much as makes 3 of "
-       "4 such runs fit; example: --headroom 5")
-      ->type_name("PERCENT")
+  add_option(c, "--objective", o.objective, "NAME",
+             "what the best plan has the best of: throughput, memory, time (of the whole job, with "
+             "--tokens) or cost; default throughput; example: --objective memory");
+  add_option(c, "--top", o.top, "N", "plans to show, 1 to 1000; default 10; example: --top 20");
+  add_option(c, "--headroom", o.headroom, "PERCENT",
+             "memory to leave free on each device, in percent (0-90); default as much as makes 3 "
+             "of 4 such runs fit; example: --headroom 5")
       ->check(finite_range(0.0, 90.0));
-  c.add_flag(
-      "--sensitivity", o.sensitivity,
-      "also a sensitivity analysis: one switch or number of the best plan changed at a time, and "
-      "each property of the hardware 1.25 times as good, with a new search");
+  c.add_flag("--sensitivity", o.sensitivity,
+             "also a sensitivity analysis: one switch or number of the best plan changed at a "
+             "time, and each property of the hardware 1.25 times as good, with a new search");
   c.add_flag(
       "--risk", o.risk,
       "order the plans by their largest regret: the most that one can lose against the best of "
       "them if any one property of the hardware is 1.25 times better or worse than assumed");
-  c.add_option("--jobs", o.jobs,
-               "threads of the search, 0 to 1024; default 1; 0: one for each core; example: "
-               "--jobs 8")
-      ->type_name("N");
+  add_option(
+      c, "--jobs", o.jobs, "N",
+      "threads of the search, 0 to 1024; default 1; 0: one for each core; example: --jobs 8");
   set_group(c, "Search",
             {"--objective", "--top", "--headroom", "--sensitivity", "--risk", "--jobs"});
 }
@@ -169,7 +153,9 @@ reports::PlanAnswer planned(const PlanOptions& options, const RunOptions& run,
   answer.plan = timed_plan(answer.query, answer.duration);
   if (answer.plan.plans.empty()) return answer;
   if (options.risk) order_by_risk(answer);
-  describe_winner(run, options.database, answer);
+  const sim::Run& winner = answer.plan.plans.front().run;
+  answer.command = predict_command(run, winner.strategy, options.database);
+  answer.assumed_switches = sim::switch_worths(winner, reports::assumed_strategy_fields(winner));
   if (options.sensitivity) add_changes(run, database, answer);
   answer.job = job_of(options.job, answer.plan.plans.front(), database);
   return answer;

@@ -20,11 +20,6 @@ namespace {
 
 using reports::PlanComparison;
 
-// Whether two questions differ in the number of devices only.
-bool same_but_devices(const std::vector<std::string>& one, const std::vector<std::string>& other) {
-  return std::equal(one.begin(), one.end() - 1, other.begin(), other.end() - 1);
-}
-
 // Whether questions differ in hardware alone, the number of devices apart.
 bool compares_hardware(const std::vector<std::string>& keys) {
   const auto is_hardware = [](const std::string& key) {
@@ -147,20 +142,16 @@ PlanComparison largest_model(const PlanOptions& options, const hwdb::Database& d
 }  // namespace
 
 void add_goals(CLI::App& c, PlanOptions& o) {
-  c.add_flag(
-      "--fit", o.smallest,
-      "find the smallest number of devices on which the model fits (with --deadline: on which "
-      "the job ends in time), of --gpus or of 1, 2, 4 to 65536; example: --fit");
-  c.add_option(
-       "--largest", o.largest,
-       "find the largest model of the catalogue, seq-len or micro-batch that fits; default none; "
-       "example: --largest seq-len")
-      ->type_name("WHAT")
+  c.add_flag("--fit", o.smallest,
+             "find the smallest number of devices on which the model fits (with --deadline: on "
+             "which the job ends in time), of --gpus or of 1, 2, 4 to 65536; example: --fit");
+  add_option(c, "--largest", o.largest, "WHAT",
+             "find the largest model of the catalogue, seq-len or micro-batch that fits; default "
+             "none; example: --largest seq-len")
       ->excludes("--fit");
-  c.add_option("--deadline", o.deadline,
-               "days within which the job of --tokens must end; default none; example: --tokens 2T "
-               "--deadline 30")
-      ->type_name("DAYS")
+  add_option(c, "--deadline", o.deadline, "DAYS",
+             "days within which the job of --tokens must end; default none; example: --tokens 2T "
+             "--deadline 30")
       ->check(finite_range(0.0, 1e6));
   set_group(c, "Search", {"--fit", "--largest", "--deadline"});
 }
@@ -182,7 +173,8 @@ PlanComparison compared(const PlanOptions& options, const PlanQuestions& questio
   if (options.smallest) comparison.goal = reports::Goal::Smallest;
   const std::vector<std::string>* answered = nullptr;
   for (const PlanQuestion& question : questions.list) {
-    if (answered && same_but_devices(*answered, question.values)) continue;
+    const auto& values = question.values;  // of which the last is the number of devices
+    if (answered && std::equal(values.begin(), values.end() - 1, answered->begin())) continue;
     if (!add_answer(comparison, options, question.run, question.values, database)) break;
     if (compares_hardware(questions.keys)) keep_layout(comparison, question.run, database);
     if (options.smallest && reports::answers(comparison, comparison.plans.back().answer))

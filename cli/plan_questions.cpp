@@ -1,10 +1,10 @@
 #include "cli/plan_questions.h"
 
 #include <algorithm>
-#include <sstream>
 
-#include "cli/listed_options.h"
+#include "cli/number_list.h"
 #include "cli/strategy_options.h"
+#include "cli/sweep_grid.h"
 #include "sim/base/error.h"
 #include "sim/base/field.h"
 #include "sim/strategy/strategy.h"
@@ -38,8 +38,7 @@ struct Allowed {
 
 Allowed allowed_in(const std::string& text) {
   Allowed allowed;
-  std::stringstream stream(text);
-  for (std::string name; std::getline(stream, name, ',');) {
+  for (const std::string& name : words_in(text)) {
     if (sim::named<sim::PipelineSchedule>(name))
       allowed.schedules.push_back(name);
     else if (sim::named<sim::Precision>(name))

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <memory>
-#include <sstream>
 
 #include "cli/commands.h"
+#include "cli/help_format.h"
+#include "cli/number_list.h"
 #include "cli/output.h"
 #include "hwdb/text/input_file.h"
 #include "hwdb/text/spelling.h"
@@ -19,13 +20,6 @@ struct PlotOptions {
   std::string file;  // empty: standard output
 };
 
-std::vector<std::string> names_in(const std::string& list) {
-  std::vector<std::string> names;
-  std::istringstream stream(list);
-  for (std::string name; std::getline(stream, name, ',');) names.push_back(name);
-  return names;
-}
-
 // The column that an option means, whose own name is another for devices and hardware.
 std::string key_of(const reports::DataRows& data, const char* option, std::string name) {
   std::ranges::replace(name, '-', '_');
@@ -33,10 +27,8 @@ std::string key_of(const reports::DataRows& data, const char* option, std::strin
   for (const auto& [typed, key] :
        {std::pair("gpus", "num_devices"), std::pair("hardware", "accelerator")})
     if (name == typed && data.has(key)) return key;
-  std::string known;
-  for (const std::string& key : data.keys) known += (known.empty() ? "" : ", ") + key;
   throw Error(std::string(option) + " = " + name + ": no such column" +
-              hwdb::did_you_mean(name, data.keys) + "; there are " + known);
+              hwdb::did_you_mean(name, data.keys) + "; there are " + sim::joined(data.keys, ", "));
 }
 
 std::pair<std::string, std::string> condition_in(const reports::DataRows& data,
@@ -55,11 +47,11 @@ reports::PlotRequest request_of(const PlotOptions& options, const reports::DataR
   set(request.x, "--x", options.x);
   set(request.y, "--y", options.y);
   set(request.value, "--value", options.value);
-  for (const std::string& name : names_in(options.by))
+  for (const std::string& name : words_in(options.by))
     request.by.push_back(key_of(data, "--by", name));
-  for (const std::string& text : names_in(options.where))
+  for (const std::string& text : words_in(options.where))
     request.where.push_back(condition_in(data, text));
-  for (const std::string& axis : names_in(options.log)) {
+  for (const std::string& axis : words_in(options.log)) {
     if (axis != "x" && axis != "y") throw Error("--log = " + axis + ": x, y or x,y is expected");
     (axis == "x" ? request.log_x : request.log_y) = true;
   }
@@ -84,41 +76,36 @@ void add_plot(CLI::App& program, int& status) {
   CLI::App* command = program.add_subcommand(
       "plot", "a sweep or a validation as a chart: lines, a heat map, predicted against measured");
   const auto options = std::make_shared<PlotOptions>();
-  const auto add = [&](const char* name, std::string& value, const char* help, const char* type) {
-    return command->add_option(name, value, help)->type_name(type);
-  };
-  add("DATA", options->data,
-      "what sweep wrote with --format csv or json, or validate with --format json; example: "
-      "sweep.csv",
-      "FILE")
+  add_option(*command, "DATA", options->data, "FILE",
+             "what sweep wrote with --format csv or json, or validate with --format json; example: "
+             "sweep.csv")
       ->required();
-  add("--x", options->x,
+  add_option(
+      *command, "--x", options->x, "KEY",
       "column along which is drawn; default the first setting that varies, numbers before words; "
-      "example: --x gpus",
-      "KEY");
-  add("--y", options->y,
+      "example: --x gpus");
+  add_option(
+      *command, "--y", options->y, "KEY",
       "a heat map, with the values of this column as rows; default lines; example: --y pp --where "
-      "micro_batch=1",
-      "KEY");
-  add("--value", options->value,
-      "column that is drawn; default tokens_per_s_per_device, of a validation predicted_s; "
-      "example: --value step_time_s",
-      "KEY");
-  add("--by", options->by,
+      "micro_batch=1");
+  add_option(*command, "--value", options->value, "KEY",
+             "column that is drawn; default tokens_per_s_per_device, of a validation predicted_s; "
+             "example: --value step_time_s");
+  add_option(
+      *command, "--by", options->by, "KEYS",
       "columns that make a line of their own for each of their values; default those that tell "
-      "rows apart; of a validation none; example: --x pp --by tp,micro_batch",
-      "KEYS");
-  add("--where", options->where,
-      "only rows with these values; default all; example: --where micro_batch=2,recompute=none",
-      "KEY=VALUE");
-  add("--log", options->log,
+      "rows apart; of a validation none; example: --x pp --by tp,micro_batch");
+  add_option(
+      *command, "--where", options->where, "KEY=VALUE",
+      "only rows with these values; default all; example: --where micro_batch=2,recompute=none");
+  add_option(
+      *command, "--log", options->log, "AXES",
       "axes that are logarithmic: x, y or x,y; default x where its values span a factor of 8; "
-      "example: --log y",
-      "AXES");
-  add("--title", options->title,
-      "default what all rows have in common; example: --title \"Llama 70B on H100\"", "TEXT");
-  add("-o", options->file, "SVG file to write; default standard output; example: -o sweep.svg",
-      "FILE");
+      "example: --log y");
+  add_option(*command, "--title", options->title, "TEXT",
+             "default what all rows have in common; example: --title \"Llama 70B on H100\"");
+  add_option(*command, "-o", options->file, "FILE",
+             "SVG file to write; default standard output; example: -o sweep.svg");
   command->footer(
       "Exit status: 0 drawn, 1 error, 2 usage.\n"
       "Runs that do not fit are hollow marks, grey in a heat map; what breaks a rule has none.\n"

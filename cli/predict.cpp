@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "cli/help_format.h"
 #include "cli/job_options.h"
 #include "cli/output.h"
 #include "cli/run_changes.h"
@@ -31,38 +32,35 @@ struct PredictOptions {
 };
 
 void add_reported_options(CLI::App& c, PredictOptions& o) {
-  const auto add = [&](const char* name, std::optional<std::string>& value, const char* type,
-                       const char* help) { c.add_option(name, value, help)->type_name(type); };
-  add("--reported-mfu", o.reported_mfu, "RATIO",
-      "a published MFU to explain, 1.0 is 100 %; default that of the run record; example: "
-      "--reported-mfu 0.8");
-  add("--reported-tflops", o.reported_tflops, "TFLOPS",
-      "the same as TFLOP/s per device; example: --reported-tflops 790");
-  add("--convention", o.convention, "NAME",
+  add_option(c, "--reported-mfu", o.reported_mfu, "RATIO",
+             "a published MFU to explain, 1.0 is 100 %; default that of the run record; example: "
+             "--reported-mfu 0.8");
+  add_option(c, "--reported-tflops", o.reported_tflops, "TFLOPS",
+             "the same as TFLOP/s per device; example: --reported-tflops 790");
+  add_option(
+      c, "--convention", o.convention, "NAME",
       "how it was counted: 6N, 6N_no_embedding, palm, palm_causal, palm_no_embedding, megatron, "
-      "gemm_causal or hardware; default "
-      "all; example: --reported-mfu 0.8 --convention palm");
+      "gemm_causal or hardware; default all; example: --reported-mfu 0.8 --convention palm");
 }
 
 void add_timeline_options(CLI::App& c, PredictOptions& o) {
-  CLI::Option* timeline = c.add_flag(
-      "--memory-timeline", o.memory_timeline,
-      "also the memory of one stage through the step, a row for each pass; tables stop where the "
-      "micro-batches repeat, CSV prints the curve alone");
-  c.add_option(
-       "--memory-stage", o.memory_stage,
-       "of which stage, from 0; default the fullest; example: --memory-timeline --memory-stage 0")
-      ->type_name("N")
+  CLI::Option* timeline =
+      c.add_flag("--memory-timeline", o.memory_timeline,
+                 "also the memory of one stage through the step, a row for each pass; tables stop "
+                 "where the micro-batches repeat, CSV prints the curve alone");
+  add_option(
+      c, "--memory-stage", o.memory_stage, "N",
+      "of which stage, from 0; default the fullest; example: --memory-timeline --memory-stage 0")
       ->needs(timeline);
 }
 
 void add_explain_option(CLI::App& c, PredictOptions& o) {
-  CLI::Option* explain = c.add_option("--explain", o.explain,
-                                      "why gemm, attention or collective take as long as they do: "
-                                      "a row for each one of a step with the factors that make "
-                                      "its rate and the coefficients behind them; or what memory "
-                                      "is used for at the peak, tensor by tensor; instead of the "
-                                      "usual answer; default none; example: --explain memory");
+  CLI::Option* explain =
+      c.add_option("--explain", o.explain,
+                   "why gemm, attention or collective take as long as they do: a row for each one "
+                   "of a step with the factors that make its rate and the coefficients behind "
+                   "them; or what memory is used for at the peak, tensor by tensor; instead of the "
+                   "usual answer; default none; example: --explain memory");
   explain->type_name("NAME");
   for (const char* other : {"--memory-timeline", "--reported-mfu", "--reported-tflops", "--tokens"})
     explain->excludes(c.get_option(other));
@@ -70,7 +68,7 @@ void add_explain_option(CLI::App& c, PredictOptions& o) {
 
 std::optional<reports::Explained> explained_of(const PredictOptions& options) {
   if (!options.explain) return std::nullopt;
-  if (const auto what = reports::explained_named(*options.explain)) return what;
+  if (const auto what = sim::named<reports::Explained>(*options.explain)) return what;
   throw Error("--explain = " + *options.explain +
               ": gemm, attention, collective or memory is expected");
 }

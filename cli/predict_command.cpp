@@ -15,20 +15,10 @@ using sim::StrategyField;
 // fields follow in that of their table.
 const std::vector<std::string>& layout_keys() {
   static const std::vector<std::string> all = [] {
-    std::vector<std::string> keys{"tp",
-                                  "pp",
-                                  "virtual_stages",
-                                  "pipeline_schedule",
-                                  "embeddings_as_layers",
-                                  "stage_layers",
-                                  "cp",
-                                  "ep",
-                                  "etp",
-                                  "sequence_parallel",
-                                  "sharding",
-                                  "shard_size",
-                                  "mesh_order",
-                                  "micro_batch"};
+    std::vector<std::string> keys({"tp", "pp", "virtual_stages", "pipeline_schedule",
+                                   "embeddings_as_layers", "stage_layers", "cp", "ep", "etp",
+                                   "sequence_parallel", "sharding", "shard_size", "mesh_order",
+                                   "micro_batch"});
     for (const sim::SearchedField& field : sim::searched_fields()) {
       const bool is_known = std::ranges::find(keys, field.key) != keys.end();
       if (!is_known && !field.is_rest && sim::find_strategy_field(field.key))
@@ -110,8 +100,7 @@ void add_asked(Command& command, const RunOptions& o) {
 
 void add_settings(Command& command, const sim::SettingValues& settings) {
   for (const auto& [key, value] : settings) {
-    std::string option = "--" + key;
-    std::ranges::replace(option, '_', '-');
+    const std::string option = option_named(key);
     if (const bool* on = std::get_if<bool>(&value))
       command.add_switch(option, *on);
     else

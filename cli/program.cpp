@@ -9,7 +9,6 @@
 
 #include "cli/commands.h"
 #include "cli/help_format.h"
-#include "cli/misspelling.h"
 #include "cli/output.h"
 #include "cli/shell_texts.h"
 #include "hwdb/text/table_file.h"
@@ -53,10 +52,9 @@ int run(std::vector<std::string> arguments, const std::string& version) {
       "json\n"
       "llmsim COMMAND --help explains each option.");
   program
-      .set_config(
-          "--question", "",
-          "options of the command that follows, in a TOML file with a section for each command; "
-          "default none; example: llmsim --question question.toml plan")
+      .set_config("--question", "",
+                  "options of the command that follows, in a TOML file with a section for each "
+                  "command; default none; example: llmsim --question question.toml plan")
       ->type_name("FILE");
   program.allow_config_extras(CLI::config_extras_mode::error);
   add_plan(program, status);

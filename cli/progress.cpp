@@ -1,12 +1,13 @@
 #include "cli/progress.h"
 
 #include <unistd.h>
-
 #include <cmath>
+#include <csignal>
 #include <iostream>
 #include <utility>
 
 namespace llmsim::cli {
+
 namespace {
 
 constexpr std::chrono::seconds kQuiet{1};
@@ -18,6 +19,13 @@ std::string left(std::chrono::duration<double> time) {
   const double seconds = std::ceil(time.count());
   if (seconds < kInSeconds) return std::to_string(std::lround(seconds)) + " s";
   return std::to_string(std::lround(std::ceil(seconds / 60.0))) + " min";
+}
+
+volatile std::sig_atomic_t interrupted = 0;
+
+void note_interruption(int signal) {
+  interrupted = 1;
+  std::signal(signal, SIG_DFL);
 }
 
 }  // namespace
@@ -51,5 +59,14 @@ void ProgressLine::tell(std::size_t done, std::size_t all) {
   }
   stream_ << "\x1b[K" << std::flush;
 }
+
+Interruption::Interruption() {
+  interrupted = 0;
+  before_ = std::signal(SIGINT, note_interruption);
+}
+
+Interruption::~Interruption() { std::signal(SIGINT, before_); }
+
+bool Interruption::came() const { return interrupted != 0; }
 
 }  // namespace llmsim::cli

@@ -1,4 +1,4 @@
-// A line on a terminal with the progress of long work.
+// Long work: a line on a terminal with its progress, and how it is interrupted.
 #pragma once
 
 #include <chrono>
@@ -36,6 +36,21 @@ class ProgressLine {
   Clock clock_;
   Time start_;
   std::optional<Time> written_{};
+};
+
+// Ctrl-C during long work that can end early with its result so far: while one lives, the first
+// interruption (SIGINT) is noted and a second one ends the program as usual.
+class Interruption {
+ public:
+  Interruption();
+  Interruption(const Interruption&) = delete;
+  Interruption& operator=(const Interruption&) = delete;
+  ~Interruption();
+
+  bool came() const;
+
+ private:
+  void (*before_)(int);
 };
 
 }  // namespace llmsim::cli

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "calibrate/backtest.h"
+#include "cli/help_format.h"
 #include "cli/output.h"
 #include "cli/plan_answer.h"
 #include "cli/plan_goals.h"
@@ -184,11 +185,7 @@ int report_validation(const ReportOptions& options) {
   const std::vector<hwdb::RunFile> files = read_run_files({});
   const hwdb::Database database = open_database(options.plan.database);
   hwdb::RunResolver resolver(database);
-  ProgressLine line("predicting");
-  const calibrate::Backtest backtest = calibrate::backtest(
-      files, calibrate::Scope::All,
-      [&](const hwdb::RunRecord& record) { return sim::predict(resolver.resolve(record)); },
-      [&](std::size_t done, std::size_t all) { line.tell(done, all); });
+  const calibrate::Backtest backtest = backtest_of(files, calibrate::Scope::All, resolver);
   write_page(
       format == PageFormat::Html ? reports::page(backtest) : reports::validation_json(backtest),
       options);
@@ -221,11 +218,11 @@ void exclude_question(const std::vector<CLI::Option*>& options, CLI::Option& run
 }
 
 void add_interactive(CLI::App& command, ReportOptions& options) {
-  CLI::Option* const interactive = command.add_flag(
-      "--interactive", options.interactive,
-      "a page that plans anew by itself: with other devices, batches, sequences and links; one "
-      "question on a model of the catalogue; needs a program built with LLMSIM_WITH_WEB; default "
-      "off; example: --interactive");
+  CLI::Option* const interactive =
+      command.add_flag("--interactive", options.interactive,
+                       "a page that plans anew by itself: with other devices, batches, sequences "
+                       "and links; one question on a model of the catalogue; needs a program built "
+                       "with LLMSIM_WITH_WEB; default off; example: --interactive");
   for (const char* other : {"--run", "--validation", "--fit", "--largest", "--deadline"})
     interactive->excludes(command.get_option(other));
 }
@@ -243,30 +240,23 @@ void add_report(CLI::App& program, int& status) {
   add_goals(*command, plan);
   add_job_options(*command, plan.job);
   const std::vector<CLI::Option*> of_question = command->get_options();
-  CLI::Option* const run =
-      command
-          ->add_option("--run", plan.run.run_file,
-                       "a run record: the page of this one run, nothing is searched; default none; "
-                       "example: --run run.json")
-          ->type_name("FILE");
-  CLI::Option* const validation = command->add_flag(
-      "--validation", options->validation,
-      "predicted against measured, for every published run that ships with the program, instead "
-      "of a question; example: --validation");
+  CLI::Option* const run = add_option(*command, "--run", plan.run.run_file, "FILE",
+                                      "a run record: the page of this one run, nothing is "
+                                      "searched; default none; example: --run run.json");
+  CLI::Option* const validation =
+      command->add_flag("--validation", options->validation,
+                        "predicted against measured, for every published run that ships with the "
+                        "program, instead of a question; example: --validation");
   validation->excludes(run);
   exclude_question(of_question, *run, *validation);
   add_interactive(*command, *options);
   command->add_flag("--scaling,!--no-scaling", options->scaling,
                     "also the best plans on 1/4 to 4 times the devices with the same batch, a "
                     "search each, where there is one question; default on; example: --no-scaling");
-  command
-      ->add_option("--format", options->format,
-                   "html, or json: what is in the page; default html; example: --format json")
-      ->type_name("NAME");
-  command
-      ->add_option("-o", options->file,
-                   "file to write; default standard output; example: -o plan.html")
-      ->type_name("FILE");
+  add_option(*command, "--format", options->format, "NAME",
+             "html, or json: what is in the page; default html; example: --format json");
+  add_option(*command, "-o", options->file, "FILE",
+             "file to write; default standard output; example: -o plan.html");
   add_database_option(*command, plan.database);
   command->footer(
       "Exit status: 0 written, 1 error, 2 usage, 3 nothing fits, or the run does not.\n"

@@ -81,11 +81,6 @@ void add_switches(std::vector<RunOptions>& changes, const Strategy& s) {
   }
 }
 
-void add_host(std::vector<RunOptions>& changes, const Strategy& s) {
-  if (!s.offload.optimizer) changes.emplace_back().offload = "optimizer";
-  if (!s.offload.activations) changes.emplace_back().offload = "activations";
-}
-
 std::vector<RunOptions> changes_of(const sim::Run& run) {
   const Strategy& s = run.strategy;
   std::vector<RunOptions> changes;
@@ -97,7 +92,8 @@ std::vector<RunOptions> changes_of(const sim::Run& run) {
   add_meshes(changes, s);
   add_switches(changes, s);
   if (s.precision != sim::Precision::Fp8) changes.push_back(fields({{"precision", "fp8"}}));
-  add_host(changes, s);
+  if (!s.offload.optimizer) changes.emplace_back().offload = "optimizer";
+  if (!s.offload.activations) changes.emplace_back().offload = "activations";
   return changes;
 }
 

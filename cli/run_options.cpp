@@ -15,11 +15,6 @@
 namespace llmsim::cli {
 namespace {
 
-void add(CLI::App& command, const char* name, std::optional<std::string>& value, const char* type,
-         const char* help) {
-  command.add_option(name, value, help)->type_name(type);
-}
-
 // "--flash=off" and what files of options have for it; CLI11 would count, and throw what names no
 // option where it cannot.
 std::string not_a_switch(const std::string& text) {
@@ -38,21 +33,16 @@ CLI::Option* add_switch(CLI::App& command, const std::string& names,
   return command.add_flag_function(names, set_counted, help)->check(not_a_switch);
 }
 
-std::string with_dashes(std::string name) {
-  std::ranges::replace(name, '_', '-');
-  return name;
-}
-
 // One row of the table of settings.
 void add_setting(CLI::App& c, const hwdb::Setting& setting, RunOptions& o) {
-  const std::string name = with_dashes(setting.key), option = "--" + name;
+  const std::string option = option_named(setting.key), off = "--no-" + option.substr(2);
   const bool told = setting.kind == sim::FieldKind::Switch;  // by the option itself
   const std::string help = setting.help + (told ? "" : ": " + hwdb::values_of(setting)) +
                            "; default that of the framework; example: ";
   if (told) {
-    const std::string example = setting.example == std::string("false") ? "--no-" + name : option;
+    const std::string example = setting.example == std::string("false") ? off : option;
     add_switch(
-        c, option + ",!--no-" + name, [&setting, &o](bool on) { o.settings[setting.key] = on; },
+        c, option + ",!" + off, [&setting, &o](bool on) { o.settings[setting.key] = on; },
         help + example)
         ->group("Training program");
     return;
@@ -66,62 +56,48 @@ void add_setting(CLI::App& c, const hwdb::Setting& setting, RunOptions& o) {
 }
 
 void add_model(CLI::App& c, RunOptions& o) {
-  c.add_option("--model", o.model,
-               "model of the catalogue or a Hugging Face config.json; no default; example: --model "
-               "llama-70b")
-      ->type_name("NAME");
+  add_option(c, "--model", o.model, "NAME",
+             "model of the catalogue or a Hugging Face config.json; no default; example: --model "
+             "llama-70b");
 }
 
 void add_work(CLI::App& c, RunOptions& o) {
-  add(c, "--hardware", o.hardware, "ID",
-      "accelerator, id or alias; default h100 in DGX nodes; example: --hardware mi300x");
-  add(c, "--system", o.system, "ID",
-      "system or node type; default the usual nodes of the accelerator; example: --system "
-      "frontier");
-  add(c, "--transport", o.transport, "NAME",
-      "how collectives reach the network: rdma or sockets (no plugin); default rdma; example: "
-      "--transport sockets");
-  add(c, "--collective-algorithm", o.algorithm, "NAME",
-      "auto, ring, tree or hierarchical; default auto, the fastest of ring and tree; example: "
-      "--collective-algorithm tree");
-  add(c, "--inter-node-bandwidth", o.inter_node_bandwidth, "GB/s",
-      "network of a node, in one direction and for each of its devices, 0.001 to 100000; default "
-      "that of the system; example: --inter-node-bandwidth 50");
+  add_option(c, "--hardware", o.hardware, "ID",
+             "accelerator, id or alias; default h100 in DGX nodes; example: --hardware mi300x");
+  add_option(c, "--system", o.system, "ID",
+             "system or node type; default the usual nodes of the accelerator; example: --system "
+             "frontier");
+  add_option(c, "--transport", o.transport, "NAME",
+             "how collectives reach the network: rdma or sockets (no plugin); default rdma; "
+             "example: --transport sockets");
+  add_option(c, "--collective-algorithm", o.algorithm, "NAME",
+             "auto, ring, tree or hierarchical; default auto, the fastest of ring and tree; "
+             "example: --collective-algorithm tree");
+  add_option(c, "--inter-node-bandwidth", o.inter_node_bandwidth, "GB/s",
+             "network of a node, in one direction and for each of its devices, 0.001 to 100000; "
+             "default that of the system; example: --inter-node-bandwidth 50");
   c.get_option("--inter-node-bandwidth")->check(finite_range(0.001, 100000.0));
-  add(c, "--seq-len", o.seq_len, "TOKENS",
+  add_option(
+      c, "--seq-len", o.seq_len, "TOKENS",
       "tokens of a sequence, 1 to 16777216; default that of the model; example: --seq-len 8192");
-  add(c, "--document-len", o.document_len, "TOKENS",
-      "tokens of a document where sequences are packed with several that do not see each other: of "
-      "documents of lengths d, sum d^2 / sum d; default a sequence is one document; example: "
-      "--document-len 600");
-  add(c, "--global-batch", o.global_batch, "SEQS",
-      "sequences per optimizer step; default 4 Mi tokens, or 1024 tokens a device where that is "
-      "more; example: --global-batch "
-      "1024");
-  add(c, "--global-batch-tokens", o.global_batch_tokens, "TOKENS",
-      "the same in tokens, rounded to whole sequences; default as for --global-batch; example: "
-      "--global-batch-tokens 4000000");
+  add_option(c, "--document-len", o.document_len, "TOKENS",
+             "tokens of a document where sequences are packed with several that do not see each "
+             "other: of documents of lengths d, sum d^2 / sum d; default a sequence is one "
+             "document; example: --document-len 600");
+  add_option(c, "--global-batch", o.global_batch, "SEQS",
+             "sequences per optimizer step; default 4 Mi tokens, or 1024 tokens a device where "
+             "that is more; example: --global-batch 1024");
+  add_option(c, "--global-batch-tokens", o.global_batch_tokens, "TOKENS",
+             "the same in tokens, rounded to whole sequences; default as for --global-batch; "
+             "example: --global-batch-tokens 4000000");
 }
 
 // By key; all others are of the recipe.
 const char* group_of(const std::string& key) {
-  static const std::vector<std::string> layout{"tp",
-                                               "pp",
-                                               "dp",
-                                               "cp",
-                                               "ep",
-                                               "etp",
-                                               "cp_scheme",
-                                               "cp_balanced",
-                                               "virtual_stages",
-                                               "pipeline_schedule",
-                                               "embeddings_as_layers",
-                                               "stage_layers",
-                                               "sharding",
-                                               "shard_size",
-                                               "mesh_order",
-                                               "sequence_parallel",
-                                               "micro_batch"};
+  static const std::vector<std::string> layout(
+      {"tp", "pp", "dp", "cp", "ep", "etp", "cp_scheme", "cp_balanced", "virtual_stages",
+       "pipeline_schedule", "embeddings_as_layers", "stage_layers", "sharding", "shard_size",
+       "mesh_order", "sequence_parallel", "micro_batch"});
   if (std::ranges::find(layout, key) != layout.end()) return "Layout";
   return key.starts_with("moe_") ? "Experts" : "Recipe";
 }
@@ -129,7 +105,7 @@ const char* group_of(const std::string& key) {
 // One field of the strategy.
 void add_field(CLI::App& c, const sim::StrategyField& field, RunOptions& o, const char* value_name,
                const std::string& help) {
-  const std::string name = "--" + with_dashes(field.key);
+  const std::string name = option_named(field.key);
   const auto set = [&field, &o](const std::string& text) { o.strategy[field.key] = text; };
   if (field.kind != sim::FieldKind::Switch) {
     c.add_option_function<std::string>(*field.options ? field.options : name, set, help)
@@ -144,42 +120,38 @@ void add_field(CLI::App& c, const sim::StrategyField& field, RunOptions& o, cons
 }
 
 void add_site(CLI::App& c, RunOptions& o) {
-  c.add_option(
-       "--site", o.site,
-       "cluster that llmsim calibrate site has measured; default none, what is known of all "
-       "clusters; example: --site our-cluster")
-      ->type_name("NAME");
+  add_option(c, "--site", o.site, "NAME",
+             "cluster that llmsim calibrate site has measured; default none, what is known of all "
+             "clusters; example: --site our-cluster");
 }
 
 void add_recipe(CLI::App& c, RunOptions& o) {
-  add(c, "--framework,--stack", o.framework, "NAME",
-      "training framework; default megatron-lm, on TPUs maxtext, on Gaudi megatron-deepspeed; "
-      "example: --framework fsdp2");
-  add(c, "--offload", o.offload, "LIST",
+  add_option(c, "--framework,--stack", o.framework, "NAME",
+             "training framework; default megatron-lm, on TPUs maxtext, on Gaudi "
+             "megatron-deepspeed; example: --framework fsdp2");
+  add_option(
+      c, "--offload", o.offload, "LIST",
       "what lives on the host: optimizer, parameters, activations, or the inputs of modules: "
-      "activations=core_attn+moe_act; "
-      "default "
-      "nothing; example: --offload optimizer");
-  add(c, "--lora", o.lora, "RANK",
-      "fine-tuning: weights are frozen, adapters of this rank trained, 1 to 65536; frozen weights "
-      "of 4 bits (QLoRA) with --precision nf4 or int4; default none, all weights are trained; "
-      "example: --lora 16");
-  add(c, "--lora-targets", o.lora_targets, "LIST",
-      "linear layers with adapters: q, k, v, o, gate, up, down, of mixers of states in, "
-      "out, x, or attention, mlp, mixer, all; default q,v; "
-      "example: --lora 16 --lora-targets all");
+      "activations=core_attn+moe_act; default nothing; example: --offload optimizer");
+  add_option(c, "--lora", o.lora, "RANK",
+             "fine-tuning: weights are frozen, adapters of this rank trained, 1 to 65536; frozen "
+             "weights of 4 bits (QLoRA) with --precision nf4 or int4; default none, all weights "
+             "are trained; example: --lora 16");
+  add_option(
+      c, "--lora-targets", o.lora_targets, "LIST",
+      "linear layers with adapters: q, k, v, o, gate, up, down, of mixers of states in, out, x, or "
+      "attention, mlp, mixer, all; default q,v; example: --lora 16 --lora-targets all");
   c.get_option("--lora-targets")->needs("--lora");
   add_switch(
       c, "--dp-overlap,!--no-dp-overlap", [&o](bool on) { o.dp_overlap = on; },
-      "both of --gradient-overlap and --gather-overlap; default those of the framework; "
-      "example: --no-dp-overlap");
-  add(c, "--date", o.date, "DAY",
-      "when the software was current, YYYY-MM-DD; default today's; example: --framework "
-      "megatron-lm --date 2021-06-01");
-  add(c, "--framework-version", o.framework_version, "TEXT",
-      "release of the framework, whose date counts where it is known; default that of the date; "
-      "example: --framework-version "
-      "0.13");
+      "both of --gradient-overlap and --gather-overlap; default those of the framework; example: "
+      "--no-dp-overlap");
+  add_option(c, "--date", o.date, "DAY",
+             "when the software was current, YYYY-MM-DD; default today's; example: --framework "
+             "megatron-lm --date 2021-06-01");
+  add_option(c, "--framework-version", o.framework_version, "TEXT",
+             "release of the framework, whose date counts where it is known; default that of the "
+             "date; example: --framework-version 0.13");
   for (const hwdb::Setting& setting : hwdb::run_settings()) add_setting(c, setting, o);
   set_group(
       c, "Recipe",
@@ -195,20 +167,19 @@ void add_recipe(CLI::App& c, RunOptions& o) {
 
 void add_run_options(CLI::App& c, RunOptions& o) {
   add_model(c, o);
-  add(c, "--gpus", o.gpus, "N",
-      "devices (an MI250X counts as two), 1 to 1048576; default dp * tp * pp * cp; example: --gpus "
-      "256");
+  add_option(c, "--gpus", o.gpus, "N",
+             "devices (an MI250X counts as two), 1 to 1048576; default dp * tp * pp * cp; example: "
+             "--gpus 256");
   add_work(c, o);
   add_site(c, o);
   for (const sim::StrategyField& field : sim::strategy_fields()) {
     if (!field.help.empty()) add_field(c, field, o, field.value_name, field.help);
   }
-  add(c, "--recompute", o.recompute, "MODE",
+  add_option(
+      c, "--recompute", o.recompute, "MODE",
       "none, selective[=MODULES], full[=K], every-n=[Q/]P, op[=all|qkv]; MODULES: core_attn, mlp "
-      "(dense ones), moe (whole "
-      "MoE models), layernorm, activation, moe_act (of experts), shared_experts, mla_up_proj; "
-      "default none; example: --recompute "
-      "selective=core_attn+mlp");
+      "(dense ones), moe (whole MoE models), layernorm, activation, moe_act (of experts), "
+      "shared_experts, mla_up_proj; default none; example: --recompute selective=core_attn+mlp");
   add_recipe(c, o);
 }
 
@@ -224,11 +195,11 @@ void add_run_or_file(CLI::App& c, RunOptions& o) {
 }
 
 void add_from_option(CLI::App& c, RunOptions& o) {
-  CLI::Option* from = c.add_option(
-      "--from", o.launch_file,
-      "launch file of a training program, " + sim::alternatives(hwdb::read_targets()) +
-          ": what it says of the run, with other options in its place where they are given; "
-          "default none; example: --from train.sh --gpus 64");
+  CLI::Option* from =
+      c.add_option("--from", o.launch_file,
+                   "launch file of a training program, " + sim::alternatives(hwdb::read_targets()) +
+                       ": what it says of the run, with other options in its place where they are "
+                       "given; default none; example: --from train.sh --gpus 64");
   from->type_name("FILE")->excludes("RUN.json");
   set_group(c, "Model and hardware", {"--from"});
 }
@@ -264,25 +235,23 @@ void add_pins(CLI::App& c, RunOptions& o) {
       ->type_name("KEY=LIST")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  c.add_option("--exclude", o.excluded,
-               "a searched field of the strategy and values it may not have; as often as needed; "
-               "default none; example: --exclude sharding=zero3,hsdp")
-      ->type_name("KEY=LIST")
+  add_option(c, "--exclude", o.excluded, "KEY=LIST",
+             "a searched field of the strategy and values it may not have; as often as needed; "
+             "default none; example: --exclude sharding=zero3,hsdp")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  c.add_option("--allow", o.allowed,
-               "tried too: schedules (zb-h1, zb-v, dualpipe), and a plan each with "
-               "precisions (fp8) and with the optimizer, parameters or activations on the host; "
-               "default none; example: --allow zb-h1,fp8")
-      ->type_name("LIST");
+  add_option(c, "--allow", o.allowed, "LIST",
+             "tried too: schedules (zb-h1, zb-v, dualpipe), and a plan each with precisions (fp8) "
+             "and with the optimizer, parameters or activations on the host; default none; "
+             "example: --allow zb-h1,fp8");
   set_group(c, "Layout", {"--fix", "--exclude", "--allow"});
 }
 
 void add_search_options(CLI::App& c, RunOptions& o) {
   add_model(c, o);
-  add(c, "--gpus", o.gpus, "N",
-      "devices (an MI250X counts as two), 1 to 1048576, or a list of them; no default; example: "
-      "--gpus 256");
+  add_option(c, "--gpus", o.gpus, "N",
+             "devices (an MI250X counts as two), 1 to 1048576, or a list of them; no default; "
+             "example: --gpus 256");
   add_work(c, o);
   add_site(c, o);
   for (const sim::StrategyField& field : sim::strategy_fields()) {
@@ -293,17 +262,23 @@ void add_search_options(CLI::App& c, RunOptions& o) {
              !(searched && searched->restricted != sim::Restricted::Excluded))
       add_field(c, field, o, field.value_name, field.help);
   }
-  add(c, "--recompute", o.recompute, "LIST",
-      "what is recomputed, as in predict; default none, selective, every-n=4, every-n=2, full, "
-      "full=1 to full=4, and cheap modules where the framework can; example: --recompute "
-      "none,full");
+  add_option(c, "--recompute", o.recompute, "LIST",
+             "what is recomputed, as in predict; default none, selective, every-n=4, every-n=2, "
+             "full, full=1 to full=4, and cheap modules where the framework can; example: "
+             "--recompute none,full");
   add_recipe(c, o);
   add_pins(c, o);
 }
 
+std::string option_named(const std::string& key) {
+  std::string option = "--" + key;
+  std::ranges::replace(option, '_', '-');
+  return option;
+}
+
 std::string option_name(const sim::StrategyField& field) {
   const std::string options = field.options;
-  return options.empty() ? "--" + with_dashes(field.key) : options.substr(0, options.find(','));
+  return options.empty() ? option_named(field.key) : options.substr(0, options.find(','));
 }
 
 }  // namespace llmsim::cli

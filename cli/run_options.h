@@ -46,6 +46,9 @@ void require_run(const RunOptions& options);
 // The same for a search: the mesh and the recipe take lists and ranges.
 void add_search_options(CLI::App& command, RunOptions& options);
 
+// How the option of a key is spelled: "--seq-len".
+std::string option_named(const std::string& key);
+
 // How the option of a field is spelled: "--micro-batch", "--schedule".
 std::string option_name(const sim::StrategyField& field);
 

@@ -45,16 +45,10 @@ std::optional<int> optional_number(const char* option, const Text& text, NumberR
 
 // --- names ---
 
-Text transport_in(const Text& text) {
-  if (text && !sim::named<sim::Transport>(*text))
-    refuse("--transport", *text, sim::alternatives(sim::all_names<sim::Transport>()));
-  return text;
-}
-
-Text algorithm_in(const Text& text) {
-  if (text && !sim::named<sim::CollectiveAlgorithm>(*text))
-    refuse("--collective-algorithm", *text,
-           sim::alternatives(sim::all_names<sim::CollectiveAlgorithm>()));
+template <class Enum>
+Text name_in(const char* option, const Text& text) {
+  if (text && !sim::named<Enum>(*text))
+    refuse(option, *text, sim::alternatives(sim::all_names<Enum>()));
   return text;
 }
 
@@ -78,8 +72,9 @@ hwdb::RecordedHardware hardware_of(const RunOptions& options, int num_devices,
   hwdb::RecordedHardware hardware;
   hardware.num_devices = num_devices;
   hardware.system = options.system;
-  hardware.transport = transport_in(options.transport);
-  hardware.collective_algorithm = algorithm_in(options.algorithm);
+  hardware.transport = name_in<sim::Transport>("--transport", options.transport);
+  hardware.collective_algorithm =
+      name_in<sim::CollectiveAlgorithm>("--collective-algorithm", options.algorithm);
   if (options.inter_node_bandwidth)
     hardware.inter_node_bytes_per_s_per_device = kGB * std::stod(*options.inter_node_bandwidth);
   if (options.hardware) {
@@ -355,12 +350,6 @@ void name_model(hwdb::RunRecord& record) {
   if (found) record.model.name = found->model.name;
 }
 
-std::string joined_keys(const std::vector<std::string>& keys) {
-  std::string text;
-  for (const std::string& key : keys) text += (text.empty() ? "" : ", ") + key;
-  return text;
-}
-
 sim::Run launched_run(const RunOptions& options, hwdb::RunResolver& resolver) {
   Notes notes;
   hwdb::ReadLaunch read = hwdb::read_launch(options.launch_file);
@@ -379,7 +368,7 @@ sim::Run launched_run(const RunOptions& options, hwdb::RunResolver& resolver) {
   add_notes(notes, run);
   if (!read.not_needed.empty())
     run.warnings.push_back(options.launch_file + ": keys that cannot matter are not read: " +
-                           joined_keys(read.not_needed));
+                           sim::joined(read.not_needed, ", "));
   return run;
 }
 

@@ -83,8 +83,7 @@ fs::path runtime_program() {
   }
   throw Error(
       "llmsim-runtime was not found: build it with cmake -DLLMSIM_WITH_RUNTIME=ON, or name it in "
-      "the environment variable "
-      "LLMSIM_RUNTIME");
+      "the environment variable LLMSIM_RUNTIME");
 }
 
 void run_program(const std::vector<std::string>& arguments) {

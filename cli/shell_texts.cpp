@@ -27,12 +27,6 @@ std::vector<std::string> spellings(const CLI::App& command) {
   return names;
 }
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-  return text;
-}
-
 std::vector<std::string> names_of_commands(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
@@ -64,8 +58,8 @@ std::string bash_step(const CLI::App& command, const std::string& words) {
 }
 
 std::string bash_words(const CLI::App& command, const std::string& words) {
-  return "    \"" + words + "\") options=\"" + joined(spellings(command)) + "\" commands=\"" +
-         joined(names_of_commands(command)) + "\" ;;\n";
+  return "    \"" + words + "\") options=\"" + sim::joined(spellings(command), " ") +
+         "\" commands=\"" + sim::joined(names_of_commands(command), " ") + "\" ;;\n";
 }
 
 std::string bash(const CLI::App& program) {

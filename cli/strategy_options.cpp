@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <sstream>
-#include <string_view>
 
 #include "cli/number_list.h"
 #include "sim/base/error.h"
@@ -28,22 +27,19 @@ const sim::StrategyField& field_of(const std::string& key) {
   return *sim::find_strategy_field(key);
 }
 
-double decimal_in(const sim::StrategyField& field, const std::string& text) {
-  const std::optional<double> number = sim::number_from(text);
-  if (!number) refuse(option_name(field), text, expected_values(field));
-  return *number;
-}
-
 // A value of a field of the strategy as people type it.
 sim::FieldValue value_in(const sim::StrategyField& field, const std::string& text) {
   const std::string option = option_name(field);
-  const NumberRange range{static_cast<std::int64_t>(field.least),
-                          static_cast<std::int64_t>(field.most)};
+  const NumberRange range = range_of(field);
   sim::FieldValue value = text;
   if (field.kind == sim::FieldKind::Switch && (text == "true" || text == "false"))
     value = text == "true";
   if (field.kind == sim::FieldKind::Count) value = number_in(option, text, range);
-  if (field.kind == sim::FieldKind::Number) value = decimal_in(field, text);
+  if (field.kind == sim::FieldKind::Number) {
+    const std::optional<double> number = sim::number_from(text);
+    if (!number) refuse(option, text, expected_values(field));
+    value = *number;
+  }
   if (field.kind == sim::FieldKind::Counts) {
     std::vector<int> counts;  // in the order of the stages, each as often as it stands there
     for (const std::string& part : split(text))
@@ -55,7 +51,44 @@ sim::FieldValue value_in(const sim::StrategyField& field, const std::string& tex
   return *right;
 }
 
+// The values of a list such as 1,2,4 or zero1,zero3.
+std::vector<sim::FieldValue> values_in(const sim::StrategyField& field, const std::string& text) {
+  std::vector<sim::FieldValue> values;
+  if (field.kind == sim::FieldKind::Count) {
+    for (const int number : numbers_in(option_name(field), text, range_of(field)))
+      values.emplace_back(std::int64_t{number});
+  } else {
+    for (const std::string& part : split(text)) values.push_back(value_in(field, part));
+  }
+  if (values.empty()) refuse(option_name(field), text, expected_values(field));
+  return values;
+}
+
+std::vector<sim::FieldValue> recomputes_in(const std::string& text) {
+  std::vector<sim::FieldValue> values;
+  if (text.empty()) recompute_in(text);  // which refuses it
+  for (const std::string& part : split(text)) values.emplace_back(sim::text_of(recompute_in(part)));
+  return values;
+}
+
+void check_products(const sim::Restriction& restriction) {
+  double product = 1.0;
+  for (const char* ranks : {"tp", "pp", "cp", "dp"}) {
+    const auto values = restriction.find(ranks);
+    if (values != restriction.end()) product *= sim::number_of(values->second.back()).value();
+  }
+  if (product > std::numeric_limits<int>::max()) {
+    throw Error(
+        "--tp * --pp * --dp * --cp: the largest values together are more than 2147483647 devices; "
+        "smaller lists are expected");
+  }
+}
+
 }  // namespace
+
+NumberRange range_of(const sim::StrategyField& field) {
+  return {static_cast<std::int64_t>(field.least), static_cast<std::int64_t>(field.most)};
+}
 
 bool is_searched(const std::string& key, const std::string& text) {
   return sim::is_searched(key) &&
@@ -75,10 +108,7 @@ sim::Recompute recompute_in(const std::string& text) {
   refuse("--recompute", text,
          "none, selective, "
          "selective=core_attn+mlp+moe+layernorm+activation+moe_act+shared_experts+mla_up_proj, "
-         "full, full=K, "
-         "every-n=K, "
-         "every-n=Q/P, op, op=all or "
-         "op=qkv");
+         "full, full=K, every-n=K, every-n=Q/P, op, op=all or op=qkv");
 }
 
 void set_recompute(const sim::Recompute& recompute, sim::PartialStrategy& partial) {
@@ -118,45 +148,6 @@ void check_shards(const sim::PartialStrategy& strategy) {
         "eight)");
   }
 }
-
-namespace {
-
-// The values of a list such as 1,2,4 or zero1,zero3.
-std::vector<sim::FieldValue> values_in(const sim::StrategyField& field, const std::string& text) {
-  std::vector<sim::FieldValue> values;
-  if (field.kind == sim::FieldKind::Count) {
-    const NumberRange range{static_cast<std::int64_t>(field.least),
-                            static_cast<std::int64_t>(field.most)};
-    for (const int number : numbers_in(option_name(field), text, range))
-      values.emplace_back(std::int64_t{number});
-  } else {
-    for (const std::string& part : split(text)) values.push_back(value_in(field, part));
-  }
-  if (values.empty()) refuse(option_name(field), text, expected_values(field));
-  return values;
-}
-
-std::vector<sim::FieldValue> recomputes_in(const std::string& text) {
-  std::vector<sim::FieldValue> values;
-  if (text.empty()) recompute_in(text);  // which refuses it
-  for (const std::string& part : split(text)) values.emplace_back(sim::text_of(recompute_in(part)));
-  return values;
-}
-
-void check_products(const sim::Restriction& restriction) {
-  double product = 1.0;
-  for (const char* ranks : {"tp", "pp", "cp", "dp"}) {
-    const auto values = restriction.find(ranks);
-    if (values != restriction.end()) product *= sim::number_of(values->second.back()).value();
-  }
-  if (product > std::numeric_limits<int>::max()) {
-    throw Error(
-        "--tp * --pp * --dp * --cp: the largest values together are more than 2147483647 devices; "
-        "smaller lists are expected");
-  }
-}
-
-}  // namespace
 
 void exclude(const std::string& text, sim::Restriction& excluded) {
   const std::size_t equals = text.find('=');

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/number_list.h"
 #include "cli/run_options.h"
 #include "sim/search/plan_query.h"
 #include "sim/strategy/recompute.h"
@@ -18,6 +19,9 @@ std::vector<std::string> split(const std::string& text, char separator = ',');
 // Throws Error: "OPTION = VALUE: RIGHT is expected".
 [[noreturn]] void refuse(const std::string& option, const std::string& value,
                          const std::string& right);
+
+// The whole numbers that a field may have.
+NumberRange range_of(const sim::StrategyField& field);
 
 // Whether a search chooses a field that options state as `text`: then several values may be given.
 bool is_searched(const std::string& key, const std::string& text);

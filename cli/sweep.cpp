@@ -7,7 +7,6 @@
 #include "calibrate/in_parallel.h"
 #include "cli/commands.h"
 #include "cli/help_format.h"
-#include "cli/interruption.h"
 #include "cli/number_list.h"
 #include "cli/predict_command.h"
 #include "cli/progress.h"
@@ -97,14 +96,10 @@ class Sweep {
     RunRequests requests(database_);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       rows[i].values = grid_.values(part.first + i);
-      try {
-        runs[i] = requests.run_of(grid_.run(part.first + i));
-      } catch (const std::exception& error) {
-        rows[i].error = error.what();
-      }
+      attempt(rows[i], [&] { runs[i] = requests.run_of(grid_.run(part.first + i)); });
     }
     calibrate::in_parallel(rows.size(), threads_, [&](std::size_t i) {
-      if (rows[i].error.empty()) predict(runs[i], rows[i]);
+      attempt(rows[i], [&] { rows[i].prediction = sim::predict(runs[i]); });
     });
     return rows;
   }
@@ -114,9 +109,9 @@ class Sweep {
   }
 
  private:
-  static void predict(const sim::Run& run, SweepRow& row) {
+  static void attempt(SweepRow& row, const auto& step) {
     try {
-      row.prediction = sim::predict(run);
+      if (row.error.empty()) step();
     } catch (const std::exception& error) {
       row.error = error.what();
     }
@@ -207,9 +202,7 @@ int run_sweep(const SweepOptions& options) {
   const bool in_rows = format == reports::Format::Csv && !options.output.file.empty();
   if (options.resume && !in_rows) throw Error("--resume: -o FILE is missing, which holds the rows");
   if (!in_rows) {
-    write_result(render(table_of(grid, sweep.rows(part)), format, style_of(options.output)),
-                 options.output);
-    return 0;
+    return print_answer(table_of(grid, sweep.rows(part)), options.output);
   }
   if (write_rows(options, sweep, part)) return 0;
   throw Error("interrupted: " + options.output.file + " has what was done; --resume goes on");
@@ -222,19 +215,13 @@ void add_sweep(CLI::App& program, int& status) {
       "sweep", "predictions over a grid: every combination of lists of values, a row each");
   const auto options = std::make_shared<SweepOptions>();
   add_run_options(*command, options->run);
-  command
-      ->add_option("--part", options->part,
-                   "one of several equal parts of the grid; default 1/1; example: --part 3/16")
-      ->type_name("K/N");
-  command
-      ->add_option("--slurm", options->slurm,
-                   "print a Slurm job array of so many parts, and the line that joins their files, "
-                   "instead; default none; example: --slurm 64")
-      ->type_name("N");
-  command
-      ->add_option("--jobs", options->jobs,
-                   "threads, 0 to 1024; default 1; 0: one for each core; example: --jobs 8")
-      ->type_name("N");
+  add_option(*command, "--part", options->part, "K/N",
+             "one of several equal parts of the grid; default 1/1; example: --part 3/16");
+  add_option(*command, "--slurm", options->slurm, "N",
+             "print a Slurm job array of so many parts, and the line that joins their files, "
+             "instead; default none; example: --slurm 64");
+  add_option(*command, "--jobs", options->jobs, "N",
+             "threads, 0 to 1024; default 1; 0: one for each core; example: --jobs 8");
   command->add_flag("--resume", options->resume,
                     "go on after the rows that the file of -o has; default: it is replaced; "
                     "example: --resume -o sweep.csv");

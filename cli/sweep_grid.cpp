@@ -2,15 +2,16 @@
 
 #include <algorithm>
 #include <charconv>
-#include <sstream>
+#include <filesystem>
 
-#include "cli/listed_options.h"
 #include "cli/number_list.h"
+#include "cli/strategy_options.h"
 #include "sim/base/error.h"
 #include "sim/search/space.h"
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::cli {
+
 namespace {
 
 constexpr const char* kRecompute = "recompute";
@@ -22,25 +23,9 @@ const ListedOption* listed(const std::string& key) {
   return nullptr;
 }
 
-std::vector<std::string> names_in(const std::string& option, const std::string& text) {
-  std::vector<std::string> names;
-  std::stringstream stream(text);
-  for (std::string name; std::getline(stream, name, ',');) {
-    if (name.empty()) throw Error(option + " = " + text + ": an empty name in the list");
-    names.push_back(name);
-  }
-  return names;
-}
-
 std::vector<std::string> values_of_field(const sim::StrategyField& field, const std::string& text) {
-  if (field.kind == sim::FieldKind::Count) {
-    std::vector<std::string> values;
-    const NumberRange range{static_cast<std::int64_t>(field.least),
-                            static_cast<std::int64_t>(field.most)};
-    for (const int number : numbers_in(option_name(field), text, range))
-      values.push_back(std::to_string(number));
-    return values;
-  }
+  if (field.kind == sim::FieldKind::Count)
+    return number_texts_in(option_name(field), text, range_of(field));
   // The layers of each stage are a list themselves.
   const bool is_one = field.kind == sim::FieldKind::Counts || field.kind == sim::FieldKind::Names;
   return is_one ? std::vector{text} : names_in(option_name(field), text);
@@ -72,6 +57,30 @@ std::optional<std::size_t> number_of(std::string_view text) {
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return number;
 }
+
+constexpr NumberRange kAnyNumber{1, 1 << 24};
+
+std::string* given(std::optional<std::string>& text) { return text ? &*text : nullptr; }
+
+std::string* field(RunOptions& options, const char* key) {
+  const auto found = options.strategy.find(key);
+  return found == options.strategy.end() ? nullptr : &found->second;
+}
+
+// In the order in which questions differ; the last one fastest.
+constexpr ListedOption kListed[] = {
+    {"model", [](RunOptions& o) { return &o.model; }},
+    {"system", [](RunOptions& o) { return given(o.system); }},
+    {"hardware", [](RunOptions& o) { return given(o.hardware); }},
+    {"framework", [](RunOptions& o) { return given(o.framework); }},
+    {"precision", [](RunOptions& o) { return field(o, "precision"); }},
+    {"optimizer", [](RunOptions& o) { return field(o, "optimizer"); }},
+    {"lora", [](RunOptions& o) { return given(o.lora); }, true},
+    {"seq_len", [](RunOptions& o) { return given(o.seq_len); }, true},
+    {"document_len", [](RunOptions& o) { return given(o.document_len); }, true},
+    {"global_batch", [](RunOptions& o) { return given(o.global_batch); }, true},
+    {"gpus", [](RunOptions& o) { return given(o.gpus); }, true},
+};
 
 }  // namespace
 
@@ -127,6 +136,17 @@ SweepPart part_of(const std::string& text, std::size_t points) {
   if (!part || !parts || *part < 1 || *part > *parts)
     throw Error("--part = " + text + ": K/N with K from 1 to N is expected, such as 3/16");
   return {.first = points * (*part - 1) / *parts, .last = points * *part / *parts};
+}
+
+std::span<const ListedOption> listed_options() { return kListed; }
+
+std::string option_of(const ListedOption& listed) { return option_named(listed.key); }
+
+std::vector<std::string> values_of(const ListedOption& listed, const std::string& text) {
+  const bool is_list = text.find_first_of(listed.numbers ? ",-*+" : ",") != std::string::npos;
+  if (!is_list || std::filesystem::exists(text)) return {text};
+  return listed.numbers ? number_texts_in(option_of(listed), text, kAnyNumber)
+                        : names_in(option_of(listed), text);
 }
 
 }  // namespace llmsim::cli

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,7 @@ struct SweepGrid {
   RunOptions run(std::size_t point) const;
 };
 
-// In this order: the options of listed_options.h, fields of the strategy, those of a search before
+// In this order: the options of listed_options(), fields of the strategy, those of a search before
 // the others (sim/search/space.h), recompute.  Throws Error for a list that is none, naming its
 // option, and for more points than kMostSweepPoints.
 inline constexpr std::size_t kMostSweepPoints = 100'000'000;
@@ -38,5 +39,24 @@ struct SweepPart {
 
 // Throws Error for another form and for K > N.
 SweepPart part_of(const std::string& text, std::size_t points);
+
+// An option of a run, other than the fields of its strategy, that takes a list of values: names
+// with commas between them, numbers also as ranges (number_list.h).
+struct ListedOption {
+  const char* key;                    // "seq_len"
+  std::string* (*text)(RunOptions&);  // null where it is not given
+  bool numbers = false;
+};
+
+// Model, system, hardware, framework, precision, optimizer, lora,
+// seq_len, document_len, global_batch, gpus.
+std::span<const ListedOption> listed_options();
+
+// "--seq-len".
+std::string option_of(const ListedOption& listed);
+
+// The values in `text`, one where it is no list; what a number is wrong by is said where it is read
+// alone.  Throws Error naming the option.
+std::vector<std::string> values_of(const ListedOption& listed, const std::string& text);
 
 }  // namespace llmsim::cli

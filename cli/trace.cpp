@@ -4,6 +4,7 @@
 #include <limits>
 #include <memory>
 
+#include "cli/help_format.h"
 #include "cli/number_list.h"
 #include "cli/output.h"
 #include "cli/run_options.h"
@@ -60,11 +61,9 @@ void add_trace(CLI::App& program, int& status) {
       "trace", "one step of a run, drawn: every pass of every stage, for Perfetto");
   const auto options = std::make_shared<TraceOptions>();
   add_run_or_file(*command, options->run);
-  command
-      ->add_option("--microbatches", options->microbatches,
-                   "micro-batches whose passes are drawn one by one, the first of all; default 0, "
-                   "all; example: --microbatches 8")
-      ->type_name("N");
+  add_option(*command, "--microbatches", options->microbatches, "N",
+             "micro-batches whose passes are drawn one by one, the first of all; default 0, "
+             "all; example: --microbatches 8");
   CLI::Option* all_operators = command->add_flag(
       "--operators", options->operators,
       "the operators of all these micro-batches; default those of the first; example: --operators");
@@ -72,10 +71,8 @@ void add_trace(CLI::App& program, int& status) {
       ->add_flag("--no-operators", options->no_operators,
                  "no operators; default those of the first; example: --no-operators")
       ->excludes(all_operators);
-  command
-      ->add_option("-o", options->file,
-                   "file to write; default standard output; example: -o step.json")
-      ->type_name("FILE");
+  add_option(*command, "-o", options->file, "FILE",
+             "file to write; default standard output; example: -o step.json");
   add_database_option(*command, options->database);
   command->footer(
       "Exit status: 0 drawn, 1 error, 2 usage, 3 the run cannot be carried out.\n"

@@ -21,7 +21,6 @@
 #include "hwdb/runs/source_tables.h"
 #include "hwdb/store/database.h"
 #include "reports/plan_backtest.h"
-#include "reports/residuals.h"
 #include "reports/run_errors.h"
 #include "reports/source_tables.h"
 #include "reports/validation.h"
@@ -93,10 +92,7 @@ Validation::Validation(const ValidateOptions& options)
     : files(read_run_files(options.files)),
       database(open_database(options.database.value_or(""))),
       resolver(database) {
-  ProgressLine line("predicting");
-  backtest = calibrate::backtest(
-      files, scope_of(options), [this](const hwdb::RunRecord& record) { return predict(record); },
-      [&](std::size_t done, std::size_t all) { line.tell(done, all); });
+  backtest = backtest_of(files, scope_of(options), resolver);
 }
 
 // An empty answer is an error.
@@ -183,11 +179,6 @@ void print_warnings(const Validation& validation) {
   }
 }
 
-void write_document(const calibrate::FilledProject& project) {
-  write_file(reports::source_document(project),
-             fs::path(project.project.file).replace_extension(".md").string());
-}
-
 // Writes a Markdown document beside each description; gives the summary of all.
 std::string tables_text(Validation& validation, const ValidateOptions& options,
                         reports::Format format) {
@@ -197,7 +188,8 @@ std::string tables_text(Validation& validation, const ValidateOptions& options,
     projects.push_back(calibrate::filled(
         hwdb::read_source_project(path), validation.files, ablations,
         [&](const hwdb::RunRecord& record) { return validation.predict(record); }));
-    write_document(projects.back());
+    write_file(reports::source_document(projects.back()),
+               fs::path(projects.back().project.file).replace_extension(".md").string());
   }
   return format == reports::Format::Json
              ? reports::source_json(projects)
@@ -251,7 +243,52 @@ int run_validate(const ValidateOptions& options) {
   return 0;
 }
 
+// What else than errors by group is asked for.
+void add_questions(CLI::App& c, ValidateOptions& o) {
+  CLI::Option* ablations = c.add_flag("--ablations", o.ablations,
+                                      "what settings are worth: step times and peaks of runs that "
+                                      "differ in one setting, as ratios");
+  CLI::Option* plans =
+      c.add_flag("--plans", o.plans,
+                 "what the planner chooses for the problem of every run: layouts that its search "
+                 "misses or does not try, how well predictions order measured layouts, and how "
+                 "plans compare with the best of them");
+  plans->excludes(ablations);
+  c.add_flag("--runs", o.runs,
+             "every scored run with its errors, worst first; JSON has all runs anyway")
+      ->excludes(ablations)
+      ->excludes(plans);
+  c.add_flag("--residuals", o.residuals,
+             "errors by device, framework, precision and by what runs wait for")
+      ->excludes(ablations)
+      ->excludes(plans)
+      ->excludes(c.get_option("--runs"));
+  c.add_flag("--rows", o.rows, "with --ablations: every pair of runs")->needs(ablations);
+  c.add_option("--comparisons", o.comparisons,
+               "with --ablations: file of pairs and speed-ups that studies state; default: the "
+               "project's, without files")
+      ->needs(ablations);
+  c.add_option("--tables", o.tables,
+               "folder of descriptions of source tables: write each project's tables, predicted "
+               "beside measured, as Markdown beside its description, and print a summary")
+      ->excludes(ablations)
+      ->excludes(plans)
+      ->excludes(c.get_option("--runs"))
+      ->excludes(c.get_option("--residuals"));
+  c.add_flag("--skipped", o.skipped, "list every run without a prediction, with the reason")
+      ->excludes(plans);
+}
+
 }  // namespace
+
+calibrate::Backtest backtest_of(std::span<const hwdb::RunFile> files, calibrate::Scope scope,
+                                hwdb::RunResolver& resolver) {
+  ProgressLine line("predicting");
+  return calibrate::backtest(
+      files, scope,
+      [&](const hwdb::RunRecord& record) { return sim::predict(resolver.resolve(record)); },
+      [&](std::size_t done, std::size_t all) { line.tell(done, all); });
+}
 
 std::vector<hwdb::RunFile> read_run_files(const std::vector<std::string>& paths,
                                           bool first_contact) {
@@ -282,47 +319,6 @@ std::vector<std::string> run_files(const std::vector<std::string>& paths) {
   }
   return files;
 }
-
-namespace {
-
-// What else than errors by group is asked for.
-void add_questions(CLI::App& c, ValidateOptions& o) {
-  CLI::Option* ablations = c.add_flag("--ablations", o.ablations,
-                                      "what settings are worth: step times and peaks of "
-                                      "runs that differ in one setting, as ratios");
-  CLI::Option* plans = c.add_flag("--plans", o.plans,
-                                  "what the planner chooses for the problem of every run: "
-                                  "layouts that its search misses or does not "
-                                  "try, how well predictions order measured layouts, and "
-                                  "how plans compare with the best of them");
-  plans->excludes(ablations);
-  c.add_flag("--runs", o.runs,
-             "every scored run with its errors, worst first; JSON has all runs anyway")
-      ->excludes(ablations)
-      ->excludes(plans);
-  c.add_flag("--residuals", o.residuals,
-             "errors by device, framework, precision and by what runs wait for")
-      ->excludes(ablations)
-      ->excludes(plans)
-      ->excludes(c.get_option("--runs"));
-  c.add_flag("--rows", o.rows, "with --ablations: every pair of runs")->needs(ablations);
-  c.add_option("--comparisons", o.comparisons,
-               "with --ablations: file of pairs and speed-ups that studies state; default: the "
-               "project's, without files")
-      ->needs(ablations);
-  c.add_option("--tables", o.tables,
-               "folder of descriptions of source tables: write each project's tables, "
-               "predicted beside measured, as Markdown "
-               "beside its description, and print a summary")
-      ->excludes(ablations)
-      ->excludes(plans)
-      ->excludes(c.get_option("--runs"))
-      ->excludes(c.get_option("--residuals"));
-  c.add_flag("--skipped", o.skipped, "list every run without a prediction, with the reason")
-      ->excludes(plans);
-}
-
-}  // namespace
 
 void add_validate(CLI::App& program, int& status) {
   const auto options = std::make_shared<ValidateOptions>();

@@ -5,8 +5,8 @@
 
 #include "reports/cross_table_text.h"
 #include "reports/json.h"
-#include "reports/strategy_text.h"
-#include "reports/table_page.h"
+#include "reports/result_text.h"
+#include "reports/sheet.h"
 
 namespace llmsim::reports {
 namespace {
@@ -14,10 +14,6 @@ namespace {
 using sim::Prediction;
 
 constexpr double kUsdHour = 3600.0, kUsdTokens = 1e9;
-
-bool has_values(const CrossCell& cell) {
-  return cell.prediction && cell.prediction->step_time > sim::Seconds(0.0);
-}
 
 // tflops and mfu as they are counted.
 std::pair<double, double> rate_of(const CrossTable& table, const Prediction& p) {
@@ -78,21 +74,19 @@ std::vector<Column> machine_columns() {
   return columns;
 }
 
-std::vector<Cell> run_cells(const CrossCell& cell) {
+Cells run_cells(const CrossCell& cell) {
   if (!cell.prediction)
     return {Cell(), Cell(), Cell(), Cell(), std::string("nothing fits"), cell.why_not};
   const Prediction& p = *cell.prediction;
-  return {p.run.model.name,
-          p.run.cluster.device.id,
-          std::int64_t{p.run.cluster.num_devices},
-          strategy_text(p.run.strategy),
-          p.infeasible ? p.infeasible->rule : std::string("yes"),
-          p.infeasible ? Cell(p.infeasible->message) : Cell()};
+  return Cells({p.run.model.name, p.run.cluster.device.id, std::int64_t{p.run.cluster.num_devices},
+                strategy_text(p.run.strategy),
+                p.infeasible ? p.infeasible->rule : std::string("yes"),
+                p.infeasible ? Cell(p.infeasible->message) : Cell()});
 }
 
-std::vector<Cell> machine_row(const CrossTable& table, std::size_t r, std::size_t c) {
+Cells machine_row(const CrossTable& table, std::size_t r, std::size_t c) {
   const CrossCell& cell = table.at(r, c);
-  std::vector<Cell> row{table.rows[r], table.columns[c]};
+  Cells row{table.rows[r], table.columns[c]};
   for (Cell& one : run_cells(cell)) row.push_back(std::move(one));
   for (const MachineValue& value : kMachineValues) {
     const auto metric = metric_of(table, cell, value.value);
@@ -144,7 +138,7 @@ sim::NameTable<CellValue> name_table(CellValue) {
 }
 
 std::optional<Metric> metric_of(const CrossTable& table, const CrossCell& cell, CellValue value) {
-  if (!has_values(cell)) return std::nullopt;
+  if (!cell.prediction || cell.prediction->step_time <= sim::Seconds(0.0)) return std::nullopt;
   const Prediction& p = *cell.prediction;
   const auto [rate, mfu] = rate_of(table, p);
   switch (value) {

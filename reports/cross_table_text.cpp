@@ -4,7 +4,6 @@
 #include <string>
 
 #include "reports/result_text.h"
-#include "reports/strategy_text.h"
 #include "reports/units.h"
 
 namespace llmsim::reports {
@@ -14,54 +13,29 @@ using sim::Prediction;
 
 constexpr int kDigits = 3;
 
-// How a value is printed: "700 TFLOP/s".
-struct Shown {
-  Kind kind;
-  Unit unit;
-};
-
-Shown shown_as(const CrossTable& table, CellValue value) {
+// The unit in which a value is printed.
+Unit unit_of(const CrossTable& table, CellValue value) {
   double largest = 0.0;
   for (const CrossCell& cell : table.cells) {
     if (const auto metric = metric_of(table, cell, value))
       largest = std::max(largest, metric->value);
   }
   switch (value) {
-    case CellValue::StepTime: return {Kind::Seconds, unit_for(Kind::Seconds, largest)};
-    case CellValue::Tokens: return {Kind::TokensPerSecond, {"tokens/s", 1.0}};
-    case CellValue::Tflops: return {Kind::FlopsPerSecond, {"TFLOP/s", 1e12}};
-    case CellValue::Mfu: return {Kind::Percent, {"% MFU", 0.01}};
-    case CellValue::Hfu: return {Kind::Percent, {"% HFU", 0.01}};
-    case CellValue::Memory: return {Kind::Bytes, unit_for(Kind::Bytes, largest)};
-    case CellValue::Cost: return {Kind::Number, {"USD", 1.0}};
+    case CellValue::StepTime: return unit_for(Kind::Seconds, largest);
+    case CellValue::Tokens: return {"tokens/s", 1.0};
+    case CellValue::Tflops: return {"TFLOP/s", 1e12};
+    case CellValue::Mfu: return {"% MFU", 0.01};
+    case CellValue::Hfu: return {"% HFU", 0.01};
+    case CellValue::Memory: return unit_for(Kind::Bytes, largest);
+    case CellValue::Cost: return {"USD", 1.0};
     case CellValue::Layout: break;
   }
-  return {Kind::Text, {}};
+  return {};
 }
 
 std::string amount_text(double value, const Unit& unit) {
   return significant(value / unit.size, kDigits);
 }
-
-// Reasons below the table, each once.
-class Footnotes {
- public:
-  std::string mark(const std::string& reason) {
-    const auto known = std::ranges::find(reasons_, reason);
-    const auto number = known - reasons_.begin() + 1;
-    if (known == reasons_.end()) reasons_.push_back(reason);
-    return "[" + std::to_string(number) + "]";
-  }
-  std::vector<std::string> lines() const {
-    std::vector<std::string> lines;
-    for (std::size_t i = 0; i < reasons_.size(); ++i)
-      lines.push_back("[" + std::to_string(i + 1) + "] " + reasons_[i]);
-    return lines;
-  }
-
- private:
-  std::vector<std::string> reasons_;
-};
 
 // "700 TFLOP/s (70.7 % MFU)" of texts.
 std::string with_parentheses(const std::vector<std::string>& texts) {
@@ -79,7 +53,7 @@ std::string with_parentheses(const std::vector<std::string>& texts) {
 class CellTexts {
  public:
   explicit CellTexts(const CrossTable& table) : table_(table) {
-    for (const CellValue value : table.values) shown_.push_back(shown_as(table, value));
+    for (const CellValue value : table.values) units_.push_back(unit_of(table, value));
   }
 
   std::string predicted(const CrossCell& cell, Footnotes& footnotes) const {
@@ -90,7 +64,7 @@ class CellTexts {
     if (!p.memory.fits()) return out_of_memory(p.memory.needed(), p.memory.capacity);
     if (p.infeasible) return p.infeasible->rule + " " + footnotes.mark(p.infeasible->message);
     std::vector<std::string> texts;
-    for (std::size_t i = 0; i < shown_.size(); ++i) texts.push_back(value_text(cell, i));
+    for (std::size_t i = 0; i < units_.size(); ++i) texts.push_back(value_text(cell, i));
     return with_parentheses(texts);
   }
 
@@ -98,10 +72,10 @@ class CellTexts {
   std::string measured(const CrossCell& cell) const {
     if (cell.measured_out_of_memory) return "out of memory";
     std::vector<std::string> texts;
-    for (std::size_t i = 0; i < shown_.size(); ++i) {
+    for (std::size_t i = 0; i < units_.size(); ++i) {
       const auto metric = metric_of(table_, cell, table_.values[i]);
       if (metric && metric->measured)
-        texts.push_back(amount_text(*metric->measured, shown_[i].unit) + " " + shown_[i].unit.name);
+        texts.push_back(amount_text(*metric->measured, units_[i]) + " " + units_[i].name);
     }
     return with_parentheses(texts);
   }
@@ -123,7 +97,7 @@ class CellTexts {
     if (table_.values[i] == CellValue::Layout) return strategy_text(cell.prediction->run.strategy);
     const auto metric = metric_of(table_, cell, table_.values[i]);
     if (!metric) return "no price";
-    const Unit& unit = shown_[i].unit;
+    const Unit& unit = units_[i];
     const std::string range = table_.interval ? " [" + amount_text(metric->low, unit) + ", " +
                                                     amount_text(metric->high, unit) + "]"
                                               : "";
@@ -131,7 +105,7 @@ class CellTexts {
   }
 
   const CrossTable& table_;
-  std::vector<Shown> shown_;
+  std::vector<Unit> units_;
 };
 
 bool shows(const CrossTable& table, CellValue value) {
@@ -151,7 +125,7 @@ std::vector<std::string> meanings(const CrossTable& table) {
 }
 
 void add_measured(const CrossTable& table, const CellTexts& texts, std::size_t r, Table& sheet) {
-  std::vector<Cell> row{std::string("  measured")};
+  Cells row{std::string("  measured")};
   bool any = false;
   for (std::size_t c = 0; c < table.columns.size(); ++c) {
     const std::string text = texts.measured(table.at(r, c));
@@ -174,7 +148,7 @@ Table cells_of(const CrossTable& table, bool wraps) {
   Footnotes footnotes;
   const CellTexts texts(table);
   for (std::size_t r = 0; r < table.rows.size(); ++r) {
-    std::vector<Cell> row{table.rows[r]};
+    Cells row{table.rows[r]};
     for (std::size_t c = 0; c < table.columns.size(); ++c)
       row.emplace_back(texts.predicted(table.at(r, c), footnotes));
     sheet.add_row(std::move(row));

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "reports/json.h"
-#include "reports/peak_tensors.h"
+#include "reports/memory_peak.h"
 #include "reports/units.h"
 #include "sim/explain.h"
 
@@ -15,9 +15,6 @@ namespace llmsim::reports {
 namespace {
 
 using Keys = std::vector<std::string>;
-
-constexpr std::array kExplained{Explained::Gemm, Explained::Attention, Explained::Collective,
-                                Explained::Memory};
 
 // --- kernels ---
 
@@ -37,7 +34,7 @@ Table kernel_table(const std::string& title, std::vector<Column> columns) {
 }
 
 template <typename Kernel>
-void add_kernel(Table& table, std::vector<Cell> row, const Kernel& kernel) {
+void add_kernel(Table& table, Cells row, const Kernel& kernel) {
   row.insert(row.end(), {kernel.time(), kernel.rate(), kernel.alone.peak});
   for (const sim::RateFactor& factor : rate_factors(kernel)) row.emplace_back(factor.value);
   row.emplace_back(kernel.alone.memory_bound() ? "memory" : "compute");
@@ -78,7 +75,7 @@ std::string shape_text(const sim::Operator& op) {
   return op.batch == 1 ? one : std::to_string(op.batch) + " * " + one;
 }
 
-void add_sizes(std::vector<Cell>& row, const sim::Operator& op) {
+void add_sizes(Cells& row, const sim::Operator& op) {
   row.insert(row.end(), {op.batch, op.m, op.n, op.k});
 }
 
@@ -105,7 +102,7 @@ Table gemm_table(const sim::Run& run) {
        as_integer("batch"), as_integer("m"), as_integer("n"), as_integer("k"), as_text("dtype"),
        in_flops("flops", "work"), in_bytes("moved_bytes", "moves")});
   for (const sim::ExplainedGemm& gemm : gemms) {
-    std::vector<Cell> row{gemm.op.label, sim::name_of(gemm.pass), shape_text(gemm.op)};
+    Cells row{gemm.op.label, sim::name_of(gemm.pass), shape_text(gemm.op)};
     add_sizes(row, gemm.op);
     row.insert(row.end(), {sim::name_of(gemm.op.dtype), gemm.op.flops, gemm.op.moved});
     add_kernel(table, std::move(row), gemm);
@@ -128,8 +125,8 @@ Table attention_table(const sim::Run& run) {
        as_integer("k", "head"), as_text("mask"), in_flops("flops", "work"),
        in_bytes("moved_bytes", "moves")});
   for (const sim::ExplainedAttention& kernel : kernels) {
-    std::vector<Cell> row{kernel.op.label, sim::name_of(kernel.pass),
-                          sim::name_of(run.framework.attention_kernel)};
+    Cells row{kernel.op.label, sim::name_of(kernel.pass),
+              sim::name_of(run.framework.attention_kernel)};
     add_sizes(row, kernel.op);
     row.insert(row.end(), {kernel.op.causal ? "causal" : "none", kernel.op.flops, kernel.op.moved});
     add_kernel(table, std::move(row), kernel);
@@ -188,10 +185,6 @@ Table collective_table(const sim::Run& run) {
 }
 
 // --- coefficients ---
-
-bool is_coefficient(const sim::Fact& fact, std::string_view owner, std::string_view key) {
-  return fact.key.starts_with(owner) && std::string_view(fact.key).substr(owner.size()) == key;
-}
 
 // Keys of the device that the kernels' factors come from, those that end in a dot with all that
 // begin so.
@@ -261,27 +254,18 @@ Owners owners_of(Explained what, const sim::Run& run) {
 
 bool belongs(const sim::Fact& fact, const std::string& owner, const Keys& keys) {
   return std::ranges::any_of(keys, [&](const std::string& key) {
-    return key.back() == '.' ? fact.key.starts_with(owner + key) : is_coefficient(fact, owner, key);
+    return key.back() == '.' ? fact.key.starts_with(owner + key) : fact.key == owner + key;
   });
 }
 
 }  // namespace
 
-const char* name_of(Explained what) {
-  switch (what) {
-    case Explained::Gemm: return "gemm";
-    case Explained::Attention: return "attention";
-    case Explained::Collective: return "collective";
-    case Explained::Memory: return "memory";
-  }
-  return "";
-}
-
-std::optional<Explained> explained_named(const std::string& name) {
-  for (const Explained what : kExplained) {
-    if (name == name_of(what)) return what;
-  }
-  return std::nullopt;
+sim::NameTable<Explained> name_table(Explained) {
+  static constexpr sim::Named<Explained> kNames[] = {{Explained::Gemm, "gemm"},
+                                                     {Explained::Attention, "attention"},
+                                                     {Explained::Collective, "collective"},
+                                                     {Explained::Memory, "memory"}};
+  return kNames;
 }
 
 Table explained_table(Explained what, const sim::Run& run) {
@@ -318,7 +302,7 @@ std::string render(Explained what, const sim::Run& run, const Provenance& proven
       facts_behind(what, run));
   if (format == Format::Json) {
     Json json;
-    json[name_of(what)] = rows_json(table);
+    json[sim::name_of(what)] = rows_json(table);
     json["coefficients"] = rows_json(evidence);
     json["provenance"] = {{"database", provenance.database}};
     return text_of(json);

@@ -4,7 +4,6 @@
 // at the peak (sim/memory/peak_tensors.h).
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include "reports/provenance.h"
@@ -15,8 +14,7 @@ namespace llmsim::reports {
 
 enum class Explained { Gemm, Attention, Collective, Memory };
 
-const char* name_of(Explained what);  // "gemm", "attention", "collective", "memory"
-std::optional<Explained> explained_named(const std::string& name);
+sim::NameTable<Explained> name_table(Explained);  // "gemm", "attention", "collective", "memory"
 
 // Requires a run that was simulated: its prediction breaks no rule, except that it
 // may be out of memory.

@@ -27,10 +27,6 @@ std::string interval_text(const Estimate<double>& estimate) {
          amount_text(estimate.high) + ")";
 }
 
-std::string level_text() {
-  return std::to_string(std::lround(sim::kJobIntervalLevel * 100.0)) + " % probability";
-}
-
 std::string wall_time_text(const JobAnswer& answer) {
   const sim::JobEstimate& e = answer.estimate;
   if (e.endless())
@@ -38,12 +34,7 @@ std::string wall_time_text(const JobAnswer& answer) {
            ", a restart takes " + human(answer.job.restart.median);
   const Estimate<Seconds>& time = e.wall_time;
   return human(time.value) + " (" + human(time.low) + " to " + human(time.high) + " with " +
-         level_text() + ")";
-}
-
-std::string goodput_text(const Estimate<double>& goodput) {
-  return percent(goodput.value) + " of it is useful (" + percent(goodput.low) + " to " +
-         percent(goodput.high) + ")";
+         std::to_string(std::lround(sim::kJobIntervalLevel * 100.0)) + " % probability)";
 }
 
 constexpr double kSmallestLoss = 5e-5;  // of the wall time; what is less is not told
@@ -93,16 +84,6 @@ std::string restart_text(const sim::Uncertain<Seconds>& restart) {
   return human(restart.median) + " (" + human(restart.low()) + " to " + human(restart.high()) + ")";
 }
 
-std::string cost_text(const JobAnswer& answer) {
-  return interval_text(*answer.estimate.cost) + " USD at " +
-         significant(answer.job.price->median, 3) + " USD per device-hour";
-}
-
-std::string energy_text(const JobAnswer& answer) {
-  return interval_text(*answer.estimate.energy_mwh) + " MWh at " +
-         significant(answer.job.device_watts->median, 3) + " W per device with node and building";
-}
-
 // A value and its interval under "NAME" and "NAME_interval".
 void put(Json& json, const std::string& name, const std::string& unit,
          const Estimate<double>& estimate) {
@@ -132,7 +113,8 @@ Table job_table(const JobAnswer& answer) {
                     grouped(std::llround(std::ceil(e.steps))) + " steps");
   add("wall time", wall_time_text(answer));
   if (!e.endless()) {
-    add("goodput", goodput_text(e.goodput));
+    add("goodput", percent(e.goodput.value) + " of it is useful (" + percent(e.goodput.low) +
+                       " to " + percent(e.goodput.high) + ")");
     const char* name = "losses";
     for (std::string& line : losses_texts(e)) {
       add(name, std::move(line));
@@ -146,8 +128,13 @@ Table job_table(const JobAnswer& answer) {
     add("start", percent(e.start_probability) + " of attempts succeed");
   if (e.endless()) return table;
   add("device-hours", interval_text(e.device_hours));
-  if (e.cost) add("cost", cost_text(answer));
-  if (e.energy_mwh) add("energy", energy_text(answer));
+  if (e.cost)
+    add("cost", interval_text(*e.cost) + " USD at " + significant(answer.job.price->median, 3) +
+                    " USD per device-hour");
+  if (e.energy_mwh)
+    add("energy", interval_text(*e.energy_mwh) + " MWh at " +
+                      significant(answer.job.device_watts->median, 3) +
+                      " W per device with node and building");
   return table;
 }
 

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <variant>
 
-#include "reports/step_parts.h"
-#include "reports/strategy_text.h"
+#include "reports/result_text.h"
+#include "reports/step_detail.h"
 #include "sim/model/transformer.h"
 #include "sim/strategy/strategy.h"
 
@@ -210,20 +210,16 @@ void add_nulls(Json& json) {
   }
 }
 
-}  // namespace
-
-Json field_json(const sim::FieldValue& value) {
-  return std::visit([](const auto& stated) { return Json(stated); }, value);
-}
-
-namespace {
-
 const char* architecture_of(const sim::Transformer& model) {
   if (model.encoder) return "encoder";
   return sim::is_hybrid(model) ? "hybrid" : "decoder";
 }
 
 }  // namespace
+
+Json field_json(const sim::FieldValue& value) {
+  return std::visit([](const auto& stated) { return Json(stated); }, value);
+}
 
 Json transformer_json(const sim::Transformer& model) {
   Json json = {{"name", model.name}, {"architecture", architecture_of(model)}};

@@ -113,8 +113,8 @@ Json backtest_json(const calibrate::Backtest& backtest);
 // The curve of a stage's memory: the key "memory_timeline" of a prediction.  Indices from 0.
 Json curve_json(const sim::MemoryCurve& curve);
 
-// The document as text with a newline at its end, `indent` spaces for each level.  Bytes that are no
-// UTF-8 are replaced.
+// The document as text with a newline at its end, `indent` spaces for each level.  Bytes that are
+// no UTF-8 are replaced.
 std::string text_of(const Json& json, int indent = 2);
 
 }  // namespace llmsim::reports

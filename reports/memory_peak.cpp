@@ -3,10 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <string>
 #include <string_view>
 #include <utility>
 
+#include "reports/units.h"
+#include "sim/base/dtype.h"
+#include "sim/memory/peak_tensors.h"
+
 namespace llmsim::reports {
+
 namespace {
 
 using sim::Prediction;
@@ -71,6 +77,13 @@ bool is_per_parameter(std::string_view term) {
   return std::ranges::find(kTerms, term) != kTerms.end();
 }
 
+// "2.00 bytes/parameter" of a term that is so much for each parameter of the stage; else empty.
+std::string bytes_per_parameter(std::string_view term, sim::Bytes size,
+                                const sim::MemoryPeak& peak) {
+  if (!is_per_parameter(term) || peak.parameters <= 0.0) return "";
+  return significant(size.value() / peak.parameters, 3) + " bytes/parameter";
+}
+
 std::string note_of(const sim::MemoryTerm& term, const sim::MemoryPeak& peak) {
   if (!is_per_parameter(term.name) || peak.parameters <= 0.0) return nature_of(term.name, peak);
   return significant(term.size.value() / peak.parameters, 3) + " bytes for each of " +
@@ -86,13 +99,56 @@ std::string bar(sim::Bytes size, sim::Bytes largest) {
   return std::string(static_cast<std::size_t>(std::lround(kBarWidth * (size / largest))), '#');
 }
 
-}  // namespace
+using sim::PeakTensor;
+using sim::TensorUse;
 
-std::string bytes_per_parameter(std::string_view term, sim::Bytes size,
-                                const sim::MemoryPeak& peak) {
-  if (!is_per_parameter(term) || peak.parameters <= 0.0) return "";
-  return significant(size.value() / peak.parameters, 3) + " bytes/parameter";
+std::string shape_text(const PeakTensor& tensor) {
+  if (!tensor.has_shape()) return "";
+  const auto number = [](double value) {
+    return std::round(value) == value ? std::to_string(static_cast<std::int64_t>(value))
+                                      : significant(value, 4);
+  };
+  return number(tensor.shape.rows) + " x " + number(tensor.shape.columns);
 }
+
+std::string format_text(const PeakTensor& tensor, const sim::Run& run) {
+  if (!tensor.has_shape()) return "";
+  const double bytes = tensor.shape.element;
+  const sim::DType activation = sim::activation_dtype(run.strategy.precision);
+  if (bytes == size_of(activation).value()) return sim::name_of(activation);
+  if (bytes == 1.0) return "8 bits";
+  if (bytes == 4.0) return "fp32";
+  if (bytes == 8.0) return "int64";
+  return significant(bytes, 4) + " B";
+}
+
+// How often a tensor is there: in so many layers, of so many micro-batches in flight.
+struct Times {
+  std::int64_t layers = 1, micro_batches = 1;
+};
+
+Times times_of(const PeakTensor& tensor, int passes_in_flight) {
+  const auto count = static_cast<std::int64_t>(std::llround(tensor.count()));
+  const std::int64_t passes = std::max(1, passes_in_flight);
+  return count >= passes && count % passes == 0 ? Times{count / passes, passes} : Times{count, 1};
+}
+
+std::string why_text(const PeakTensor& tensor, const sim::MemoryPeak& peak) {
+  if (!*tensor.name) return bytes_per_parameter(name_of(tensor.kind), tensor.size, peak);
+  if (tensor.name == std::string_view(sim::kResidualStream))
+    return tensor.kind == sim::MemoryKind::ActivationGradients ? "its gradient" : "layers' inputs";
+  const std::string module = sim::name_of(tensor.module);
+  switch (tensor.use) {
+    case TensorUse::Saved: return tensor.site == sim::LayerSite::Stage ? "" : "saved: " + module;
+    case TensorUse::Read: return "read next";
+    case TensorUse::Recomputed: return "recomputed";
+    case TensorUse::Gradient: return "its gradient";
+    case TensorUse::Workspace: return "workspace: " + module;
+  }
+  return "";
+}
+
+}  // namespace
 
 std::string peak_phase_text(const Prediction& p) {
   const sim::MemoryPeak& peak = p.memory_peak;
@@ -136,14 +192,39 @@ Table curve_table(const Prediction& p, const sim::MemoryCurve& curve, Format for
   };
   for (std::size_t i = 0; i < curve.points.size(); ++i) {
     const sim::MemoryPoint& point = curve.points[i];
-    std::vector<Cell> row{std::string(point.phase), index(point.micro_batch), index(point.layer),
-                          point.allocated, curve.reserved(point)};
+    Cells row{std::string(point.phase), index(point.micro_batch), index(point.layer),
+              point.allocated, curve.reserved(point)};
     if (people)
       row.emplace_back(bar(point.allocated, curve.peak().allocated) +
                        (i == curve.highest ? " peak" : ""));
     table.add_row(std::move(row));
   }
   table.add_note("reserved: with the fragmentation that measured runs of this framework show");
+  return table;
+}
+
+Table tensor_table(const sim::Prediction& p) {
+  Table table(
+      "Tensors at the peak: " + peak_phase_text(p),
+      {as_text("tensor"), as_text("kind"), as_text("layer", "of"), as_text("shape"),
+       as_text("dtype", "format"), as_integer("layers"), as_integer("micro_batches", "in flight"),
+       in_bytes("size_bytes", "size"), as_text("why", "why it lives")});
+  for (const PeakTensor& tensor : sim::peak_tensors(p.run, p.memory_peak.stage)) {
+    Cells row{with_spaces(*tensor.name ? tensor.name : name_of(tensor.kind)),
+              std::string(name_of(tensor.kind)), std::string(name_of(tensor.site)),
+              shape_text(tensor), format_text(tensor, p.run)};
+    if (tensor.has_shape()) {
+      const Times times = times_of(tensor, p.memory_peak.passes_in_flight);
+      row.insert(row.end(), {times.layers, times.micro_batches});
+    } else {
+      row.insert(row.end(), {Cell(), Cell()});
+    }
+    row.insert(row.end(), {tensor.size, why_text(tensor, p.memory_peak)});
+    table.add_row(std::move(row));
+  }
+  table.add_row({"peak", "", "", "", "", Cell(), Cell(), p.memory.peak, "allocated"});
+  for (const char* key : {"kind", "layer"}) table.hide(key);
+  table.add_note("shape and format of one; size of all: of one x layers x micro-batches in flight");
   return table;
 }
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "reports/table.h"
 #include "sim/memory/footprint.h"
@@ -19,11 +18,14 @@ std::string peak_phase_text(const sim::Prediction& prediction);
 // of it what has to fit.
 Table peak_table(const sim::Prediction& prediction);
 
-// "2.00 bytes/parameter" of a term that is so much for each parameter of the stage; else empty.
-std::string bytes_per_parameter(std::string_view term, sim::Bytes size,
-                                const sim::MemoryPeak& peak);
-
 // A row for each pass.  For people, who count from 1, with a bar, which says where the peak is.
 Table curve_table(const sim::Prediction& prediction, const sim::MemoryCurve& curve, Format format);
+
+// What lives at the peak of the fullest stage, tensor by tensor (sim/memory/peak_tensors.h): a row
+// for all tensors that are alike, largest first: name, shape and format of one, in how
+// many layers and for how many micro-batches in flight it is there, bytes of all, and why it
+// lives.  The rows add up to the peak, which is the last one.  Requires a run that breaks no
+// rule but the memory's.
+Table tensor_table(const sim::Prediction& prediction);
 
 }  // namespace llmsim::reports

@@ -6,7 +6,6 @@
 #include "reports/plan_screen.h"
 #include "reports/prediction.h"
 #include "reports/result_text.h"
-#include "reports/strategy_text.h"
 
 namespace llmsim::reports {
 namespace {
@@ -147,13 +146,8 @@ std::string why_nothing_fits(const sim::Plan& plan) {
 }
 
 std::string render(const PlanAnswer& answer, Format format, const Style& style) {
-  switch (format) {
-    case Format::Csv: return render(summary_table("", shown_plans(answer)), Format::Csv);
-    case Format::Json: return text_of(plan_json(answer));
-    case Format::Table:
-    case Format::Markdown:
-    case Format::Latex: break;
-  }
+  if (format == Format::Csv) return render(summary_table("", shown_plans(answer)), format);
+  if (format == Format::Json) return text_of(plan_json(answer));
   return render(plan_screen(answer), format, style);
 }
 

@@ -1,10 +1,9 @@
 #include "reports/plan_backtest.h"
 
-#include <optional>
 #include <vector>
 
 #include "reports/json.h"
-#include "reports/strategy_text.h"
+#include "reports/result_text.h"
 
 namespace llmsim::reports {
 namespace {
@@ -15,20 +14,14 @@ using calibrate::PlannedProblem;
 using calibrate::PlannedRun;
 using calibrate::PlannedStudy;
 
-std::vector<Cell> study_cells(const PlannedStudy& study) {
-  return {study.group,
-          count_or_none(study.runs),
-          count_or_none(study.problems),
-          std::int64_t{study.missed},
-          count_or_none(study.outside),
-          count_or_none(study.beats_plan),
-          count_or_none(study.ranked),
-          cell(study.rank_correlation),
-          cell(study.loss),
-          cell(study.speedup),
-          study.compared > 0
-              ? Cell(std::to_string(study.alike) + "/" + std::to_string(study.compared))
-              : Cell()};
+Cells study_cells(const PlannedStudy& study) {
+  return Cells({study.group, count_or_none(study.runs), count_or_none(study.problems),
+                std::int64_t{study.missed}, count_or_none(study.outside),
+                count_or_none(study.beats_plan), count_or_none(study.ranked),
+                cell(study.rank_correlation), cell(study.loss), cell(study.speedup),
+                study.compared > 0
+                    ? Cell(std::to_string(study.alike) + "/" + std::to_string(study.compared))
+                    : Cell()});
 }
 
 Json study_json(const PlannedStudy& study) {

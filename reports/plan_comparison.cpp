@@ -7,7 +7,6 @@
 #include "reports/json.h"
 #include "reports/prediction.h"
 #include "reports/result_text.h"
-#include "reports/strategy_text.h"
 
 namespace llmsim::reports {
 namespace {
@@ -42,11 +41,7 @@ double figure(const PlanComparison& comparison, const PlanAnswer& answer) {
   return 1.0 / tokens_per_second(winner);
 }
 
-std::string joined_values(const ComparedPlan& plan) {
-  std::string text;
-  for (const std::string& value : plan.values) text += (text.empty() ? "" : " ") + value;
-  return text;
-}
+std::string joined_values(const ComparedPlan& plan) { return sim::joined(plan.values, " "); }
 
 std::string money_text(double usd) {
   return usd < 1e4 ? "$" + significant(usd, 3)
@@ -73,8 +68,8 @@ std::vector<Column> columns_of(const PlanComparison& comparison) {
   return columns;
 }
 
-std::vector<Cell> row_of(const ComparedPlan& plan) {
-  std::vector<Cell> row(plan.values.begin(), plan.values.end());
+Cells row_of(const ComparedPlan& plan) {
+  Cells row(plan.values.begin(), plan.values.end());
   const Prediction* const p = winner_of(plan.answer);
   if (!p) return row;
   const bool is_feasible = plan.same_layout && plan.same_layout->feasible();
@@ -109,7 +104,7 @@ Table figures_of(const PlanComparison& comparison) {
   Table table((models ? "" : first.model.name + ": ") + "the best plan of each question",
               columns_of(comparison));
   for (const ComparedPlan& plan : comparison.plans) {
-    std::vector<Cell> row = row_of(plan);
+    Cells row = row_of(plan);
     row.resize(table.columns().size());
     table.add_row(std::move(row));
   }
@@ -199,17 +194,13 @@ const ComparedPlan* best_of(const PlanComparison& comparison) {
 }
 
 std::string render(const PlanComparison& comparison, Format format, const Style& style) {
-  std::vector<Prediction> winners;
-  switch (format) {
-    case Format::Csv:
-      for (const ComparedPlan& plan : comparison.plans) {
-        if (const Prediction* const p = winner_of(plan.answer)) winners.push_back(*p);
-      }
-      return render(summary_table("", winners), Format::Csv);
-    case Format::Json: return text_of(comparison_json(comparison));
-    case Format::Table:
-    case Format::Markdown:
-    case Format::Latex: break;
+  if (format == Format::Json) return text_of(comparison_json(comparison));
+  if (format == Format::Csv) {
+    std::vector<Prediction> winners;
+    for (const ComparedPlan& plan : comparison.plans) {
+      if (const Prediction* const p = winner_of(plan.answer)) winners.push_back(*p);
+    }
+    return render(summary_table("", winners), format);
   }
   std::vector<Table> tables{figures_of(comparison)};
   if (const auto jobs = jobs_of(comparison)) tables.push_back(*jobs);

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
 #include <utility>
 
 #include "reports/result_text.h"
-#include "reports/step_parts.h"
-#include "reports/strategy_text.h"
+#include "reports/step_detail.h"
 
 namespace llmsim::reports {
 namespace {
@@ -60,23 +60,15 @@ std::string place(std::size_t index, std::size_t ties) {
   return index < ties && ties > 1 ? "1=" : std::to_string(index + 1);
 }
 
-std::vector<Cell> plan_row(const Prediction& p, const std::string& place) {
+Cells plan_row(const Prediction& p, const std::string& place) {
   const Strategy& s = p.run.strategy;
   const bool named = s.pp > 1 && s.pipeline_schedule > sim::PipelineSchedule::Interleaved;
-  return {place,
-          std::int64_t{s.tp},
-          std::int64_t{s.pp},
-          named ? sim::name_of(s.pipeline_schedule) : std::to_string(s.virtual_stages),
-          std::int64_t{s.cp},
-          std::int64_t{s.dp},
-          std::int64_t{s.ep},
-          std::int64_t{s.expert_tensor_ranks()},
-          sharding_text(s),
-          std::int64_t{s.micro_batch},
-          recomputed(s.recompute),
-          p.step_time,
-          p.memory.peak,
-          p.memory.fit_probability()};
+  return Cells({place, std::int64_t{s.tp}, std::int64_t{s.pp},
+                named ? sim::name_of(s.pipeline_schedule) : std::to_string(s.virtual_stages),
+                std::int64_t{s.cp}, std::int64_t{s.dp}, std::int64_t{s.ep},
+                std::int64_t{s.expert_tensor_ranks()}, sharding_text(s),
+                std::int64_t{s.micro_batch}, recomputed(s.recompute), p.step_time, p.memory.peak,
+                p.memory.fit_probability()});
 }
 
 Table plans_table(const std::string& title) {
@@ -181,56 +173,32 @@ bool same_mesh(const Strategy& a, const Strategy& b) {
   return a.tp == b.tp && a.pp == b.pp && a.cp == b.cp && a.dp == b.dp;
 }
 
-// A plan to compare the winner with, and what it is the best of.
-struct Rival {
-  std::string best_of;
-  const Prediction* plan;
-};
+// Tells a kind of strategy, such as "tp 4"; empty: the winner's own.
+using Kinds = std::function<std::string(const Strategy&)>;
 
 // The best plan of another mesh, then the best of every sharding, tp and pp that the winner does
 // not use.  A plan is taken once.
-class Rivals {
- public:
-  explicit Rivals(const std::vector<Prediction>& plans) : plans_(plans) {
-    const Strategy& winner = plans.front().run.strategy;
-    add([&](const Strategy& s) { return same_mesh(s, winner) ? "" : std::string("another mesh"); },
-        true);
-    add([&](const Strategy& s) {
-      return s.sharding == winner.sharding ? ""
-                                           : std::string("sharding ") + sim::name_of(s.sharding);
-    });
-    add([&](const Strategy& s) { return other("tp", s.tp, winner.tp); });
-    add([&](const Strategy& s) { return other("pp", s.pp, winner.pp); });
-  }
-  const std::vector<Rival>& list() const { return list_; }
-
- private:
-  // The family of a strategy, such as "tp 4"; empty: the winner's own.
-  using Family = std::function<std::string(const Strategy&)>;
-
-  static std::string other(const char* name, int size, int winner) {
-    return size == winner ? "" : std::string(name) + " " + std::to_string(size);
-  }
-
-  void add(const Family& family, bool first_only = false) {
-    std::vector<std::string> seen;
-    for (const Prediction& plan : plans_) {
-      const std::string name = family(plan.run.strategy);
-      if (name.empty() || std::ranges::find(seen, name) != seen.end()) continue;
-      seen.push_back(name);
-      const auto taken =
-          std::ranges::find_if(list_, [&](const Rival& rival) { return rival.plan == &plan; });
-      if (taken != list_.end())
-        taken->best_of += ", " + name;
-      else
-        list_.push_back({name, &plan});
-      if (first_only) return;
+std::vector<const Prediction*> rivals_of(const std::vector<Prediction>& plans) {
+  const Strategy& winner = plans.front().run.strategy;
+  const auto other = [](int size, int own) { return size == own ? "" : std::to_string(size); };
+  const Kinds all_kinds[] = {
+      [&](const Strategy& s) { return std::string(same_mesh(s, winner) ? "" : "another mesh"); },
+      [&](const Strategy& s) {
+        return std::string(s.sharding == winner.sharding ? "" : sim::name_of(s.sharding));
+      },
+      [&](const Strategy& s) { return other(s.tp, winner.tp); },
+      [&](const Strategy& s) { return other(s.pp, winner.pp); }};
+  std::vector<const Prediction*> rivals;
+  for (const Kinds& kind_of : all_kinds) {
+    std::set<std::string> seen;
+    for (const Prediction& plan : plans) {
+      const std::string kind = kind_of(plan.run.strategy);
+      if (kind.empty() || !seen.insert(kind).second) continue;
+      if (std::ranges::find(rivals, &plan) == rivals.end()) rivals.push_back(&plan);
     }
   }
-
-  const std::vector<Prediction>& plans_;
-  std::vector<Rival> list_;
-};
+  return rivals;
+}
 
 // The best of other kinds, and what they lose and gain.
 Table rivals_table(const PlanAnswer& answer) {
@@ -241,12 +209,11 @@ Table rivals_table(const PlanAnswer& answer) {
   all.insert(all.end(), answer.plan.others.begin(), answer.plan.others.end());
   std::stable_sort(all.begin() + 1, all.end(),
                    [](const auto& a, const auto& b) { return a.step_time < b.step_time; });
-  const Rivals rivals(all);
-  for (const Rival& rival : rivals.list()) {
+  for (const Prediction* const rival : rivals_of(all)) {
     if (table.rows().size() >= 2 * kAlternatives && !answer.verbose) break;
-    const std::vector<Difference> list = differences(winner, *rival.plan);
-    add_figure(table, significant(rival.plan->step_time / winner.step_time, 3) + "x",
-               strategy_text(rival.plan->run.strategy));
+    const std::vector<Difference> list = differences(winner, *rival);
+    add_figure(table, significant(rival->step_time / winner.step_time, 3) + "x",
+               strategy_text(rival->run.strategy));
     add_figure(table, "",
                "loses: " + largest(list, 1.0, winner.step_time) +
                    "; gains: " + largest(list, -1.0, winner.step_time));
@@ -286,7 +253,7 @@ Table failures_table(const PlanAnswer& answer) {
                as_text("nearest", "nearest miss"), in_bytes("needed_bytes", "needed"),
                in_bytes("available_bytes", "usable"), in_percent("fit_probability", "fits")});
   for (const auto& [rule, count] : answer.plan.rejected) {
-    std::vector<Cell> row{rule, static_cast<std::int64_t>(count)};
+    Cells row{rule, static_cast<std::int64_t>(count)};
     if (const sim::NearestMiss* miss = nearest_miss(answer.plan, rule)) {
       row.emplace_back(strategy_text(miss->strategy));
       if (is_about_memory(*miss))
@@ -336,17 +303,16 @@ Table nothing_fits_table(const PlanAnswer& answer) {
 
 // --- what was looked at ---
 
-// That a bound has kept from being simulated: of the whole strategy, or of its pipeline.
-std::size_t ruled_out(const sim::Plan& plan) { return plan.pruned + plan.feasible - plan.priced; }
-
 std::string search_text(const PlanAnswer& answer) {
   const sim::Plan& plan = answer.plan;
+  // By the whole strategy, or by its pipeline.
+  const std::size_t ruled_out = plan.pruned + plan.feasible - plan.priced;
   std::size_t memory = 0, rules = 0;
   for (const auto& [rule, count] : plan.rejected)
     (rule.starts_with("out of") ? memory : rules) += count;
   const auto number = [](std::size_t count) { return grouped(static_cast<std::int64_t>(count)); };
   return number(plan.evaluated) + " strategies in " + human(answer.duration) + ": " +
-         number(plan.priced) + " simulated, " + number(ruled_out(plan)) + " ruled out by bounds, " +
+         number(plan.priced) + " simulated, " + number(ruled_out) + " ruled out by bounds, " +
          number(memory) + " out of memory, " + number(rules) + " against rules";
 }
 

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "reports/chart.h"
+#include "reports/data_rows.h"
 #include "reports/prediction.h"
-#include "reports/row_settings.h"
 #include "reports/units.h"
 #include "sim/base/error.h"
 
@@ -27,9 +27,7 @@ Column column_of(const std::string& key) {
                     : key.ends_with("_per_s") ? Kind::Number
                     : key.ends_with("_s")     ? Kind::Seconds
                                               : Kind::Number;
-  std::string header = key;
-  std::ranges::replace(header, '_', ' ');
-  return {key, header, kind};
+  return {key, with_spaces(key), kind};
 }
 
 // A value in the unit of its axis.
@@ -230,11 +228,6 @@ std::string lines_of(const DataRows& data, const Rows& all, const PlotRequest& r
   return svg(chart);
 }
 
-bool is_better_small(const std::string& key) {
-  const Kind kind = column_of(key).kind;
-  return kind == Kind::Seconds || kind == Kind::Bytes;
-}
-
 std::string map_of(const DataRows& data, const Rows& all, const PlotRequest& request,
                    const std::string& value) {
   if (!request.by.empty()) throw Error("--by: belongs to lines; a heat map has --x and --y");
@@ -244,6 +237,7 @@ std::string map_of(const DataRows& data, const Rows& all, const PlotRequest& req
   require_one_row(data, all, {x, request.y});
   const auto [rows, note] = rows_with(data, all, value);
   const Figure figure = figure_of(value, largest_of(data, rows, value));
+  const Kind kind = column_of(value).kind;
   HeatMap map{.title = sweep_title(data, all, request),
               .note = note_of(data, rows, note),
               .x_title = column_of(x).header,
@@ -252,7 +246,7 @@ std::string map_of(const DataRows& data, const Rows& all, const PlotRequest& req
               .columns = values_of(data, all, x),
               .rows = values_of(data, all, request.y),
               .cells = {},
-              .smaller_is_better = is_better_small(value)};
+              .smaller_is_better = kind == Kind::Seconds || kind == Kind::Bytes};
   map.cells.resize(map.rows.size(), std::vector<HeatCell>(map.columns.size()));
   for (const std::size_t row : all) {
     const std::optional<double> number = data.number(row, value);
@@ -284,10 +278,6 @@ const Scored& scored_by(const std::string& value) {
               kPeak.predicted + " is expected");
 }
 
-bool has_word(const std::string& words, const std::string& word) {
-  return (" " + words + " ").find(" " + word + " ") != std::string::npos;
-}
-
 ChartMark mark_of(const DataRows& data, std::size_t row, const Scored& what, const Figure& figure) {
   const double measured = *data.number(row, what.measured),
                predicted = *data.number(row, what.predicted);
@@ -303,7 +293,9 @@ ChartMark mark_of(const DataRows& data, std::size_t row, const Scored& what, con
 }
 
 bool is_scored(const DataRows& data, std::size_t row, const Scored& what) {
-  return has_word(data.text(row, "scored"), what.scored) &&
+  const std::string words = " " + data.text(row, "scored") + " ",
+                    word = std::string(" ") + what.scored + " ";
+  return words.find(word) != std::string::npos &&
          data.number(row, what.measured).value_or(0.0) > 0.0 &&
          data.number(row, what.predicted).value_or(0.0) > 0.0;
 }

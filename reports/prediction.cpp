@@ -8,8 +8,7 @@
 #include "reports/json.h"
 #include "reports/memory_peak.h"
 #include "reports/result_text.h"
-#include "reports/step_parts.h"
-#include "reports/strategy_text.h"
+#include "reports/step_detail.h"
 
 namespace llmsim::reports {
 namespace {
@@ -23,12 +22,6 @@ std::string count(std::int64_t number, const char* one) {
 }
 
 // --- result ---
-
-std::string peak_interval_text(const Prediction& p) {
-  const auto [least, most] = p.memory.interval(p.memory.peak, p.interval_level);
-  return "the peak is " + human(least) + " to " + human(most) + " with " +
-         std::to_string(std::lround(p.interval_level * 100.0)) + " % probability";
-}
 
 std::string host_text(const sim::HostMemory& host) {
   std::string text = human(host.device) + " per device, " + human(host.node) + " per node";
@@ -53,7 +46,10 @@ Table result_table(const Prediction& p) {
     add_figure(figures, "model FLOP/s", utilisation_text(p));
     add_figure(figures, "memory", memory_text(p.memory));
     add_figure(figures, "memory peak", peak_phase_text(p));
-    add_figure(figures, "memory interval", peak_interval_text(p));
+    const auto [least, most] = p.memory.interval(p.memory.peak, p.interval_level);
+    add_figure(figures, "memory interval",
+               "the peak is " + human(least) + " to " + human(most) + " with " +
+                   std::to_string(std::lround(p.interval_level * 100.0)) + " % probability");
     add_figure(figures, "memory reserved",
                human(p.memory.reserved) + " by the allocator, " + human(p.memory.device) +
                    " on the device");
@@ -175,7 +171,7 @@ Table communication_table(const Prediction& p) {
 }
 
 struct MemoryRow {
-  std::vector<Cell> cells;
+  Cells cells;
   const std::vector<sim::MemoryTerm>& terms;
 };
 
@@ -301,37 +297,23 @@ std::string main_terms(const Prediction& p) {
   return text;
 }
 
-std::vector<Cell> summary_row(const Prediction& p) {
+Cells summary_row(const Prediction& p) {
   const sim::Strategy& s = p.run.strategy;
   const auto integer = [](int value) { return std::int64_t{value}; };
   const auto yes = [](bool on) { return on ? "yes" : "no"; };
-  std::vector<Cell> row{p.run.model.name,
-                        p.run.cluster.device.id,
-                        integer(p.run.cluster.num_devices),
-                        integer(p.run.model.seq_len),
-                        integer(s.global_batch),
-                        sim::name_of(s.precision),
-                        integer(s.tp),
-                        yes(s.sequence_parallel),
-                        integer(s.pp),
-                        integer(s.dp),
-                        integer(s.cp),
-                        integer(s.ep),
-                        integer(s.expert_tensor_ranks()),
-                        sharding_text(s),
-                        integer(s.micro_batch),
-                        recompute_text(s.recompute),
-                        sim::name_of(s.pipeline_schedule),
-                        integer(s.virtual_stages),
-                        yes(s.tp_overlap),
-                        p.run.model.moe ? sim::name_of(s.moe_dispatch) : "",
-                        yes(s.moe_overlap),
-                        p.feasible() ? std::string("yes") : p.infeasible->rule};
+  Cells row({p.run.model.name, p.run.cluster.device.id, integer(p.run.cluster.num_devices),
+             integer(p.run.model.seq_len), integer(s.global_batch), sim::name_of(s.precision)});
+  row.insert(
+      row.end(),
+      {integer(s.tp), yes(s.sequence_parallel), integer(s.pp), integer(s.dp), integer(s.cp),
+       integer(s.ep), integer(s.expert_tensor_ranks()), sharding_text(s), integer(s.micro_batch),
+       recompute_text(s.recompute), sim::name_of(s.pipeline_schedule), integer(s.virtual_stages),
+       yes(s.tp_overlap), p.run.model.moe ? sim::name_of(s.moe_dispatch) : "", yes(s.moe_overlap),
+       p.feasible() ? std::string("yes") : p.infeasible->rule});
   if (simulated(p)) {
-    const std::vector<Cell> figures{
-        p.step_time, p.interval.first, p.interval.second,          p.tokens_per_second_per_device,
-        p.mfu,       p.memory.peak,    p.memory.fit_probability(), main_terms(p)};
-    row.insert(row.end(), figures.begin(), figures.end());
+    row.insert(row.end(),
+               {p.step_time, p.interval.first, p.interval.second, p.tokens_per_second_per_device,
+                p.mfu, p.memory.peak, p.memory.fit_probability(), main_terms(p)});
   }
   return row;
 }
@@ -339,38 +321,26 @@ std::vector<Cell> summary_row(const Prediction& p) {
 }  // namespace
 
 Table summary_table(const std::string& title, std::span<const Prediction> predictions) {
-  Table table(title, {as_text("model"),
-                      as_text("accelerator"),
-                      as_integer("num_devices", "devices"),
-                      as_integer("seq_len"),
-                      as_integer("global_batch", "global batch"),
-                      as_text("precision"),
-                      as_integer("tp"),
-                      as_text("sequence_parallel", "sp"),
-                      as_integer("pp"),
-                      as_integer("dp"),
-                      as_integer("cp"),
-                      as_integer("ep"),
-                      as_integer("etp"),
-                      as_text("sharding"),
-                      as_integer("micro_batch", "mbs"),
-                      as_text("recompute"),
-                      as_text("pipeline_schedule", "schedule"),
-                      as_integer("virtual_stages", "vs"),
-                      as_text("tp_overlap", "tp overlap"),
-                      as_text("moe_dispatch", "dispatch"),
-                      as_text("moe_overlap", "moe overlap"),
-                      as_text("feasible"),
-                      in_seconds("step_time_s", "step time"),
-                      in_seconds("step_time_low_s", "at best"),
-                      in_seconds("step_time_high_s", "at worst"),
-                      in_tokens_per_s("tokens_per_s_per_device", "per device"),
-                      in_percent("mfu", "MFU"),
-                      in_bytes("peak_bytes", "peak memory"),
-                      in_percent("fit_probability", "P(fits)"),
-                      as_text("main_terms", "mainly")});
+  std::vector<Column> columns({as_text("model"), as_text("accelerator"),
+                               as_integer("num_devices", "devices"), as_integer("seq_len"),
+                               as_integer("global_batch", "global batch"), as_text("precision")});
+  columns.insert(columns.end(),
+                 {as_integer("tp"), as_text("sequence_parallel", "sp"), as_integer("pp"),
+                  as_integer("dp"), as_integer("cp"), as_integer("ep"), as_integer("etp"),
+                  as_text("sharding"), as_integer("micro_batch", "mbs"), as_text("recompute"),
+                  as_text("pipeline_schedule", "schedule"), as_integer("virtual_stages", "vs"),
+                  as_text("tp_overlap", "tp overlap"), as_text("moe_dispatch", "dispatch"),
+                  as_text("moe_overlap", "moe overlap")});
+  columns.insert(
+      columns.end(),
+      {as_text("feasible"), in_seconds("step_time_s", "step time"),
+       in_seconds("step_time_low_s", "at best"), in_seconds("step_time_high_s", "at worst"),
+       in_tokens_per_s("tokens_per_s_per_device", "per device"), in_percent("mfu", "MFU"),
+       in_bytes("peak_bytes", "peak memory"), in_percent("fit_probability", "P(fits)"),
+       as_text("main_terms", "mainly")});
+  Table table(title, std::move(columns));
   for (const Prediction& prediction : predictions) {
-    std::vector<Cell> row = summary_row(prediction);
+    Cells row = summary_row(prediction);
     row.resize(table.columns().size());
     table.add_row(std::move(row));
   }
@@ -393,16 +363,11 @@ Json prediction_json(const Prediction& prediction, const Provenance& provenance,
 
 std::string render(const Prediction& prediction, const Provenance& provenance, Format format,
                    const Style& style, const PredictionExtras& extras) {
-  switch (format) {
-    case Format::Csv:
-      return render(extras.curve ? curve_table(prediction, *extras.curve, format)
-                                 : summary_table("", {&prediction, 1}),
-                    Format::Csv);
-    case Format::Json: return text_of(prediction_json(prediction, provenance, extras));
-    case Format::Table:
-    case Format::Markdown:
-    case Format::Latex: break;
-  }
+  if (format == Format::Json) return text_of(prediction_json(prediction, provenance, extras));
+  if (format == Format::Csv)
+    return render(extras.curve ? curve_table(prediction, *extras.curve, format)
+                               : summary_table("", {&prediction, 1}),
+                  format);
   return render(tables_of(prediction, provenance, extras, format), format, style);
 }
 

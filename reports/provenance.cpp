@@ -5,20 +5,14 @@
 #include <cstddef>
 #include <set>
 
+#include "reports/result_text.h"
+
 namespace llmsim::reports {
 namespace {
 
 constexpr std::array kEvidences{sim::Evidence::DataSheet, sim::Evidence::Measured,
                                 sim::Evidence::Fitted, sim::Evidence::Given,
                                 sim::Evidence::Assumed};
-
-// Number of a source in the list that grows with it, from 1.
-std::size_t numbered(const std::string& source, std::vector<std::string>& sources) {
-  const auto found = std::ranges::find(sources, source);
-  if (found != sources.end()) return static_cast<std::size_t>(found - sources.begin()) + 1;
-  sources.push_back(source);
-  return sources.size();
-}
 
 }  // namespace
 
@@ -72,15 +66,12 @@ std::vector<std::string> assumed_strategy_fields(const sim::Run& run) {
 Table evidence_table(const std::string& title, const std::vector<sim::Fact>& facts) {
   Table table(title, {as_text("key", "figure"), as_text("value"), as_text("evidence"),
                       as_text("source_number", "source"), as_text("source")});
-  std::vector<std::string> sources;
-  for (const sim::Fact& fact : facts) {
-    const std::string number =
-        fact.source.empty() ? "" : "[" + std::to_string(numbered(fact.source, sources)) + "]";
-    table.add_row({fact.key, fact.value, name_of(fact.evidence), number, fact.source});
-  }
+  Footnotes sources;
+  for (const sim::Fact& fact : facts)
+    table.add_row({fact.key, fact.value, name_of(fact.evidence),
+                   fact.source.empty() ? "" : sources.mark(fact.source), fact.source});
   table.hide("source");
-  for (std::size_t i = 0; i < sources.size(); ++i)
-    table.add_note("[" + std::to_string(i + 1) + "] " + sources[i]);
+  for (const std::string& line : sources.lines()) table.add_note(line);
   return table;
 }
 

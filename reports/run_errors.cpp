@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace llmsim::reports {
+
 namespace {
 
 using calibrate::BacktestRow;
@@ -32,9 +33,9 @@ Cell inside(const std::optional<bool>& holds) {
 }
 
 // Values that are not scored are left out.
-std::vector<Cell> run_cells(const BacktestRow& row) {
-  std::vector<Cell> cells{row.id, row.group};
-  const auto add = [&](bool scored, const std::vector<Cell>& values) {
+Cells run_cells(const BacktestRow& row) {
+  Cells cells{row.id, row.group};
+  const auto add = [&](bool scored, const Cells& values) {
     for (const Cell& value : values) cells.push_back(scored ? value : Cell());
   };
   add(row.scored.step_time, {cell(row.measured_time), cell(row.predicted_time),
@@ -66,6 +67,23 @@ Table run_errors_table(const calibrate::Backtest& backtest) {
   table.hide_empty();
   table.add_note(
       "errors are ln(predicted / measured); wrong verdicts and missing predictions count as 100 %");
+  return table;
+}
+
+Table residuals_table(const std::vector<calibrate::Residual>& residuals) {
+  Table table("Errors by what runs have in common",
+              {as_text("by"), as_text("value", "runs of"), as_number("studies"), as_number("runs"),
+               in_percent("time_error", "error"), in_percent("time_bias", "bias"),
+               in_percent("coverage", "in interval"), in_percent("peak_error", "memory error"),
+               in_percent("peak_bias", "bias")});
+  for (const calibrate::Residual& r : residuals) {
+    table.add_row({r.by, r.value, static_cast<std::int64_t>(r.studies),
+                   static_cast<std::int64_t>(r.runs), cell(r.error), cell(r.bias), cell(r.coverage),
+                   cell(r.memory_error), cell(r.memory_bias)});
+  }
+  table.add_note(
+      "means over studies of their medians of ln(predicted / measured); what a run waits for is "
+      "the largest part of its step that is no GEMM or attention");
   return table;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,5 +30,10 @@ std::string shown(const Cell& cell, Kind kind, const Unit& unit);
 
 // The number in a cell, in base units; none for text, none and values that are not finite.
 std::optional<double> number_in(const Cell& cell);
+
+// Tables as a web page: one self-contained HTML document, light or dark as the browser is, that
+// asks the network for nothing; each table with its caption, as people read it, and its notes
+// below.
+std::string table_page(const std::string& title, std::span<const Table> tables);
 
 }  // namespace llmsim::reports

@@ -121,40 +121,26 @@ const std::vector<Column>& figure_columns() {
 
 Cell text_cell(const std::string& text) { return text.empty() ? Cell() : Cell(text); }
 
-std::vector<Cell> run_cells(const RunRecord& r) {
+Cells run_cells(const RunRecord& r) {
   const hwdb::RecordedTraining& t = r.training;
-  return {cell(r.model.name),
-          text_cell(shape_text(r.model)),
-          cell(stated<int>(r.model.fields, "seq_len")),
-          cell(r.hardware.accelerator),
-          cell(r.hardware.num_devices),
-          text_cell(layout_text(t.strategy)),
-          cell(stated<int>(t.strategy, "micro_batch")),
-          cell(stated<int>(t.strategy, "global_batch")),
-          cell(stated<std::string>(t.strategy, "precision")),
-          cell(t.framework),
-          text_cell(settings_text(t.strategy)),
-          text_cell(flags_text(t)),
-          cell(r.date)};
+  return Cells({cell(r.model.name), text_cell(shape_text(r.model)),
+                cell(stated<int>(r.model.fields, "seq_len")), cell(r.hardware.accelerator),
+                cell(r.hardware.num_devices), text_cell(layout_text(t.strategy)),
+                cell(stated<int>(t.strategy, "micro_batch")),
+                cell(stated<int>(t.strategy, "global_batch")),
+                cell(stated<std::string>(t.strategy, "precision")), cell(t.framework),
+                text_cell(settings_text(t.strategy)), text_cell(flags_text(t)), cell(r.date)});
 }
 
-std::vector<Cell> figure_cells(const SourceRow& row) {
-  return {cell(row.measured_time),
-          cell(row.predicted_time),
-          cell(row.time_error()),
-          cell(row.measured_tokens_per_second),
-          row.measured_tokens_per_second ? cell(row.predicted_tokens_per_second) : Cell(),
-          cell(row.reported_rate),
-          cell(row.predicted_reported_rate),
-          cell(row.measured_rate),
-          cell(row.predicted_rate),
-          cell(row.measured_peak),
-          cell(row.predicted_peak),
-          cell(row.peak_error()),
-          cell(row.measured_outcome),
-          cell(row.predicted_outcome),
-          row.measured_time ? Cell(std::string(row.counts ? "yes" : "no")) : Cell(),
-          row.record.id};
+Cells figure_cells(const SourceRow& row) {
+  return Cells({cell(row.measured_time), cell(row.predicted_time), cell(row.time_error()),
+                cell(row.measured_tokens_per_second),
+                row.measured_tokens_per_second ? cell(row.predicted_tokens_per_second) : Cell(),
+                cell(row.reported_rate), cell(row.predicted_reported_rate), cell(row.measured_rate),
+                cell(row.predicted_rate), cell(row.measured_peak), cell(row.predicted_peak),
+                cell(row.peak_error()), cell(row.measured_outcome), cell(row.predicted_outcome),
+                row.measured_time ? Cell(std::string(row.counts ? "yes" : "no")) : Cell(),
+                row.record.id});
 }
 
 // Columns worth folding: what describes a run, as far as it is shown.
@@ -167,22 +153,20 @@ std::vector<std::string> shared_keys(const Table& table) {
   return keys;
 }
 
-// A prediction without anything measured beside it says little.
-bool lone(const SourceRow& row) { return !row.measured_time && !row.measured_peak; }
-
 Table runs_table(const FilledTable& filled) {
   std::vector<Column> columns = run_columns();
   columns.insert(columns.end(), figure_columns().begin(), figure_columns().end());
   Table table(filled.table.title, columns);
   for (const SourceRow& row : filled.rows) {
-    std::vector<Cell> cells = run_cells(row.record), figures = figure_cells(row);
+    Cells cells = run_cells(row.record), figures = figure_cells(row);
     cells.insert(cells.end(), figures.begin(), figures.end());
     table.add_row(std::move(cells));
   }
   table.hide_empty();
   table.fold_constants(shared_keys(table));
   for (const SourceRow& row : filled.rows) {
-    if (row.skipped && !lone(row))
+    // A prediction without anything measured beside it says little.
+    if (row.skipped && (row.measured_time || row.measured_peak))
       table.add_note(row.record.id +
                      " is not predicted: " + without_place(*row.skipped, row.record.id));
   }

@@ -220,7 +220,7 @@ sim::NameTable<Format> name_table(Format) {
 Table::Table(std::string title, std::vector<Column> columns)
     : title_(std::move(title)), columns_(std::move(columns)), hidden_(columns_.size(), false) {}
 
-void Table::add_row(std::vector<Cell> cells) {
+void Table::add_row(Cells cells) {
   assert(cells.size() == columns_.size());
   for (std::size_t c = 0; c < cells.size(); ++c) assert(fits(cells[c], columns_[c].kind));
   rows_.push_back(std::move(cells));
@@ -281,7 +281,7 @@ std::size_t Table::index_of(const std::string& key) const {
 }
 
 Json rows_json(const Table& table) {
-  return list_json(table.rows(), [&](const std::vector<Cell>& row) {
+  return list_json(table.rows(), [&](const Cells& row) {
     Json object = Json::object();
     for (std::size_t c = 0; c < row.size(); ++c)
       object[table.columns()[c].key] = json_value(row[c]);

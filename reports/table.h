@@ -54,6 +54,8 @@ inline constexpr ColumnOf as_text{Kind::Text}, as_integer{Kind::Integer}, as_num
 using Cell = std::variant<std::monostate, std::string, std::int64_t, double, sim::Bytes,
                           sim::Seconds, sim::Flops, sim::BytesPerSecond, sim::FlopsPerSecond>;
 
+using Cells = std::vector<Cell>;  // of a row
+
 template <class Value>
 Cell cell(const std::optional<Value>& value) {
   return value ? Cell(*value) : Cell();
@@ -78,7 +80,7 @@ class Table {
   Table(std::string title, std::vector<Column> columns);
 
   // One cell per column, each none or of its column's kind (asserted).
-  void add_row(std::vector<Cell> cells);
+  void add_row(Cells cells);
 
   // A column next to `of` with each row's value relative to the best one, so that 1.00x is the best
   // and larger is worse: value / smallest, or largest / value.  Call after the rows are added.
@@ -99,7 +101,7 @@ class Table {
 
   const std::string& title() const { return title_; }
   const std::vector<Column>& columns() const { return columns_; }
-  const std::vector<std::vector<Cell>>& rows() const { return rows_; }
+  const std::vector<Cells>& rows() const { return rows_; }
   const std::vector<std::string>& notes() const { return notes_; }
   bool hidden(std::size_t column) const { return hidden_[column]; }
 
@@ -109,7 +111,7 @@ class Table {
   std::string title_;
   std::vector<Column> columns_;
   std::vector<bool> hidden_;
-  std::vector<std::vector<Cell>> rows_;
+  std::vector<Cells> rows_;
   std::vector<std::string> notes_;
 };
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "reports/json.h"
-#include "reports/strategy_text.h"
+#include "reports/result_text.h"
 #include "sim/memory/footprint.h"
 
 namespace llmsim::reports {
@@ -59,8 +59,8 @@ Json event_json(const sim::TimelineEvent& event, int process) {
           {"args", arguments(event)}};
 }
 
-// The ends of an arrow are bound to the events under way on the compute stream.  One that ends where
-// the message leaves is under way a nanosecond before.
+// The ends of an arrow are bound to the events under way on the compute stream.  One that ends
+// where the message leaves is under way a nanosecond before.
 Json message_json(const sim::MessageEnd& end, int process) {
   Json json{{"ph", end.arrives ? "f" : "s"},
             {"name", end.gradients ? "gradients" : "activations"},

@@ -1,7 +1,6 @@
 #include "reports/validation.h"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <vector>
 
@@ -20,32 +19,19 @@ Cell share(int right, int all) {
   return all > 0 ? Cell(std::to_string(right) + "/" + std::to_string(all)) : Cell();
 }
 
-std::vector<Cell> group_cells(const GroupErrors& g) {
-  return {g.group,
-          count_or_none(g.scored),
-          count_or_none(g.missed),
-          cell(g.median_abs_error),
-          cell(g.mape),
-          cell(g.bias),
-          cell(g.coverage),
-          count_or_none(g.memory_scored),
-          cell(g.memory_median_abs_error),
-          cell(g.memory_coverage),
-          share(g.outcomes_right, g.outcomes)};
+Cells group_cells(const GroupErrors& g) {
+  return Cells({g.group, count_or_none(g.scored), count_or_none(g.missed), cell(g.median_abs_error),
+                cell(g.mape), cell(g.bias), cell(g.coverage), count_or_none(g.memory_scored),
+                cell(g.memory_median_abs_error), cell(g.memory_coverage),
+                share(g.outcomes_right, g.outcomes)});
 }
 
-std::vector<Cell> overall_cells(const OverallErrors& o) {
-  return {std::string("all, each group once"),
-          count_or_none(o.scored),
-          count_or_none(o.missed),
-          cell(o.macro_median_abs_error),
-          Cell(),
-          Cell(),
-          cell(o.coverage),
-          count_or_none(o.memory_scored),
-          cell(o.memory_macro_median_abs_error),
-          cell(o.memory_coverage),
-          share(o.outcomes_right, o.outcomes)};
+Cells overall_cells(const OverallErrors& o) {
+  return Cells({std::string("all, each group once"), count_or_none(o.scored),
+                count_or_none(o.missed), cell(o.macro_median_abs_error), Cell(), Cell(),
+                cell(o.coverage), count_or_none(o.memory_scored),
+                cell(o.memory_macro_median_abs_error), cell(o.memory_coverage),
+                share(o.outcomes_right, o.outcomes)});
 }
 
 template <class Quantity>
@@ -113,15 +99,10 @@ using calibrate::AblationErrors;
 using calibrate::AblationPair;
 using calibrate::Ablations;
 
-std::vector<Cell> cells(const AblationErrors& e) {
-  return {e.setting,
-          count_or_none(e.pairs),
-          share(e.right, e.decided),
-          cell(e.sign_accuracy()),
-          cell(e.median_error),
-          cell(e.worst_error),
-          count_or_none(e.memory_pairs),
-          cell(e.memory_median_error)};
+Cells cells(const AblationErrors& e) {
+  return Cells({e.setting, count_or_none(e.pairs), share(e.right, e.decided),
+                cell(e.sign_accuracy()), cell(e.median_error), cell(e.worst_error),
+                count_or_none(e.memory_pairs), cell(e.memory_median_error)});
 }
 
 const char* verdict(const AblationPair& pair) {
@@ -175,8 +156,7 @@ Table validation_table(const Backtest& backtest) {
   table.add_row(overall_cells(backtest.overall));
   table.add_note(
       "median error: median of |ln(predicted / measured)| of the step time; mean error: mean of "
-      "|predicted / measured - 1|; "
-      "bias: mean of ln(predicted / measured).");
+      "|predicted / measured - 1|; bias: mean of ln(predicted / measured).");
   table.add_note(
       "runs and peaks: those whose measured figure can be scored; missed: of them, without a "
       "prediction (counted as 100 %).");
@@ -228,21 +208,18 @@ Table ablation_table(const Ablations& ablations) {
   }
   table.add_note(
       "error: |ln(predicted ratio / measured ratio)| of step times with and without the setting; "
-      "memory: of peaks. Signs count "
-      "where the measured ratio is outside the noise that the study states (twice), the rounding "
-      "of its figures, and 2 %.");
+      "memory: of peaks. Signs count where the measured ratio is outside the noise that the study "
+      "states (twice), the rounding of its figures, and 2 %.");
   table.add_note(
       "Switched: on or off, one kind or another; the others are amounts, such as the size of a "
       "micro-batch.");
   table.add_note(
       "Not part of the sums above them: topology (tensor, pipeline and data ranks on the same "
-      "devices) and software (releases of "
-      "one framework).");
+      "devices) and software (releases of one framework).");
   if (some_computed)
     table.add_note(
         "Measured times: without studies whose times lie on straight lines over the batch to a "
-        "millionth. Those of machines do "
-        "not; those of another simulator do.");
+        "millionth. Those of machines do not; those of another simulator do.");
   return table;
 }
 

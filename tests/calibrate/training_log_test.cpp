@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "calibrate/log_summary.h"
-#include "calibrate/logged_number.h"
+#include "calibrate/log_formats.h"
 #include "tests/error_of.h"
 #include "tests/temporary_folder.h"
 

@@ -1,10 +1,12 @@
 #include "cli/progress.h"
 
-#include <gtest/gtest.h>
-
+#include <csignal>
 #include <sstream>
 
+#include <gtest/gtest.h>
+
 namespace llmsim::cli {
+
 namespace {
 
 using std::chrono::milliseconds;
@@ -73,4 +75,34 @@ TEST_F(Progress, IsForTerminalsOnly) {
 }
 
 }  // namespace
+
+namespace {
+
+TEST(Interruption, IsNotedOnce) {
+  const Interruption first;
+  EXPECT_FALSE(first.came());
+  std::raise(SIGINT);
+  EXPECT_TRUE(first.came());
+}
+
+TEST(Interruption, AnEarlierOneIsForgotten) {
+  {
+    const Interruption earlier;
+    std::raise(SIGINT);
+  }
+  EXPECT_FALSE(Interruption().came());
+}
+
+TEST(Interruption, ASecondOneEndsTheProgram) {
+  EXPECT_EXIT(
+      {
+        const Interruption interruption;
+        std::raise(SIGINT);
+        std::raise(SIGINT);
+      },
+      testing::KilledBySignal(SIGINT), "");
+}
+
+}  // namespace
+
 }  // namespace llmsim::cli

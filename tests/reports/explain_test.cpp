@@ -110,7 +110,7 @@ TEST(ExplainedTable, EveryFormatHasTheSameRows) {
   for (const Explained what : kEverything) {
     const std::string csv = render(what, run, {}, Format::Csv);
     const auto lines = static_cast<std::size_t>(std::count(csv.begin(), csv.end(), '\n'));
-    EXPECT_EQ(lines, document(what, run)[name_of(what)].size() + 1) << name_of(what);
+    EXPECT_EQ(lines, document(what, run)[sim::name_of(what)].size() + 1) << sim::name_of(what);
     for (const Format format : {Format::Table, Format::Markdown, Format::Latex}) {
       const std::string text = render(what, run, {.database = "facts"}, format);
       EXPECT_NE(text.find(" behind the "), std::string::npos) << sim::name_of(format);
@@ -152,8 +152,9 @@ TEST(ExplainedJson, HasCoefficientsWithTheirSources) {
 }
 
 TEST(Explained, IsFoundByItsName) {
-  for (const Explained what : kEverything) EXPECT_EQ(explained_named(name_of(what)), what);
-  EXPECT_EQ(explained_named("kernel"), std::nullopt);
+  for (const Explained what : kEverything)
+    EXPECT_EQ(sim::named<Explained>(sim::name_of(what)), what);
+  EXPECT_EQ(sim::named<Explained>("kernel"), std::nullopt);
 }
 
 }  // namespace

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "calibrate/backtest.h"
-#include "calibrate/measured_memory.h"
 #include "calibrate/measured_runs.h"
 #include "calibrate/memory_fit.h"
 #include "calibrate/run_fit.h"

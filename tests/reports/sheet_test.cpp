@@ -1,4 +1,4 @@
-#include "reports/table_page.h"
+#include "reports/sheet.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "reports/step_parts.h"
+#include "reports/step_detail.h"
 
 #include <gtest/gtest.h>
 

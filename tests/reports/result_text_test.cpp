@@ -1,4 +1,4 @@
-#include "reports/strategy_text.h"
+#include "reports/result_text.h"
 
 #include <gtest/gtest.h>
 
