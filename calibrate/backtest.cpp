@@ -291,13 +291,6 @@ bool is_exact(const hwdb::RunRecord& record) {
          rounding(*record.measured) < kOnTheLine;
 }
 
-// Text that runs share which differ in the global batch alone.
-std::string all_but_batch(hwdb::RunRecord record) {
-  record.training.strategy.erase("global_batch");
-  record.training.num_microbatches.reset();
-  return all_but("global_batch", record, settings_of(record));
-}
-
 double off_the_line(ByBatch::const_iterator first) {
   const auto middle = std::next(first), last = std::next(middle);
   const double part =
@@ -390,10 +383,14 @@ std::set<std::string> computed_groups(std::span<const hwdb::RunFile> files) {
   std::map<std::string, std::map<std::string, ByBatch>> studies;
   for (const hwdb::RunFile& file : files) {
     for (const hwdb::RunRecord& record : file.runs) {
-      if (is_exact(record))
-        studies[record.group][all_but_batch(record)].emplace(
-            *sim::stated<int>(record.training.strategy, "global_batch"),
-            record.measured->step_time->value());
+      if (!is_exact(record)) continue;
+      // What runs share that differ in the global batch alone.
+      hwdb::RunRecord rest = record;
+      rest.training.strategy.erase("global_batch");
+      rest.training.num_microbatches.reset();
+      studies[record.group][all_but("global_batch", rest, settings_of(rest))].emplace(
+          *sim::stated<int>(record.training.strategy, "global_batch"),
+          record.measured->step_time->value());
     }
   }
   std::set<std::string> groups;

@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-#include "calibrate/kernel_fit_table.h"
+#include "calibrate/measured_kernels.h"
 #include "calibrate/statistics.h"
 #include "calibrate/sustained_clock.h"
 #include "hwdb/hardware/hardware.h"
@@ -214,8 +214,7 @@ class KernelFitter {
     if (!line.kernel) return;
     const Source source{sim::Evidence::Fitted, name + ": attention tables of " + id,
                         std::to_string(fit.samples) + " rates, RMS error " + percent(fit.rms)};
-    for (const FittedValue& value : fit.values)
-      add(id, "attention." + *line.kernel + value.name, value.value, value.standard_error, source);
+    add_values(id, "attention." + *line.kernel, fit.values, source);
     attention_[{id, *line.kernel}] = fit;
   }
 
@@ -240,8 +239,7 @@ class KernelFitter {
         sim::Evidence::Fitted,
         "collective curves of " + id + " on one node, messages of 16 KiB and more",
         std::to_string(fit.samples) + " times, median error " + percent(fit.median_abs_error)};
-    for (const FittedValue& value : fit.values)
-      add(id, value.name, value.value, value.standard_error, source);
+    add_values(id, "", fit.values, source);
     add_collective_summary(id, "collectives, one node", fit);
   }
 
@@ -299,11 +297,15 @@ class KernelFitter {
                                   hwdb::Origin::Shipped});
   }
 
+  void add_values(const std::string& id, const std::string& prefix,
+                  const std::vector<FittedValue>& values, const Source& source) {
+    for (const FittedValue& value : values)
+      add(id, prefix + value.name, value.value, value.standard_error, source);
+  }
+
   void add_values(const GemmsOf& gemms, const std::vector<FittedValue>& values,
                   const Source& source) {
-    const std::string prefix = std::string("gemm.") + name_of(gemms.dtype) + ".";
-    for (const FittedValue& value : values)
-      add(gemms.id, prefix + value.name, value.value, value.standard_error, source);
+    add_values(gemms.id, std::string("gemm.") + name_of(gemms.dtype) + ".", values, source);
   }
 
   // What is fitted for one format serves the other 16-bit format and tf32 until they are measured.

@@ -1,5 +1,5 @@
 // The coefficients of kernels and collectives that the program ships, fitted to the measurements
-// that it ships: the table of what is fitted to what (kernel_fit_table.h), carried out from its
+// that it ships: the table of what is fitted to what (measured_kernels.h), carried out from its
 // first line to its last.  Later lines use what earlier ones found.
 //
 // `llmsim_kernel_coefficients` prints them.

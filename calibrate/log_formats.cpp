@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "calibrate/shipped_log_formats.h"
 #include "hwdb/text/text_blocks.h"
 #include "sim/base/error.h"
 

@@ -83,6 +83,9 @@ struct LogFormat {
   bool whole_run = false;  // one line at the end, with the mean over all steps
 };
 
+// log_formats.rows, as it was when the program was built.
+std::string_view shipped_log_formats();
+
 // All formats; where a log has steps in several, the earlier one is the better witness.
 std::span<const LogFormat> log_formats();
 

@@ -1,5 +1,6 @@
-// Measurements of the database as samples of the fits: GEMMs, attention and collectives, as the
-// facts in hwdb/facts have them.
+// What the fits of kernels and collectives are made from: measurements of the database as samples,
+// GEMMs, attention and collectives, as the facts in hwdb/facts have them, and the table of what is
+// fitted to which of them.
 #pragma once
 
 #include <map>
@@ -11,6 +12,7 @@
 #include "calibrate/collective_fit.h"
 #include "calibrate/gemm_fit.h"
 #include "hwdb/store/database.h"
+#include "sim/base/field.h"
 
 namespace llmsim::calibrate {
 
@@ -56,5 +58,35 @@ std::vector<AttentionSample> attention_table(const hwdb::Database& database, con
 std::vector<CollectiveSample> collective_curves(const hwdb::Database& database,
                                                 const std::string& id, bool one_node,
                                                 const std::optional<std::string>& system);
+
+// A line of the table of fits, facts/kernel_fits.json: what is fitted to which measurements of the
+// database, and what is taken from a sibling.  kernel_fits.h carries the lines out in their order.
+// A line says what its kind of fit needs; the rest stays as it is here.
+struct KernelFitLine {
+  std::string fit;     // the kind: "grids", "attention", ...
+  sim::Words devices;  // one fit for each
+  sim::Words chip;     // devices with one chip, fitted together
+  std::string format = "bf16";
+  std::string like, like_format = "bf16";  // another device; empty: the same one
+  // Rows of one kernel: "flash-2.", or "" for all kernels that have no rows of their own; none: the
+  // fit is only reported.
+  std::optional<std::string> kernel;
+  std::string like_kernel;
+  sim::Words implementations;  // the first names the fit
+  double factor = 1.0;         // of the other kernel's rates
+  std::string why;
+  std::optional<std::string> system;
+  sim::Words alike;  // systems whose network is like it
+  sim::Seconds kernel_time, kernel_time_error;
+};
+
+// Throws Error for a line with an unknown key, or a value that its field cannot have.
+std::vector<KernelFitLine> parse_kernel_fits(const std::string& text, const std::string& file);
+
+// The table that ships.
+std::vector<KernelFitLine> kernel_fit_table();
+
+// GEMMs of a device in the format of that name.  Throws Error for an unknown one.
+GemmsOf gemms_of(const std::string& device, const std::string& format);
 
 }  // namespace llmsim::calibrate

@@ -15,25 +15,9 @@ namespace {
 
 using hwdb::RunRecord;
 
-bool has_scored_time(const RunRecord& record) {
-  return record.scored.step_time && record.measured && record.measured->step_time;
-}
-
-bool has_scored_peak(const RunRecord& record) {
-  return record.scored.memory && record.measured && record.measured->peak_memory;
-}
-
 bool has_scored_outcome(const RunRecord& record) {
   if (!record.scored.outcome || !record.measured || !record.measured->outcome) return false;
   return *record.measured->outcome == "ok" || *record.measured->outcome == "oom";
-}
-
-bool has_time(const sim::Prediction& prediction) {
-  return prediction.step_time > sim::Seconds(0.0);
-}
-
-bool has_memory(const sim::Prediction& prediction) {
-  return prediction.memory.peak > sim::Bytes(0.0) && prediction.memory.capacity > sim::Bytes(0.0);
 }
 
 // None for a run that cannot be predicted, or without what is wanted of its prediction.
@@ -69,8 +53,10 @@ MeasuredRuns measured_runs(std::span<const hwdb::RunFile> files, std::size_t mos
     const std::size_t group = index_of(names, file.group);
     groups.resize(names.size());
     for (const RunRecord& record : file.runs) {
-      if (!has_scored_time(record)) continue;
-      if (const auto run = predictable(record, resolver, has_time))
+      const auto& measured = record.measured;
+      if (!record.scored.step_time || !measured || !measured->step_time) continue;
+      const auto wanted = [](const sim::Prediction& p) { return p.step_time > sim::Seconds(0.0); };
+      if (const auto run = predictable(record, resolver, wanted))
         groups[group].push_back({.id = record.id,
                                  .run = *run,
                                  .measured = record.measured->step_time->value(),
@@ -97,9 +83,13 @@ MeasuredMemory measured_memory(std::span<const hwdb::RunFile> files) {
   MeasuredMemory result;
   for (const hwdb::RunFile& file : files) {
     for (const RunRecord& record : file.runs) {
-      const bool peak = has_scored_peak(record), outcome = has_scored_outcome(record);
+      const bool outcome = has_scored_outcome(record);
+      const bool peak = record.scored.memory && record.measured && record.measured->peak_memory;
       if (!peak && !outcome) continue;
-      const std::optional<sim::Run> run = predictable(record, resolver, has_memory);
+      const auto wanted = [](const sim::Prediction& p) {
+        return p.memory.peak > sim::Bytes(0.0) && p.memory.capacity > sim::Bytes(0.0);
+      };
+      const std::optional<sim::Run> run = predictable(record, resolver, wanted);
       if (!run) continue;
       const std::size_t group = index_of(result.groups, file.group);
       if (peak)

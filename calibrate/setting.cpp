@@ -38,12 +38,6 @@ std::string details_of(const RecordedTraining& t, const std::string& setting) {
   return text.empty() ? text : " (" + text + ")";
 }
 
-SettingValue with_details(SettingValue value, const RecordedTraining& t,
-                          const std::string& setting) {
-  if (value.known) value.text += details_of(t, setting);
-  return value;
-}
-
 // A field of the strategy.  Words come in the order of their table.
 SettingValue field_of(const RecordedTraining& t, const std::string& key) {
   const auto found = t.strategy.find(key);
@@ -102,12 +96,6 @@ SettingValue vocabulary_of(const hwdb::RecordedModel& m) {
   return {.text = std::to_string(*size), .rank = static_cast<double>(*size)};
 }
 
-SettingValue software_of(const RunRecord& record) {
-  std::string text = record.training.framework.value_or("?");
-  if (record.training.framework_version) text += " " + *record.training.framework_version;
-  return {.text = text};
-}
-
 // --- what must be equal ---
 
 template <class T>
@@ -164,7 +152,8 @@ Settings settings_of(const RunRecord& record) {
                                         : unknown();
   settings["vocab_size"] = vocabulary_of(record.model);
   settings[kTopology] = topology_of(t);
-  settings[kSoftware] = software_of(record);
+  settings[kSoftware] = {.text = t.framework.value_or("?")};
+  if (t.framework_version) settings[kSoftware].text += " " + *t.framework_version;
   for (const hwdb::Setting& one : hwdb::run_settings()) {
     const auto stated = t.settings.find(one.key);
     if (one.part_of[0] == '\0' && stated != t.settings.end())
@@ -173,7 +162,7 @@ Settings settings_of(const RunRecord& record) {
   // The kinds of a fused loss differ in libraries, which studies switch together with it: they are
   // one.
   for (const char* whole : {"precision", "recompute", "optimizer", "flash_attention"})
-    settings[whole] = with_details(settings[whole], t, whole);
+    if (settings[whole].known) settings[whole].text += details_of(t, whole);
   return settings;
 }
 

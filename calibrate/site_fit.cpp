@@ -27,11 +27,6 @@ double log_time(sim::Run run, const hwdb::SiteEffects& effects) {
   return std::log(sim::step_time(run, sim::layer_prices(run)).value());
 }
 
-// What errors.moe_site is above errors.site.
-double ranks_variance(const sim::PredictionErrors& errors) {
-  return std::max(0.0, squared(errors.moe_site) - squared(errors.site));
-}
-
 double cell_variance(const SiteRun& run) { return squared(run.run.framework.errors.cell); }
 double step_variance(const SiteRun& run) {
   const sim::PredictionErrors& errors = run.run.framework.errors;
@@ -59,8 +54,12 @@ double mean_error(const std::vector<SiteRun>& runs, double sim::PredictionErrors
   return mean_of(runs, [&](const SiteRun& run) { return run.run.framework.errors.*error; });
 }
 
+// What errors.moe_site is above errors.site.
 double mean_ranks_variance(const std::vector<SiteRun>& runs) {
-  return mean_of(runs, [](const SiteRun& r) { return ranks_variance(r.run.framework.errors); });
+  return mean_of(runs, [](const SiteRun& r) {
+    const sim::PredictionErrors& errors = r.run.framework.errors;
+    return std::max(0.0, squared(errors.moe_site) - squared(errors.site));
+  });
 }
 
 SitePriors priors_of(const std::vector<SiteRun>& runs, const std::vector<hwdb::SiteCell>& cells) {

@@ -35,15 +35,11 @@ SourceRow source_row(const RunRecord& record, const SourceTable& table, const Pr
   return row;
 }
 
-bool listed(const SourceTable& table, const std::string& id) {
-  return std::ranges::any_of(table.runs,
-                             [&](const std::string& p) { return hwdb::matches(p, id); });
-}
-
 void add_rows(std::span<const hwdb::RunFile> files, const Predictor& predict, FilledTable& table) {
   for (const hwdb::RunFile& file : files) {
     for (const RunRecord& record : file.runs) {
-      if (listed(table.table, record.id))
+      const auto lists = [&](const std::string& p) { return hwdb::matches(p, record.id); };
+      if (std::ranges::any_of(table.table.runs, lists))
         table.rows.push_back(source_row(record, table.table, predict));
     }
   }

@@ -80,14 +80,11 @@ void remove_colours(std::string& line) {
   line = std::move(plain);
 }
 
-std::string_view digits_of(std::string_view text) {
-  return text.substr(0, std::min(text.find_first_not_of("0123456789"), text.size()));
-}
-
 // The digits between `before` and `after` at the start of a line; empty where it begins otherwise.
 std::string_view label(std::string_view line, std::string_view before, std::string_view after) {
   if (!line.starts_with(before)) return {};
-  const std::string_view rest = line.substr(before.size()), digits = digits_of(rest);
+  const std::string_view rest = line.substr(before.size()),
+                         digits = rest.substr(0, rest.find_first_not_of("0123456789"));
   return rest.substr(digits.size()).starts_with(after) ? digits : std::string_view();
 }
 

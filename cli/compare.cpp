@@ -11,8 +11,8 @@
 #include "cli/job_options.h"
 #include "cli/number_list.h"
 #include "cli/output.h"
+#include "cli/run_library.h"
 #include "cli/run_options.h"
-#include "cli/shipped_tables.h"
 #include "hwdb/text/spelling.h"
 #include "hwdb/text/table_file.h"
 #include "reports/cross_table.h"
@@ -92,12 +92,6 @@ void put_over(const CompareOptions& options, CrossTable& table) {
   table.interval = table.interval || options.interval;
 }
 
-bool something_fits(const CrossTable& table) {
-  return std::ranges::any_of(table.cells, [](const reports::CrossCell& cell) {
-    return cell.prediction && cell.prediction->feasible();
-  });
-}
-
 // Each warning once, with the first cell that has it.
 void print_warnings(const CrossTable& table) {
   std::set<std::string> printed;
@@ -128,7 +122,10 @@ int run_compare(const CompareOptions& options) {
   put_over(options, table);
   write_result(page ? reports::page(table) : render(table, format, style), options.output);
   print_warnings(table);
-  if (something_fits(table)) return 0;
+  const auto fits = [](const reports::CrossCell& cell) {
+    return cell.prediction && cell.prediction->feasible();
+  };
+  if (std::ranges::any_of(table.cells, fits)) return 0;
   say_why_not("no cell of the table has a run that fits");
   return 3;
 }

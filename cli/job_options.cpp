@@ -39,14 +39,11 @@ double price_in(const std::string& text) {
 // 1 without a suffix; none for a word that is no suffix.
 std::optional<double> size_of_suffix(const std::string& suffix) {
   if (suffix.empty()) return 1.0;
-  if (suffix.size() > 1) return std::nullopt;
-  switch (std::toupper(static_cast<unsigned char>(suffix.front()))) {
-    case 'K': return 1e3;
-    case 'M': return 1e6;
-    case 'B': return 1e9;
-    case 'T': return 1e12;
-    default: return std::nullopt;
-  }
+  for (const auto& [letter, size] :
+       {std::pair('K', 1e3), std::pair('M', 1e6), std::pair('B', 1e9), std::pair('T', 1e12)})
+    if (suffix.size() == 1 && std::toupper(static_cast<unsigned char>(suffix[0])) == letter)
+      return size;
+  return std::nullopt;
 }
 
 // What the user says instead of a default, as a fact.

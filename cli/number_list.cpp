@@ -37,8 +37,10 @@ std::optional<std::int64_t> whole_number(std::string_view text) {
   return value;
 }
 
-// A range "A-B", "A-B*K" or "A-B+K"; the dash is not the sign of A.
-std::optional<Item> range_in(std::string_view text) {
+// One number, or a range "A-B", "A-B*K" or "A-B+K", whose dash is not the sign of A.
+std::optional<Item> item_in(std::string_view text) {
+  if (const std::optional<std::int64_t> one = whole_number(text))
+    return Item{.first = *one, .last = *one};
   const std::size_t dash = text.find('-', 1);
   if (dash == std::string_view::npos) return std::nullopt;
   const std::size_t sign = text.find_first_of("*+", dash);
@@ -52,12 +54,6 @@ std::optional<Item> range_in(std::string_view text) {
               .last = *last,
               .multiplies = sign != text.npos && text[sign] == '*',
               .step = *step};
-}
-
-std::optional<Item> item_in(std::string_view text) {
-  if (const std::optional<std::int64_t> one = whole_number(text))
-    return Item{.first = *one, .last = *one};
-  return range_in(text);
 }
 
 }  // namespace

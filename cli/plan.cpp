@@ -69,10 +69,9 @@ int run_plan(const PlanOptions& options) {
   check_goals(options);
   const hwdb::Database database = open_database(options.database);
   if (const auto many = several_answers(options, database)) {
-    if (options.export_folder)
-      throw Error("--export: one question, with one model and one number of devices, is expected");
-    if (options.space)
-      throw Error("--space: one question, with one model and one number of devices, is expected");
+    if (options.export_folder || options.space)
+      throw Error(std::string(options.export_folder ? "--export" : "--space") +
+                  ": one question, with one model and one number of devices, is expected");
     return answer_many(options, *many);
   }
   return answer_one(one_question(options), database);

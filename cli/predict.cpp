@@ -1,5 +1,7 @@
 #include "cli/commands.h"
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
 
 #include "cli/help_format.h"
@@ -115,12 +117,6 @@ std::optional<reports::Reported> reported_of(const PredictOptions& options,
   return std::nullopt;
 }
 
-void add_measured_warnings(sim::Prediction& prediction, const hwdb::Measured& measured) {
-  if (!measured.step_time || prediction.step_time <= sim::Seconds(0.0)) return;
-  for (std::string& line : sim::implausible_measurement(prediction, *measured.step_time))
-    prediction.warnings.push_back(std::move(line));
-}
-
 // Where the run does not fit, what makes it fit.
 std::vector<reports::RunChange> changes_of(const RunOptions& run, const sim::Prediction& prediction,
                                            const hwdb::Database& database) {
@@ -140,7 +136,9 @@ int run_predict(const PredictOptions& options) {
   reports::PredictionExtras extras{.reported = reported_of(options, request.measured),
                                    .one_screen = !options.verbose};
   sim::Prediction prediction = sim::predict(request.run);
-  add_measured_warnings(prediction, request.measured);
+  if (request.measured.step_time && prediction.step_time > sim::Seconds(0.0))
+    std::ranges::move(sim::implausible_measurement(prediction, *request.measured.step_time),
+                      std::back_inserter(prediction.warnings));
   extras.curve = curve_of(options, prediction, format);
   extras.job = job_of(options.job, prediction, database);
   if (extras.job)

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "cli/commands.h"
-#include "cli/shipped_tables.h"
 #include "hwdb/text/spelling.h"
 #include "sim/base/error.h"
 

@@ -1,12 +1,20 @@
 // Measured runs by their ids.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
 #include "hwdb/runs/run_record.h"
+#include "hwdb/text/shipped_text.h"
 
 namespace llmsim::cli {
+
+// The table files of cli/tables and the measured runs that they name, as they were when the program
+// was built.
+using hwdb::ShippedText;
+std::span<const ShippedText> shipped_tables();  // "gpt2-h100", ... in alphabetical order
+std::span<const ShippedText> shipped_runs();    // files of tests/validation/runs
 
 // Looks for runs in files that the user names, in those that ship with tables, and at last in those
 // of the project that the program was built in.  Nothing is read before the first run is asked for.

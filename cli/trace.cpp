@@ -25,19 +25,12 @@ struct TraceOptions {
   std::string database;
 };
 
-constexpr NumberRange kMicroBatches{0, 1 << 24};
-
-sim::TimelineOptions timeline_options(const TraceOptions& options) {
+int run_trace(const TraceOptions& options) {
   sim::TimelineOptions timeline;
   timeline.microbatches =
-      static_cast<int>(number_in("--microbatches", options.microbatches, kMicroBatches));
+      static_cast<int>(number_in("--microbatches", options.microbatches, {0, 1 << 24}));
   if (options.no_operators) timeline.operator_microbatches = 0;
   if (options.operators) timeline.operator_microbatches = std::numeric_limits<int>::max();
-  return timeline;
-}
-
-int run_trace(const TraceOptions& options) {
-  const sim::TimelineOptions timeline = timeline_options(options);
   const hwdb::Database database = open_database(options.database);
   const sim::Prediction prediction = sim::predict(request_of(options.run, database).run);
   for (const std::string& warning : prediction.run.warnings)

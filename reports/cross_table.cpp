@@ -90,13 +90,10 @@ Cells machine_row(const CrossTable& table, std::size_t r, std::size_t c) {
   for (Cell& one : run_cells(cell)) row.push_back(std::move(one));
   for (const MachineValue& value : kMachineValues) {
     const auto metric = metric_of(table, cell, value.value);
-    const auto add = [&](const std::optional<double>& number) {
+    const std::optional<double> none;
+    for (const auto& number : {metric ? metric->value : none, metric ? metric->low : none,
+                               metric ? metric->high : none, metric ? metric->measured : none})
       row.push_back(number ? Cell(*number / value.size) : Cell());
-    };
-    add(metric ? std::optional(metric->value) : std::nullopt);
-    add(metric ? std::optional(metric->low) : std::nullopt);
-    add(metric ? std::optional(metric->high) : std::nullopt);
-    add(metric ? metric->measured : std::nullopt);
   }
   const bool measured = cell.measured_time || cell.measured_peak;
   row.push_back(cell.measured_out_of_memory ? Cell(std::string("oom"))

@@ -135,12 +135,6 @@ void add_measured(const CrossTable& table, const CellTexts& texts, std::size_t r
   if (any) sheet.add_row(std::move(row));
 }
 
-// Lines of a terminal end somewhere; those of a document do not.
-void add_notes(const std::vector<std::string>& notes, bool wraps, Table& sheet) {
-  for (const std::string& note : notes)
-    wraps ? add_wrapped_note(sheet, note) : sheet.add_note(note);
-}
-
 Table cells_of(const CrossTable& table, bool wraps) {
   std::vector<Column> columns{as_text("row", table.corner)};
   for (const std::string& column : table.columns) columns.push_back(as_text(column));
@@ -154,8 +148,11 @@ Table cells_of(const CrossTable& table, bool wraps) {
     sheet.add_row(std::move(row));
     add_measured(table, texts, r, sheet);
   }
-  for (const auto& notes : {footnotes.lines(), meanings(table), table.notes})
-    add_notes(notes, wraps, sheet);
+  // Lines of a terminal end somewhere; those of a document do not.
+  for (const auto& notes : {footnotes.lines(), meanings(table), table.notes}) {
+    for (const std::string& note : notes)
+      wraps ? add_wrapped_note(sheet, note) : sheet.add_note(note);
+  }
   return sheet;
 }
 

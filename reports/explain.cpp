@@ -75,10 +75,6 @@ std::string shape_text(const sim::Operator& op) {
   return op.batch == 1 ? one : std::to_string(op.batch) + " * " + one;
 }
 
-void add_sizes(Cells& row, const sim::Operator& op) {
-  row.insert(row.end(), {op.batch, op.m, op.n, op.k});
-}
-
 // What all GEMMs in a format share, once for each format: "bf16: peak 989.4 TFLOP/s, max efficiency
 // 0.8076, low precision 1.000, wgrad 0.9400", the last of those that make weight gradients.
 void note_formats(Table& table, const std::vector<sim::ExplainedGemm>& gemms) {
@@ -102,10 +98,11 @@ Table gemm_table(const sim::Run& run) {
        as_integer("batch"), as_integer("m"), as_integer("n"), as_integer("k"), as_text("dtype"),
        in_flops("flops", "work"), in_bytes("moved_bytes", "moves")});
   for (const sim::ExplainedGemm& gemm : gemms) {
-    Cells row{gemm.op.label, sim::name_of(gemm.pass), shape_text(gemm.op)};
-    add_sizes(row, gemm.op);
-    row.insert(row.end(), {sim::name_of(gemm.op.dtype), gemm.op.flops, gemm.op.moved});
-    add_kernel(table, std::move(row), gemm);
+    const sim::Operator& op = gemm.op;
+    add_kernel(table,
+               {op.label, sim::name_of(gemm.pass), shape_text(op), op.batch, op.m, op.n, op.k,
+                sim::name_of(op.dtype), op.flops, op.moved},
+               gemm);
   }
   for (const char* key : {"batch", "m", "n", "k", "flops", "moved_bytes", "peak_flops_per_s",
                           "max_efficiency", "wgrad", "low_precision", "bound_by"})
@@ -125,11 +122,11 @@ Table attention_table(const sim::Run& run) {
        as_integer("k", "head"), as_text("mask"), in_flops("flops", "work"),
        in_bytes("moved_bytes", "moves")});
   for (const sim::ExplainedAttention& kernel : kernels) {
-    Cells row{kernel.op.label, sim::name_of(kernel.pass),
-              sim::name_of(run.framework.attention_kernel)};
-    add_sizes(row, kernel.op);
-    row.insert(row.end(), {kernel.op.causal ? "causal" : "none", kernel.op.flops, kernel.op.moved});
-    add_kernel(table, std::move(row), kernel);
+    const sim::Operator& op = kernel.op;
+    add_kernel(table,
+               {op.label, sim::name_of(kernel.pass), sim::name_of(run.framework.attention_kernel),
+                op.batch, op.m, op.n, op.k, op.causal ? "causal" : "none", op.flops, op.moved},
+               kernel);
   }
   table.hide("moved_bytes");
   table.hide("bound_by");

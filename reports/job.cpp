@@ -79,11 +79,6 @@ std::string checkpoint_text(const JobAnswer& answer) {
          human(e.checkpoint_interval) + chosen;
 }
 
-std::string restart_text(const sim::Uncertain<Seconds>& restart) {
-  if (restart.log_deviation <= 0.0) return human(restart.median);
-  return human(restart.median) + " (" + human(restart.low()) + " to " + human(restart.high()) + ")";
-}
-
 // A value and its interval under "NAME" and "NAME_interval".
 void put(Json& json, const std::string& name, const std::string& unit,
          const Estimate<double>& estimate) {
@@ -123,7 +118,9 @@ Table job_table(const JobAnswer& answer) {
     add("interruptions", interruptions_text(e));
   }
   add("checkpoint", checkpoint_text(answer));
-  add("restart", restart_text(answer.job.restart));
+  const sim::Uncertain<Seconds>& restart = answer.job.restart;
+  const std::string spread = " (" + human(restart.low()) + " to " + human(restart.high()) + ")";
+  add("restart", human(restart.median) + (restart.log_deviation > 0.0 ? spread : ""));
   if (e.start_probability < 1.0)
     add("start", percent(e.start_probability) + " of attempts succeed");
   if (e.endless()) return table;

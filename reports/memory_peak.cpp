@@ -90,11 +90,6 @@ std::string note_of(const sim::MemoryTerm& term, const sim::MemoryPeak& peak) {
          significant(peak.parameters / 1e9) + " B parameters";
 }
 
-std::vector<sim::MemoryTerm> largest_first(std::vector<sim::MemoryTerm> terms) {
-  std::ranges::stable_sort(terms, [](const auto& a, const auto& b) { return a.size > b.size; });
-  return terms;
-}
-
 std::string bar(sim::Bytes size, sim::Bytes largest) {
   return std::string(static_cast<std::size_t>(std::lround(kBarWidth * (size / largest))), '#');
 }
@@ -165,7 +160,9 @@ Table peak_table(const Prediction& p) {
   const auto share = [&](sim::Bytes size) {
     return memory.peak > sim::Bytes(0.0) ? size / memory.peak : 0.0;
   };
-  for (const sim::MemoryTerm& term : largest_first(memory.fullest().terms)) {
+  std::vector<sim::MemoryTerm> terms = memory.fullest().terms;
+  std::ranges::stable_sort(terms, [](const auto& a, const auto& b) { return a.size > b.size; });
+  for (const sim::MemoryTerm& term : terms) {
     table.add_row(
         {std::string(term.name), term.size, share(term.size), note_of(term, p.memory_peak)});
   }

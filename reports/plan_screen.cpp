@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "reports/result_text.h"
@@ -169,10 +170,6 @@ std::string largest(const std::vector<Difference>& list, double sign, sim::Secon
   return text.empty() ? "-" : text;
 }
 
-bool same_mesh(const Strategy& a, const Strategy& b) {
-  return a.tp == b.tp && a.pp == b.pp && a.cp == b.cp && a.dp == b.dp;
-}
-
 // Tells a kind of strategy, such as "tp 4"; empty: the winner's own.
 using Kinds = std::function<std::string(const Strategy&)>;
 
@@ -182,7 +179,10 @@ std::vector<const Prediction*> rivals_of(const std::vector<Prediction>& plans) {
   const Strategy& winner = plans.front().run.strategy;
   const auto other = [](int size, int own) { return size == own ? "" : std::to_string(size); };
   const Kinds all_kinds[] = {
-      [&](const Strategy& s) { return std::string(same_mesh(s, winner) ? "" : "another mesh"); },
+      [&](const Strategy& s) {
+        const auto mesh = [](const Strategy& of) { return std::tie(of.tp, of.pp, of.cp, of.dp); };
+        return std::string(mesh(s) == mesh(winner) ? "" : "another mesh");
+      },
       [&](const Strategy& s) {
         return std::string(s.sharding == winner.sharding ? "" : sim::name_of(s.sharding));
       },

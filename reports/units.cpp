@@ -18,14 +18,12 @@ struct NamedSize {
   double size;
 };
 
-constexpr double kKi = 1024.0;
-
 constexpr std::array<NamedSize, 6> kBytes{{{"B", 1.0},
-                                           {"KiB", kKi},
-                                           {"MiB", kKi* kKi},
-                                           {"GiB", kKi* kKi* kKi},
-                                           {"TiB", kKi* kKi* kKi* kKi},
-                                           {"PiB", kKi* kKi* kKi* kKi* kKi}}};
+                                           {"KiB", 0x1p10},
+                                           {"MiB", 0x1p20},
+                                           {"GiB", 0x1p30},
+                                           {"TiB", 0x1p40},
+                                           {"PiB", 0x1p50}}};
 constexpr std::array<NamedSize, 6> kSeconds{
     {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1.0}, {"h", 3600.0}, {"d", 86400.0}}};
 constexpr std::array<NamedSize, 7> kFlops{{{"FLOP", 1.0},

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/log_summary.h"
 #include "calibrate/log_formats.h"
+#include "calibrate/log_summary.h"
 #include "tests/error_of.h"
 #include "tests/temporary_folder.h"
 

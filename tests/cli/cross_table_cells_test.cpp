@@ -10,8 +10,8 @@
 #include <gtest/gtest.h>
 
 #include "cli/plan_answer.h"
+#include "cli/run_library.h"
 #include "cli/run_request.h"
-#include "cli/shipped_tables.h"
 #include "hwdb/runs/run_resolver.h"
 #include "sim/predict.h"
 #include "tests/error_of.h"

@@ -1,4 +1,4 @@
-#include "calibrate/kernel_fit_table.h"
+#include "calibrate/measured_kernels.h"
 
 #include <gtest/gtest.h>
 
