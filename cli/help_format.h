@@ -20,7 +20,7 @@ class HelpFormatter : public CLI::Formatter {
   std::string make_description(const CLI::App* command) const override;
 };
 
-// An option beside the name of its value: "--jobs N".
+// An option and the name of its value: "--jobs N".
 template <class Value>
 CLI::Option* add_option(CLI::App& command, const char* name, Value& value, const char* type,
                         const std::string& help) {

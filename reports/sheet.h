@@ -32,8 +32,7 @@ std::string shown(const Cell& cell, Kind kind, const Unit& unit);
 std::optional<double> number_in(const Cell& cell);
 
 // Tables as a web page: one self-contained HTML document, light or dark as the browser is, that
-// asks the network for nothing; each table with its caption, as people read it, and its notes
-// below.
+// asks the network for nothing; each table with its caption and its notes, as people read it.
 std::string table_page(const std::string& title, std::span<const Table> tables);
 
 }  // namespace llmsim::reports
