@@ -152,8 +152,6 @@ class ExpectationMaximisation {
   MatrixXd covariance_;
 };
 
-constexpr double kNegligible = 0.005;
-
 }  // namespace
 
 double MixedFit::deviation(std::size_t effect) const {
@@ -181,6 +179,7 @@ MixedFit fit(const MixedModel& model, const MixedFit* settled) {
 }
 
 std::string group_shifts_text(std::string_view of, const std::map<std::string, double>& shifts) {
+  constexpr double kNegligible = 0.005;
   std::vector<std::pair<double, std::string_view>> strong;
   for (const auto& [group, shift] : shifts)
     if (std::abs(shift) >= kNegligible) strong.emplace_back(shift, group);
