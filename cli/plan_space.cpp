@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "cli/interruption.h"
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "reports/table.h"

@@ -8,6 +8,8 @@
 #include <ostream>
 #include <string>
 
+#include "cli/interruption.h"
+
 namespace llmsim::cli {
 
 // "planning 120 of 894, about 40 s left": from the moment it takes over a second, at most twice a
@@ -36,21 +38,6 @@ class ProgressLine {
   Clock clock_;
   Time start_;
   std::optional<Time> written_{};
-};
-
-// Ctrl-C during long work that can end early with its result so far: while one lives, the first
-// interruption (SIGINT) is noted and a second one ends the program as usual.
-class Interruption {
- public:
-  Interruption();
-  Interruption(const Interruption&) = delete;
-  Interruption& operator=(const Interruption&) = delete;
-  ~Interruption();
-
-  bool came() const;
-
- private:
-  void (*before_)(int);
 };
 
 }  // namespace llmsim::cli
