@@ -1,7 +1,9 @@
 #include "cli/plan_space.h"
 
+#include <fmt/compile.h>
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstdint>
 #include <iostream>
 #include <iterator>
@@ -33,12 +35,14 @@ std::vector<const sim::StrategyField*> space_fields(const sim::PlanQuery& query)
 void put(fmt::memory_buffer& text, const sim::FieldValue& value) {
   const auto out = std::back_inserter(text);
   if (const auto* number = std::get_if<std::int64_t>(&value))
-    fmt::format_to(out, "{},", *number);
+    fmt::format_to(out, FMT_COMPILE("{},"), *number);
   else if (const auto* on = std::get_if<bool>(&value))
-    fmt::format_to(out, "{},", *on);
+    fmt::format_to(out, FMT_COMPILE("{},"), *on);
   else
-    fmt::format_to(out, "{},", reports::csv_cell(sim::text_of(value)));
+    fmt::format_to(out, FMT_COMPILE("{},"), reports::csv_cell(sim::text_of(value)));
 }
+
+long long whole(sim::Bytes bytes) { return std::llrint(bytes.value()); }
 
 // A million of them: numbers by fmt, in the fewest digits that are read back the same.
 class SpaceRows {
@@ -58,12 +62,12 @@ class SpaceRows {
       else
         text_.push_back(',');
     }
-    fmt::format_to(out(), "{},", sim::text_of(one.strategy.recompute));
+    fmt::format_to(out(), FMT_COMPILE("{},"), sim::text_of(one.strategy.recompute));
     if (one.fits)
-      fmt::format_to(out(), "yes,{}", one.step_time.value());
+      fmt::format_to(out(), FMT_COMPILE("yes,{}"), one.step_time.value());
     else
-      fmt::format_to(out(), "no,");
-    fmt::format_to(out(), ",{:.0f},{:.0f}\n", one.peak.value(), one.needed.value());
+      fmt::format_to(out(), FMT_COMPILE("no,"));
+    fmt::format_to(out(), FMT_COMPILE(",{},{}\n"), whole(one.peak), whole(one.needed));
     ++all_, fitting_ += one.fits;
     if (text_.size() > kBytesAtOnce) put_text();
   }
