@@ -175,7 +175,7 @@ reports::Table log_table(const LogSummary& s, const hwdb::RunResult& result) {
 
 int run_calibrate_log(const LogOptions& options) {
   const OutputOptions shown{.format = options.format, .file = {}};
-  const reports::Format format = format_of(shown);
+  format_of(shown);  // refuses an unknown one before anything is written
   const std::string output = output_of(options), run_text = hwdb::content_of_file(options.run);
   check_output(output, options);
   const hwdb::RunRecord record = hwdb::parse_run(run_text, options.run);
