@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iostream>
 #include <memory>
 #include <vector>
 
@@ -106,6 +107,8 @@ int run_model_show(const ModelShowOptions& options) {
   const reports::Format format = format_of(options.output);
   sim::NamedModel entry = model_named("model", options.name);
   if (options.seq_len) set_seq_len(entry.model, *options.seq_len);
+  for (const std::string& note : entry.notes)
+    std::cerr << "warning: " << entry.source << ": " << note << "\n";
   write_result(rendered(entry, format, style_of(options.output)), options.output);
   return 0;
 }

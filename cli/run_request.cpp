@@ -54,15 +54,16 @@ Text name_in(const char* option, const Text& text) {
 
 // --- model ---
 
-sim::Transformer model_of(const RunOptions& options, Notes& notes) {
-  sim::Transformer model = model_named("--model", options.model).model;
+sim::NamedModel model_of(const RunOptions& options, Notes& notes) {
+  sim::NamedModel named = model_named("--model", options.model);
+  sim::Transformer& model = named.model;
   if (const auto seq_len = optional_number("--seq-len", options.seq_len, kSequence))
     model.seq_len = *seq_len;
   else
     note(notes, "model.seq_len", std::to_string(model.seq_len), "training length of the model");
   if (const auto length = optional_number("--document-len", options.document_len, kSequence))
     model.document_len = *length;
-  return model;
+  return named;
 }
 
 // --- hardware ---
@@ -225,6 +226,11 @@ void put_model(const RunOptions& options, const sim::Transformer& model, hwdb::R
   put_adapters(options, record.model);
 }
 
+// What of the model's file is not counted.
+void add_warnings(const sim::NamedModel& model, sim::Run& run) {
+  for (const std::string& note : model.notes) run.warnings.push_back(model.source + ": " + note);
+}
+
 // A resolved run with the values that nobody gave.
 void add_notes(const Notes& notes, sim::Run& run) {
   if (run.cluster.system_accelerator) {
@@ -376,12 +382,8 @@ sim::Run launched_run(const RunOptions& options, hwdb::RunResolver& resolver) {
 
 sim::NamedModel model_named(const std::string& option, const std::string& name) {
   if (const sim::NamedModel* entry = hwdb::find_model(name)) return *entry;
-  if (std::filesystem::exists(name) || name.ends_with(".json")) {
-    return {.model = hwdb::load_model_config(name),
-            .aliases = {},
-            .published_parameters = {},
-            .source = name};
-  }
+  if (std::filesystem::exists(name) || name.ends_with(".json"))
+    return hwdb::load_model_config(name);
   throw Error(option + " = " + name + ": neither a known model nor a config.json" +
               hwdb::did_you_mean(hwdb::nearest_models(name, 3)));
 }
@@ -403,7 +405,8 @@ hwdb::RunResolver& RunRequests::resolver(const std::string& site) {
 sim::Run RunRequests::run_of(const RunOptions& options) {
   hwdb::RunResolver& resolver = this->resolver(options.site);
   Notes notes;
-  const sim::Transformer model = model_of(options, notes);
+  const sim::NamedModel named = model_of(options, notes);
+  const sim::Transformer& model = named.model;
   sim::PartialStrategy strategy =
       strategy_in(options, [](const std::string&, const std::string&) { return false; });
   Layout layout{.mesh = mesh_of(strategy)};
@@ -423,6 +426,7 @@ sim::Run RunRequests::run_of(const RunOptions& options) {
   put_model(options, model, record);
   sim::Run run = resolver.resolve(record);
   add_notes(notes, run);
+  add_warnings(named, run);
   set_mesh(layout, run.strategy);
   return run;
 }
@@ -440,7 +444,8 @@ Request RunRequests::request_of(const RunOptions& options) {
 sim::PlanQuery RunRequests::query_of(const RunOptions& options) {
   hwdb::RunResolver& resolver = this->resolver(options.site);
   Notes notes;
-  const sim::Transformer model = model_of(options, notes);
+  const sim::NamedModel named = model_of(options, notes);
+  const sim::Transformer& model = named.model;
   const int devices = static_cast<int>(number_in("--gpus", options.gpus.value_or(""), kDevices));
   hwdb::RunRecord record;
   if (options.date) record.date = date_in(*options.date);
@@ -451,8 +456,12 @@ sim::PlanQuery RunRequests::query_of(const RunOptions& options) {
       std::int64_t{global_batch_of(options, model.seq_len, devices, devices, false, notes)};
   put_model(options, model, record);
   sim::PlanQuery query = hwdb::plan_query(std::move(record), resolver);
-  for (auto& [sharding, run] : query.under) add_notes(notes, run);
+  for (auto& [sharding, run] : query.under) {
+    add_notes(notes, run);
+    add_warnings(named, run);
+  }
   add_notes(notes, query.base);
+  add_warnings(named, query.base);
   query.restriction = restriction_of(options);
   for (const std::string& text : options.excluded) exclude(text, query.excluded);
   return query;

@@ -232,13 +232,10 @@ Table training_flops_table(const Transformer& model) {
 
 std::string model_json(const NamedModel& entry) {
   const sim::Parameters p = sim::parameters(entry.model);
-  Json document = {{"name", entry.model.name},
-                   {"family", sim::family_of(entry.model.name)},
-                   {"aliases", entry.aliases},
-                   {"source", entry.source},
-                   {"model", transformer_json(entry.model)},
-                   {"parameters", Json::object()},
-                   {"published_parameters", {}},
+  Json document = {{"name", entry.model.name},         {"family", sim::family_of(entry.model.name)},
+                   {"aliases", entry.aliases},         {"source", entry.source},
+                   {"not_counted", entry.notes},       {"model", transformer_json(entry.model)},
+                   {"parameters", Json::object()},     {"published_parameters", {}},
                    {"flops_per_token", Json::object()}};
   for (const auto& [name, n] : parts(p)) document["parameters"][name] = n;
   document["parameters"]["total"] = p.total();

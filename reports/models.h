@@ -22,9 +22,9 @@ Table parameters_table(const sim::NamedModel& entry);
 // sim/model/flops.h, nothing recomputed.
 Table training_flops_table(const sim::Transformer& model);
 
-// {"name", "family", "aliases", "source", "model": {the model block of a run}, "parameters": {part:
-// n}, "published_parameters",
-//  "flops_per_token": {convention: FLOP}}; null where there is none.
+// {"name", "family", "aliases", "source", "not_counted": [text], "model": {the model block of a
+// run}, "parameters": {part: n}, "published_parameters", "flops_per_token": {convention: FLOP}};
+// null where there is none.
 std::string model_json(const sim::NamedModel& entry);
 
 }  // namespace llmsim::reports

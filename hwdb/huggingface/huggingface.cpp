@@ -1,9 +1,10 @@
 #include "hwdb/huggingface/huggingface.h"
 
 #include <algorithm>
-#include <map>
+#include <optional>
+#include <string_view>
 
-#include "hwdb/huggingface/model_config.h"
+#include "hwdb/huggingface/model_types.h"
 #include "hwdb/text/input_file.h"
 #include "hwdb/text/spelling.h"
 #include "sim/base/error.h"
@@ -14,57 +15,17 @@ namespace {
 using nlohmann::json;
 using sim::Transformer;
 
-const Families& readers() {
-  static const Families all = [] {
-    Families families = rotary_families();
-    families.merge(moe_families());
-    families.merge(gpt_families());
-    families.merge(encoder_families());
-    families.merge(hybrid_families());
-    return families;
-  }();
-  return all;
-}
-
-// Why a known model_type is neither a decoder, nor a hybrid that is modelled, nor an encoder like
-// BERT; none for the others.
-std::optional<std::string> kind_refused(const std::string& type) {
-  static const std::map<std::string, std::string> kinds = {
-      {"albert", "an encoder whose layers share weights"},
-      {"bart", "an encoder-decoder"},
-      {"deberta", "an encoder with disentangled attention"},
-      {"deberta-v2", "an encoder with disentangled attention"},
-      {"distilbert", "an encoder that is distilled from another"},
-      {"electra", "an encoder that is trained beside a generator"},
-      {"modernbert", "an encoder with sequences of many lengths in one"},
-      {"mt5", "an encoder-decoder"},
-      {"t5", "an encoder-decoder"},
-      {"vit", "an image encoder"},
-      {"whisper", "an encoder-decoder"},
-      {"bamba", "a hybrid with Mamba-2 under other keys"},
-      {"falcon_h1", "a state-space hybrid"},
-      {"falcon_mamba", "a model of Mamba-1"},
-      {"granitemoehybrid", "a hybrid with Mamba-2 under other keys"},
-      {"mamba", "a model of Mamba-1"},
-      {"mamba2", "a state-space model"},
-      {"recurrent_gemma", "a recurrent hybrid"},
-      {"rwkv", "a recurrent model"},
-      {"zamba2", "a state-space hybrid"},
-  };
-  const auto found = kinds.find(type);
-  if (found == kinds.end()) return std::nullopt;
-  return found->second;
-}
-
-auto reader_of(ModelConfig& c) {
-  const std::optional<std::string> type = c.text("model_type");
-  if (!type) c.refuse("model_type", "missing; is this the config.json of a model?");
-  if (const auto found = readers().find(*type); found != readers().end()) return found->second;
-  if (const auto kind = kind_refused(*type))
-    c.refuse("model_type", *kind +
-                               "; only decoders, hybrids like Nemotron-H, Qwen3-Next and Jamba, "
-                               "and encoders like BERT are supported");
-  c.refuse("model_type", "unknown" + did_you_mean(*type, known_model_types()));
+const ModelType& type_of(const json& config, const std::string& place) {
+  ObjectReader reader(config, place);
+  const std::optional<std::string> name = reader.text("model_type");
+  if (!name) reader.refuse("model_type", "missing; is this the config.json of a model?");
+  const ModelType* const type = find_model_type(*name);
+  if (!type) reader.refuse("model_type", "unknown" + did_you_mean(*name, known_model_types()));
+  if (!type->refused.empty())
+    reader.refuse("model_type", type->refused +
+                                    "; only decoders, hybrids like Nemotron-H, Qwen3-Next and "
+                                    "Jamba, and encoders like BERT are supported");
+  return *type;
 }
 
 // Letters, digits and harmless signs of a free text, at most 80.
@@ -76,7 +37,7 @@ std::string clean_name(std::string text) {
 }
 
 std::string name_of_model(const json& document, const Transformer& model) {
-  for (const char* key : {"_name_or_path", "model_type"}) {
+  for (const char* key : {"_name_or_path", "arch_name", "model_type"}) {
     const auto found = document.find(key);
     if (found == document.end() || !found->is_string()) continue;
     const std::string name = clean_name(found->get<std::string>());
@@ -85,42 +46,101 @@ std::string name_of_model(const json& document, const Transformer& model) {
   return clean_name(model.name);
 }
 
-// The decoder's part of a document: the whole, or the text part of a model that also sees.
-const json& text_part(const json& document) {
+// The decoder's part of a model that also sees; null where the document is the decoder.
+const json* text_part(const json& document) {
   const auto part = document.find("text_config");
-  return part != document.end() && part->is_object() && !part->empty() ? *part : document;
+  return part != document.end() && part->is_object() && !part->empty() ? &*part : nullptr;
+}
+
+// A class of the file that trains something else than its model_type says.
+void refuse_classes(const json& document, const std::string& file) {
+  ObjectReader reader(document, file);
+  for (const std::string& name : reader.texts("architectures")) {
+    for (const RefusedClasses& classes : model_types().classes) {
+      for (const std::string& word : classes.words)
+        if (name.find(word) != std::string::npos) reader.refuse("architectures", classes.because);
+    }
+  }
+}
+
+// Python's json writes numbers that JSON has not; none of them is a size.
+std::string without_infinities(std::string text) {
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (quoted && text[i] == '\\')
+      ++i;
+    else if (text[i] == '"')
+      quoted = !quoted;
+    for (const std::string_view word : {"-Infinity", "Infinity", "NaN"}) {
+      if (!quoted && text.compare(i, word.size(), word) == 0) text.replace(i, word.size(), "null");
+    }
+  }
+  return text;
 }
 
 Transformer read_document(const json& document, const std::string& file) {
-  ModelConfig whole(document, file);
-  if (!document.contains("model_type") && document.contains("d_embd")) return train_bench(whole);
-  const json& part = text_part(document);
-  if (&part == &document) return reader_of(whole)(whole);
-  ModelConfig text(part, file + ": text_config");
-  return reader_of(text)(text);
+  if (!document.is_object())
+    throw Error(file + ": " + shown(document) + ": an object { ... } is expected");
+  if (!document.contains("model_type") && document.contains("d_embd"))
+    return model_of_type(*find_model_type("llm-train-bench"), document, file, false);
+  refuse_classes(document, file);
+  if (const json* const text = text_part(document)) {
+    const std::string place = file + ": text_config";
+    json part = *text;
+    // Of the whole model where its text part does not say it.
+    if (!part.contains("tie_word_embeddings") && document.contains("tie_word_embeddings"))
+      part["tie_word_embeddings"] = document["tie_word_embeddings"];
+    return model_of_type(type_of(part, place), part, place, true);
+  }
+  return model_of_type(type_of(document, file), document, file, false);
+}
+
+// Parts of a model that its text part leaves out: objects of the file that configure another tower.
+std::vector<std::string> notes_on(const json& document) {
+  std::vector<std::string> notes;
+  for (const auto& [key, value] : document.items()) {
+    const auto has = [&](const char* word) { return key.find(word) != std::string::npos; };
+    if (value.is_object() && !value.empty() && key.ends_with("_config") &&
+        (has("vision") || has("audio") || has("visual") || has("image") || has("speech")))
+      notes.push_back(key + " is not counted: of this model the text part alone is read");
+  }
+  if (notes.empty() && text_part(document))
+    notes.push_back("text_config alone is read: other parts of this model are not counted");
+  return notes;
+}
+
+sim::NamedModel model_in(const std::string& text, const std::string& file) {
+  const json document = parse_json(without_infinities(text), file);
+  sim::NamedModel read{.model = read_document(document, file),
+                       .aliases = {},
+                       .published_parameters = {},
+                       .source = file,
+                       .notes = notes_on(document)};
+  read.model.name = name_of_model(document, read.model);
+  try {
+    read.model.validate();
+  } catch (const Error& error) {
+    throw Error(file + ": " + error.what());
+  }
+  return read;
 }
 
 }  // namespace
 
 Transformer read_model_config(const std::string& text, const std::string& file) {
-  const json document = parse_json(text, file);
-  Transformer model = read_document(document, file);
-  model.name = name_of_model(document, model);
-  try {
-    model.validate();
-  } catch (const Error& error) {
-    throw Error(file + ": " + error.what());
-  }
-  return model;
+  return model_in(text, file).model;
 }
 
-Transformer load_model_config(const std::string& path) {
-  return read_model_config(content_of_file(path), path);
+sim::NamedModel load_model_config(const std::string& path) {
+  return model_in(content_of_file(path), path);
 }
 
 std::vector<std::string> known_model_types() {
   std::vector<std::string> names;
-  for (const auto& [name, reader] : readers()) names.push_back(name);
+  for (const ModelType& type : model_types().types) {
+    if (type.refused.empty()) names.insert(names.end(), type.names.begin(), type.names.end());
+  }
+  std::sort(names.begin(), names.end());
   return names;
 }
 

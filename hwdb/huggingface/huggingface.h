@@ -1,9 +1,9 @@
 // Reads a model's shape from the config.json that lies next to its weights on Hugging Face.
 //
-// It reads any decoder of the families below, hybrids like Nemotron-H, Qwen3-Next and Jamba, and
-// encoders like BERT.  Keys that a file omits take the default that the family's configuration
-// class documents, keys that do not concern the shape are ignored, and of a vision-language model
-// the text part is read.
+// It reads the model_types of facts/model_types.json: decoders, hybrids like Nemotron-H, Qwen3-Next
+// and Jamba, and encoders like BERT.  Keys that a file omits take the default that the family's
+// configuration class documents, keys that do not concern the shape are ignored, and of a
+// vision-language model the text part is read.  Infinity and NaN, which Python writes, are null.
 //
 // seq_len is the length the model was pre-trained with where the file tells it
 // (rope_scaling.original_max_position_embeddings, initial_context_length), else 4096
@@ -28,8 +28,9 @@ namespace llmsim::hwdb {
 // other state-space models and hybrids of those.
 sim::Transformer read_model_config(const std::string& text, const std::string& file);
 
-// The same for the file at `path`.  Throws Error also where it cannot be read.
-sim::Transformer load_model_config(const std::string& path);
+// The same for the file at `path`, with a note for each part that is not counted, such as the
+// vision tower of a model that sees.  Throws Error also where it cannot be read.
+sim::NamedModel load_model_config(const std::string& path);
 
 // The values of model_type that are understood, in alphabetical order.
 std::vector<std::string> known_model_types();

@@ -16,6 +16,7 @@ std::string_view shipped_facts_hash();
 std::string_view shipped_frameworks_json();
 std::string_view shipped_hardware_fields_json();
 std::string_view shipped_kernel_fits_json();
+std::string_view shipped_model_types_json();
 std::string_view shipped_models_json();
 
 // launch/targets/*.rows, by the names of their targets (launch/row_text.h).

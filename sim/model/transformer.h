@@ -167,6 +167,7 @@ struct NamedModel {
   std::vector<std::string> aliases;  // what people type: "llama-70b", "llama3-70b"
   std::optional<std::int64_t> published_parameters;  // exact integer where one is published
   std::string source;                                // where the shape and the count were read
+  std::vector<std::string> notes = {};               // what its file has that the shape has not
 };
 
 // The letters before the first digit or hyphen of a model's name: "llama" of "llama-3-70b", "gpt"

@@ -62,9 +62,9 @@ const std::vector<Names> sim_floors{
 
 // The floors of hwdb, in the same way.
 const std::vector<Names> hwdb_floors{
-    {"text"},
-    {"store", "huggingface"},
-    {"web", "frameworks", "models"},
+    {"text"},   // documents
+    {"store"},  // rows
+    {"web", "frameworks", "huggingface", "models"},
     {"hardware"},
     {"runs"},
     {"launch"},

@@ -1,6 +1,7 @@
 #include "hwdb/huggingface/huggingface.h"
 
 #include <cstdint>
+#include <fstream>
 #include <random>
 #include <string>
 
@@ -8,6 +9,7 @@
 #include "hwdb/models/catalogue.h"
 #include "sim/base/error.h"
 #include "sim/model/parameters.h"
+#include "tests/temporary_folder.h"
 
 namespace llmsim::hwdb {
 namespace {
@@ -343,7 +345,7 @@ TEST(ModelConfig, BertHasTheHeadOfItsClass) {
             110'106'428);
   EXPECT_EQ(
       complaint(replaced(base.c_str(), "\"vocab_size\"", "\"is_decoder\": true, \"vocab_size\"")),
-      "config.json: is_decoder = true: a decoder of this family is not supported; false is");
+      "config.json: is_decoder = true: a decoder of this family is not modelled; false is");
 }
 
 TEST(ModelConfig, RobertaHasTwoPositionsThatAreNoTokens) {
@@ -382,7 +384,7 @@ constexpr const char* kNemotron3Nano = R"({
 
 TEST(ModelConfig, NemotronHIsAHybrid) {
   sim::Transformer model = read_model_config(kNemotron3Nano, "config.json");
-  EXPECT_EQ(sim::parameters(model).total(), 31'577'937'344);  // as Hugging Face counts it
+  EXPECT_EQ(sim::parameters(model).total(), 31'577'940'288);  // with 23 * 128 biases
   sim::Transformer known = find_model("nemotron-3-nano")->model;
   model.name = known.name, model.seq_len = known.seq_len;
   EXPECT_EQ(model, known);
@@ -467,7 +469,9 @@ TEST(ModelConfig, MissingAndAbsurdFiguresNameFileAndKey) {
             "config.json: vocab_size = \"many\": an integer from 1 to 134217728 is expected");
   EXPECT_EQ(
       complaint(replaced(kLlama1, "\"num_attention_heads\": 32", "\"num_attention_heads\": 33")),
-      "config.json: head_dim: missing, and the hidden size 4096 is not a multiple of the 33 heads");
+      "config.json: head_dim: head_dim would be 124.12121212121212, which is no whole number: "
+      "head_dim | "
+      "kv_channels | @hidden_size / @num_heads");
   EXPECT_EQ(
       complaint(replaced(kLlama31, "\"num_key_value_heads\": 8", "\"num_key_value_heads\": 5")),
       "config.json: num_kv_heads = 5 does not divide num_heads = 32 (1, 2, 4, 8, 16, 32 do)");
@@ -479,8 +483,102 @@ TEST(ModelConfig, WhatCannotBeDescribedIsRefused) {
           .find("word_embed_proj_dim = 512"),
       std::string::npos);
   EXPECT_NE(complaint(replaced(kGptOss, "\"full_attention\"", "\"linear_attention\""))
-                .find("hybrids are not supported"),
+                .find("layers of the kind \"linear_attention\" are not modelled"),
             std::string::npos);
+}
+
+// Of each family that is made of parts which others have, against the weights of a published file.
+TEST(ModelConfig, TypesOfKnownPartsAreRows) {
+  // Qwen3-VL-8B's text part is Qwen3-8B, whose tables are not tied as the whole model says.
+  EXPECT_EQ(count(R"({"model_type": "qwen3_vl", "tie_word_embeddings": false, "text_config": {
+    "model_type": "qwen3_vl_text", "head_dim": 128, "hidden_size": 4096, "intermediate_size": 12288,
+    "num_attention_heads": 32, "num_hidden_layers": 36, "num_key_value_heads": 8,
+    "max_position_embeddings": 262144, "vocab_size": 151936}})"),
+            8'190'735'360);
+  EXPECT_EQ(count(R"({"model_type": "olmoe", "hidden_size": 2048, "intermediate_size": 1024,
+    "num_attention_heads": 16, "num_experts": 64, "num_experts_per_tok": 8, "num_hidden_layers": 16,
+    "max_position_embeddings": 4096, "tie_word_embeddings": false, "vocab_size": 50304})"),
+            6'919'161'856);
+  EXPECT_EQ(count(R"({"model_type": "minimax_m2", "num_hidden_layers": 62, "hidden_size": 3072,
+    "num_attention_heads": 48, "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 1536,
+    "vocab_size": 200064, "num_experts_per_tok": 8, "num_local_experts": 256,
+    "max_position_embeddings": 196608, "tie_word_embeddings": false})"),
+            228'689'764'864);
+  EXPECT_EQ(count(R"({"model_type": "deepseek", "first_k_dense_replace": 1, "hidden_size": 2048,
+    "intermediate_size": 10944, "max_position_embeddings": 4096, "moe_intermediate_size": 1408,
+    "n_routed_experts": 64, "n_shared_experts": 2, "num_attention_heads": 16,
+    "num_experts_per_tok": 6, "num_hidden_layers": 28, "vocab_size": 102400})"),
+            16'375'728'128);
+}
+
+// OLMo-7B under the keys of its publisher's own code, whose gated MLP has both halves in one width.
+TEST(ModelConfig, OlmoIsReadUnderItsPublishersKeysToo) {
+  const char* own = R"({"model_type": "olmo", "d_model": 4096, "embedding_size": 50304,
+    "max_sequence_length": 2048, "mlp_hidden_size": 22016, "n_heads": 32, "n_layers": 32,
+    "vocab_size": 50280, "weight_tying": false})";
+  EXPECT_EQ(count(own), count(kOlmo));
+}
+
+// transformers 5 names the kind of each layer in words.
+TEST(ModelConfig, NemotronHIsReadByItsListOfLayersToo) {
+  const std::string pattern = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME";
+  std::string words;
+  for (const char letter : pattern) {
+    words += words.empty() ? "" : ", ";
+    words += letter == 'M' ? "\"mamba\"" : letter == 'E' ? "\"moe\"" : "\"attention\"";
+  }
+  const std::string text = replaced(replaced(kNemotron3Nano, "\"num_hidden_layers\": 52,", ""),
+                                    "\"hybrid_override_pattern\": \"" + pattern + "\"",
+                                    "\"layers_block_type\": [" + words + "]");
+  EXPECT_EQ(read_model_config(text, "f"), read_model_config(kNemotron3Nano, "f"));
+}
+
+// What the text part of a model leaves out is said.
+TEST(ModelConfig, PartsThatAreNotCountedAreNoted) {
+  const TemporaryFolder folder;
+  const auto notes = [&](const char* text) {
+    std::ofstream(folder / "config.json") << text;
+    return load_model_config(folder / "config.json").notes;
+  };
+  EXPECT_EQ(notes(kLlama31), std::vector<std::string>{});
+  EXPECT_EQ(notes(kScout),
+            std::vector<std::string>{
+                "vision_config is not counted: of this model the text part alone is read"});
+  EXPECT_EQ(notes(R"({"model_type": "vipllava", "text_config": {"model_type": "llama"}})"),
+            std::vector<std::string>{
+                "text_config alone is read: other parts of this model are not counted"});
+}
+
+// transformers writes a text_config without the keys that its class has the same: LLaVA of Vicuna 7B.
+TEST(ModelConfig, ATextPartHasTheSizesOfItsClass) {
+  EXPECT_EQ(count(R"({"model_type": "vipllava", "text_config": {"model_type": "llama",
+    "max_position_embeddings": 4096, "vocab_size": 32064}})"),
+            6'738'939'904);
+  EXPECT_EQ(complaint(R"({"model_type": "llama", "vocab_size": 32064})"),
+            "config.json: num_hidden_layers: missing, and so is n_layer or num_layers");
+}
+
+TEST(ModelConfig, GptOssHasTheHeadsOfItsClass) {
+  EXPECT_EQ(count(replaced(kGptOss, "\"head_dim\": 64,", "").c_str()), 20'914'757'184);
+}
+
+TEST(ModelConfig, ClassesThatTrainSomethingElseAreRefused) {
+  const auto with_class = [](const std::string& name) {
+    return replaced(kLlama31, "LlamaForCausalLM", name);
+  };
+  EXPECT_EQ(
+      complaint(with_class("LlamaForSequenceClassification")),
+      "config.json: architectures = [\"LlamaForSequenceClassification\"]: a head of labels is "
+      "not modelled; a model with the head of its vocabulary is");
+  EXPECT_NE(complaint(with_class("LlamaForCausalLMEagle3")).find("a draft model"),
+            std::string::npos);
+}
+
+TEST(ModelConfig, NumbersThatPythonWritesAreNone) {
+  EXPECT_EQ(count(replaced(kLlama31, "1e-05", "Infinity, \"a\": [0.0, -Infinity, NaN]").c_str()),
+            8'030'261'248);
+  EXPECT_EQ(complaint(replaced(kLlama1, "32000", "NaN")),
+            "config.json: vocab_size = null: missing");
 }
 
 TEST(ModelConfig, MalformedJsonNamesTheLine) {

@@ -1,0 +1,524 @@
+#include "hwdb/huggingface/expression.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "sim/base/error.h"
+
+namespace llmsim::hwdb {
+
+// `name`: of a key, a field, an operator or a function; the text of a text.
+struct Expression::Node {
+  enum class Kind { Literal, Key, Field, Call } kind;
+  std::string name;
+  ExpressionValue literal{};
+  std::vector<Node> parts{};
+};
+
+namespace {
+
+using nlohmann::json;
+using Node = Expression::Node;
+using Value = ExpressionValue;
+
+constexpr double kLargest = 1 << 27;
+constexpr int kDeepest = 50;
+
+// What the parser takes for one word.
+bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; }
+
+class Parser {
+ public:
+  explicit Parser(const std::string& text) : text_(text) {}
+
+  Node whole() {
+    Node node = choice();
+    skip_spaces();
+    if (at_ != text_.size()) refuse();
+    return node;
+  }
+
+ private:
+  using Names = std::vector<std::string_view>;
+
+  Node choice() {
+    if (++depth_ > kDeepest) refuse();
+    Node node = binary(0);
+    if (take("?")) {
+      Node then = choice();
+      if (!take(":")) refuse();
+      node = call("?:", {std::move(node), std::move(then), choice()});
+    }
+    --depth_;
+    return node;
+  }
+
+  // Operators of one level, from the left.
+  Node binary(std::size_t level) {
+    static const std::vector<Names> levels = {
+        {"|"}, {"or"}, {"and"}, {"==", "!=", "<=", ">=", "<", ">"}, {"+", "-"}, {"*", "/"}};
+    if (level == levels.size()) return unary();
+    Node node = binary(level + 1);
+    while (const auto name = take_one_of(levels[level]))
+      node = call(*name, {std::move(node), binary(level + 1)});
+    return node;
+  }
+
+  Node unary() {
+    if (take("not")) return call("not", {unary()});
+    return primary();
+  }
+
+  Node primary() {
+    if (take("(")) {
+      Node node = choice();
+      if (!take(")")) refuse();
+      return node;
+    }
+    if (take("@")) return {.kind = Node::Kind::Field, .name = word()};
+    if (take("'")) return literal(quoted());
+    const std::string name = word();
+    if (name == "true" || name == "false") return literal(name == "true");
+    if (name == "none") return literal(std::monostate{});
+    if (std::isdigit(static_cast<unsigned char>(name.front()))) return literal(number(name));
+    if (take("(")) return call(name, arguments());
+    return {.kind = Node::Kind::Key, .name = name};
+  }
+
+  std::vector<Node> arguments() {
+    std::vector<Node> list{choice()};
+    while (take(",")) list.push_back(choice());
+    if (!take(")")) refuse();
+    return list;
+  }
+
+  template <class T>
+  static Node literal(T value) {
+    return {.kind = Node::Kind::Literal, .name = "", .literal = {std::move(value)}};
+  }
+  static Node call(std::string_view name, std::vector<Node> parts) {
+    return {.kind = Node::Kind::Call, .name = std::string(name), .parts = std::move(parts)};
+  }
+
+  double number(const std::string& digits) const {
+    std::size_t read = 0;
+    const double value = std::stod(digits.substr(0, 20), &read);
+    if (read != digits.size()) refuse();
+    return value;
+  }
+
+  std::string quoted() {
+    const std::size_t end = text_.find('\'', at_);
+    if (end == std::string::npos) refuse();
+    return text_.substr(std::exchange(at_, end + 1), end - at_);
+  }
+
+  std::string word() {
+    skip_spaces();
+    const std::size_t start = at_;
+    while (at_ < text_.size() && is_word(text_[at_])) ++at_;
+    if (at_ == start) refuse();
+    return text_.substr(start, at_ - start);
+  }
+
+  void skip_spaces() {
+    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
+  }
+
+  // A sign, or a whole word.
+  bool take(std::string_view sign) {
+    skip_spaces();
+    if (text_.compare(at_, sign.size(), sign) != 0) return false;
+    const std::size_t end = at_ + sign.size();
+    if (is_word(sign.front()) && end < text_.size() && is_word(text_[end])) return false;
+    at_ = end;
+    return true;
+  }
+
+  std::optional<std::string_view> take_one_of(const Names& signs) {
+    const auto found = std::find_if(signs.begin(), signs.end(), [&](auto s) { return take(s); });
+    return found == signs.end() ? std::nullopt : std::optional(*found);
+  }
+
+  [[noreturn]] void refuse() const {
+    throw Error("\"" + text_ + "\" is no expression from \"" + text_.substr(at_, 20) + "\" on");
+  }
+
+  const std::string& text_;
+  std::size_t at_ = 0;
+  int depth_ = 0;
+};
+
+class Evaluation {
+ public:
+  explicit Evaluation(const ExpressionScope& scope) : scope_(scope) {}
+
+  Value of(const Node& node) const {
+    switch (node.kind) {
+      case Node::Kind::Literal: return node.literal;
+      case Node::Kind::Field: return scope_.field(node.name);
+      case Node::Kind::Key: return key(node.name);
+      case Node::Kind::Call: break;
+    }
+    if (node.name == "?:") return of(node.parts[truth(of(node.parts[0])) ? 1 : 2]);
+    if (node.name == "|") {
+      Value first = of(node.parts[0]);
+      return first.is_none() ? of(node.parts[1]) : first;
+    }
+    if (node.name == "or") return {truth(of(node.parts[0])) || truth(of(node.parts[1]))};
+    if (node.name == "and") return {truth(of(node.parts[0])) && truth(of(node.parts[1]))};
+    const auto found = calls().find(node.name);
+    return (this->*found->second.run)(node.parts);
+  }
+
+  bool truth(const Value& value) const {
+    if (value.is_none()) return false;
+    if (const bool* is = std::get_if<bool>(&value.value)) return *is;
+    refuse(value, "true or false is expected");
+  }
+
+  struct Callee {
+    Value (Evaluation::*run)(const std::vector<Node>&) const;
+    std::size_t least, most;  // arguments
+  };
+
+  static const std::map<std::string, Callee>& calls() {
+    constexpr std::size_t kAny = 100;
+    using E = Evaluation;
+    static const std::map<std::string, Callee> all = {
+        {"?:", {nullptr, 3, 3}},
+        {"|", {nullptr, 2, 2}},
+        {"or", {nullptr, 2, 2}},
+        {"and", {nullptr, 2, 2}},
+        {"==", {&E::equal, 2, 2}},
+        {"!=", {&E::unequal, 2, 2}},
+        {"<", {&E::less, 2, 2}},
+        {"<=", {&E::at_most, 2, 2}},
+        {">", {&E::more, 2, 2}},
+        {">=", {&E::at_least, 2, 2}},
+        {"+", {&E::sum, 2, 2}},
+        {"-", {&E::difference, 2, 2}},
+        {"*", {&E::product, 2, 2}},
+        {"/", {&E::quotient, 2, 2}},
+        {"not", {&E::negation, 1, 1}},
+        {"min", {&E::smaller, 2, 2}},
+        {"max", {&E::larger, 2, 2}},
+        {"floor", {&E::floor, 1, 1}},
+        {"ceil", {&E::ceil, 1, 1}},
+        {"zero_or_more", {&E::zero_or_more, 1, 1}},
+        {"number", {&E::number, 1, 1}},
+        {"has", {&E::has, 1, 1}},
+        {"length", {&E::length, 1, 1}},
+        {"ends_with", {&E::ends_with, 2, 2}},
+        {"has_letter", {&E::has_letter, 2, 2}},
+        {"letters", {&E::letters, 3, kAny}},
+        {"each_layer", {&E::each_layer, 1, 1}},
+        {"every", {&E::every, 4, 4}},
+        {"listed", {&E::listed, 3, 3}},
+        {"repeated", {&E::repeated, 1, 1}},
+        {"full_every", {&E::full_every, 1, 1}},
+        {"leading", {&E::leading, 1, 1}},
+    };
+    return all;
+  }
+
+ private:
+  [[noreturn]] void refuse(const Value& value, const std::string& right) const {
+    refuse_key(value.key, right);
+  }
+  [[noreturn]] void refuse_key(const std::string& key, const std::string& right) const {
+    scope_.refuse(key, right);
+    throw Error(key + ": " + right);
+  }
+
+  Value key(const std::string& name, double least = 1.0, bool whole = true) const {
+    const json* const found = scope_.find(name);
+    if (!found) return {{}, name};
+    if (found->is_boolean()) return {found->get<bool>(), name};
+    if (found->is_string()) return {found->get<std::string>(), name};
+    if (!found->is_number()) return {found, name};
+    const double value = found->get<double>();
+    if (!whole && !(value > 0.0 && value <= kLargest))
+      refuse_key(name, "a positive number is expected");
+    if (whole && (!found->is_number_integer() || value < least || value > kLargest))
+      refuse_key(name, integer_expected(least));
+    return {value, name};
+  }
+
+  static std::string integer_expected(double least) {
+    return "an integer from " + std::to_string(static_cast<int>(least)) + " to " +
+           std::to_string(static_cast<int>(kLargest)) + " is expected";
+  }
+
+  // None where one of them is.
+  template <class Calculation>
+  Value numbers(const std::vector<Node>& parts, const Calculation& calculation) const {
+    std::vector<double> values;
+    for (const Node& part : parts) {
+      const Value value = of(part);
+      if (value.is_none()) return {};
+      const double* const number = std::get_if<double>(&value.value);
+      if (!number) refuse(value, integer_expected(1.0));
+      values.push_back(*number);
+    }
+    return {calculation(values[0], values.back())};
+  }
+
+  Value equal(const std::vector<Node>& parts) const {
+    return {of(parts[0]).value == of(parts[1]).value};
+  }
+  Value unequal(const std::vector<Node>& parts) const {
+    return {of(parts[0]).value != of(parts[1]).value};
+  }
+  Value less(const std::vector<Node>& parts) const {
+    return numbers(parts, [](double a, double b) { return a < b; });
+  }
+  Value at_most(const std::vector<Node>& parts) const {
+    return numbers(parts, [](double a, double b) { return a <= b; });
+  }
+  Value more(const std::vector<Node>& parts) const {
+    return numbers(parts, [](double a, double b) { return a > b; });
+  }
+  Value at_least(const std::vector<Node>& parts) const {
+    return numbers(parts, [](double a, double b) { return a >= b; });
+  }
+  Value sum(const std::vector<Node>& parts) const {
+    return numbers(parts, [](double a, double b) { return a + b; });
+  }
+  Value difference(const std::vector<Node>& parts) const {
+    return numbers(parts, [](double a, double b) { return a - b; });
+  }
+  Value product(const std::vector<Node>& parts) const {
+    return numbers(parts, [](double a, double b) { return a * b; });
+  }
+  Value quotient(const std::vector<Node>& parts) const {
+    return numbers(parts, [](double a, double b) { return a / b; });
+  }
+  Value smaller(const std::vector<Node>& parts) const {
+    return numbers(parts, [](double a, double b) { return std::min(a, b); });
+  }
+  Value larger(const std::vector<Node>& parts) const {
+    return numbers(parts, [](double a, double b) { return std::max(a, b); });
+  }
+  Value floor(const std::vector<Node>& parts) const {
+    return numbers(parts, [](double a, double) { return std::floor(a); });
+  }
+  Value ceil(const std::vector<Node>& parts) const {
+    return numbers(parts, [](double a, double) { return std::ceil(a); });
+  }
+  Value negation(const std::vector<Node>& parts) const { return {!truth(of(parts[0]))}; }
+
+  Value zero_or_more(const std::vector<Node>& parts) const { return key(parts[0].name, 0.0); }
+  Value number(const std::vector<Node>& parts) const { return key(parts[0].name, 0.0, false); }
+  Value has(const std::vector<Node>& parts) const { return {scope_.has(parts[0].name)}; }
+
+  // None: not there.
+  const json* list(const Node& part) const {
+    const Value value = of(part);
+    if (value.is_none()) return nullptr;
+    const auto* const found = std::get_if<const json*>(&value.value);
+    if (!found || !(*found)->is_array()) refuse(value, "a list is expected");
+    return *found;
+  }
+
+  Value length(const std::vector<Node>& parts) const {
+    const json* const found = list(parts[0]);
+    return {found ? static_cast<double>(found->size()) : 0.0};
+  }
+
+  Value ends_with(const std::vector<Node>& parts) const {
+    const json* const found = list(parts[0]);
+    const std::string end = text(of(parts[1]));
+    const auto ends = [&](const json& one) {
+      return one.is_string() && one.get_ref<const std::string&>().ends_with(end);
+    };
+    return {found && std::any_of(found->begin(), found->end(), ends)};
+  }
+
+  Value has_letter(const std::vector<Node>& parts) const {
+    const Value letters = of(parts[0]);
+    return {!letters.is_none() && text(letters).find(text(of(parts[1]))) != std::string::npos};
+  }
+
+  std::string text(const Value& value) const {
+    if (const auto* found = std::get_if<std::string>(&value.value)) return *found;
+    refuse(value, "a text is expected");
+  }
+
+  std::size_t num_layers() const {
+    const Value layers = scope_.field("num_layers");
+    const double* const number = std::get_if<double>(&layers.value);
+    if (!number) refuse_key(layers.key.empty() ? "num_layers" : layers.key, integer_expected(1.0));
+    return static_cast<std::size_t>(*number);
+  }
+
+  void check_layers(const std::string& key, std::size_t count, const char* each) const {
+    if (count != num_layers())
+      refuse_key(key, std::string(each) + " for each of " + std::to_string(num_layers()) +
+                          " layers is expected");
+  }
+
+  Value letters(const std::vector<Node>& parts) const {
+    const json* const found = list(parts[0]);
+    if (!found) return {};
+    check_layers(parts[0].name, found->size(), "a string");
+    std::map<std::string, std::string> known;
+    for (std::size_t i = 1; i + 1 < parts.size(); i += 2)
+      known[text(of(parts[i]))] = text(of(parts[i + 1]));
+    std::string all;
+    for (const json& one : *found) {
+      const auto letter = known.find(one.is_string() ? one.get<std::string>() : "");
+      if (letter == known.end()) refuse_kind(parts[0].name, one);
+      all += letter->second;
+    }
+    return {all};
+  }
+
+  [[noreturn]] void refuse_kind(const std::string& key, const json& kind) const {
+    refuse_key(key, "layers of the kind " + shown(kind) + " are not modelled for this model_type");
+  }
+
+  Value each_layer(const std::vector<Node>& parts) const {
+    const Value letters = of(parts[0]);
+    if (!letters.is_none()) check_layers(letters.key, text(letters).size(), "a letter");
+    return letters;
+  }
+
+  Value every(const std::vector<Node>& parts) const {
+    const Value period = of(parts[0]), offset = of(parts[1]);
+    const double* const n = std::get_if<double>(&period.value);
+    const double* const first = std::get_if<double>(&offset.value);
+    if (!n || *n < 1.0 || !first) refuse(period, integer_expected(1.0));
+    if (*first >= *n)
+      refuse(offset,
+             "less than " + (period.key.empty() ? "the period" : period.key) + " is expected");
+    const std::string there = text(of(parts[2])), other = text(of(parts[3]));
+    std::string all;
+    for (std::size_t layer = 0; layer < num_layers(); ++layer)
+      all +=
+          layer % static_cast<std::size_t>(*n) == static_cast<std::size_t>(*first) ? there : other;
+    return {all};
+  }
+
+  Value listed(const std::vector<Node>& parts) const {
+    const json* const found = list(parts[0]);
+    if (!found) return {};
+    const std::string there = text(of(parts[1])), other = text(of(parts[2]));
+    std::vector<bool> is_there(num_layers());
+    for (const json& layer : *found) {
+      if (!layer.is_number_unsigned() || layer >= is_there.size())
+        refuse_key(parts[0].name, "numbers of layers, from 0, are expected");
+      is_there[layer.get<std::size_t>()] = true;
+    }
+    std::string all;
+    for (const bool is : is_there) all += is ? there : other;
+    return {all};
+  }
+
+  Value repeated(const std::vector<Node>& parts) const {
+    const Value value = of(parts[0]);
+    if (value.is_none()) return value;
+    const std::string pattern = text(value);
+    for (std::size_t n = 1; n < pattern.size(); ++n) {
+      if (pattern.size() % n == 0 &&
+          pattern.compare(n, std::string::npos, pattern, 0, pattern.size() - n) == 0)
+        return {pattern.substr(0, n)};
+    }
+    return {pattern};
+  }
+
+  Value full_every(const std::vector<Node>& parts) const {
+    const json* const found = list(parts[0]);
+    if (!found) return {};
+    const std::string& key = parts[0].name;
+    check_layers(key, found->size(), "a string");
+    std::vector<bool> full;
+    for (const json& kind : *found) {
+      full.push_back(kind == "full_attention");
+      if (!full.back() && kind != "sliding_attention" && kind != "chunked_attention")
+        refuse_kind(key, kind);
+    }
+    const auto first = std::find(full.begin(), full.end(), true);
+    if (first == full.end()) return {1.0};
+    if (std::find(full.begin(), full.end(), false) == full.end()) return {0.0};
+    const auto n = static_cast<std::size_t>(first - full.begin()) + 1;
+    for (std::size_t layer = 0; layer < full.size(); ++layer) {
+      if (full[layer] != (layer % n == n - 1))
+        refuse_key(key, "only a pattern with every n-th layer full is modelled");
+    }
+    return {static_cast<double>(n)};
+  }
+
+  Value leading(const std::vector<Node>& parts) const {
+    const json* const found = list(parts[0]);
+    if (!found) return {0.0};
+    for (std::size_t i = 0; i < found->size(); ++i) {
+      if ((*found)[i] != i)
+        refuse_key(parts[0].name, "only the leading layers may be dense: [0, 1, ...]");
+    }
+    return {static_cast<double>(found->size())};
+  }
+
+  const ExpressionScope& scope_;
+};
+
+// Functions with as many arguments as they take, and keys where they take those.
+void check_calls(const Node& node, const std::string& text) {
+  if (node.kind == Node::Kind::Call) {
+    const auto found = Evaluation::calls().find(node.name);
+    if (found == Evaluation::calls().end())
+      throw Error("\"" + text + "\": there is no function " + node.name);
+    const bool takes_key = node.name == "zero_or_more" || node.name == "number" ||
+                           node.name == "has" || node.name == "letters" ||
+                           node.name == "full_every" || node.name == "leading" ||
+                           node.name == "listed";
+    if (node.parts.size() < found->second.least || node.parts.size() > found->second.most ||
+        (takes_key && node.parts[0].kind != Node::Kind::Key))
+      throw Error("\"" + text + "\": " + node.name + " takes other arguments");
+  }
+  for (const Node& part : node.parts) check_calls(part, text);
+}
+
+template <class Visit>
+void visit_nodes(const Node& node, const Visit& visit) {
+  visit(node);
+  for (const Node& part : node.parts) visit_nodes(part, visit);
+}
+
+}  // namespace
+
+Expression::Expression(std::string text) : text_(std::move(text)) {
+  root_ = std::make_shared<const Node>(Parser(text_).whole());
+  check_calls(*root_, text_);
+}
+
+ExpressionValue Expression::in(const ExpressionScope& scope) const {
+  return Evaluation(scope).of(*root_);
+}
+
+bool Expression::holds_in(const ExpressionScope& scope) const {
+  const Evaluation evaluation(scope);
+  return evaluation.truth(evaluation.of(*root_));
+}
+
+bool Expression::may_be_none() const {
+  bool found = false;
+  visit_nodes(*root_, [&](const Node& node) {
+    found = found || (node.kind == Node::Kind::Literal && node.literal.is_none());
+  });
+  return found;
+}
+
+std::vector<std::string> Expression::keys() const {
+  std::vector<std::string> all;
+  visit_nodes(*root_, [&](const Node& node) {
+    if (node.kind == Node::Kind::Key) all.push_back(node.name);
+  });
+  return all;
+}
+
+}  // namespace llmsim::hwdb

@@ -1,0 +1,240 @@
+#include "hwdb/huggingface/model_types.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <iterator>
+#include <set>
+
+#include "hwdb/store/shipped_facts.h"
+#include "hwdb/text/spelling.h"
+#include "sim/base/error.h"
+
+namespace llmsim::hwdb {
+namespace {
+
+using nlohmann::json;
+using Rows = std::map<std::string, ModelType>;
+
+constexpr const char* kOwnKeys[] = {"type",           "base",    "like",   "when", "refuse",
+                                    "class_defaults", "refused", "source", "note"};
+
+bool is_own(const std::string& key) {
+  return std::find(std::begin(kOwnKeys), std::end(kOwnKeys), key) != std::end(kOwnKeys);
+}
+
+// A text is an expression; other values stand for themselves.
+Expression expression_of(const json& value, const std::string& place) {
+  try {
+    if (value.is_string()) return Expression(value.get<std::string>());
+    if (value.is_boolean() || value.is_number_unsigned()) return Expression(value.dump());
+  } catch (const Error& error) {
+    throw Error(place + ": " + error.what());
+  }
+  throw Error(place + " = " + shown(value) + ": an expression, a number or a switch is expected");
+}
+
+void read_fields(const json& row, const std::string& prefix, const std::string& place,
+                 ModelType& type) {
+  for (const auto& [name, value] : row.items()) {
+    const std::string key = prefix + name;
+    if (prefix.empty() && is_own(name)) continue;
+    if (prefix.empty() && value.is_object()) {
+      read_fields(value, key + ".", place, type);
+      continue;
+    }
+    if (!sim::find_field(sim::transformer_fields(), key))
+      throw Error(place + key + ": is no field of a model");
+    type.fields.insert_or_assign(key, expression_of(value, place + key));
+  }
+}
+
+const json& member(const json& row, const char* key, json::value_t kind, const std::string& place) {
+  static const json none;
+  const auto found = row.find(key);
+  if (found == row.end()) return none;
+  if (found->type() != kind) throw Error(place + key + ": of another kind than is expected");
+  return *found;
+}
+
+// `name` of a base.
+ModelType read_row(const json& row, const Rows& above, const std::string& place,
+                   std::string& name) {
+  ObjectReader reader(row, place);
+  const std::optional<std::string> like = reader.text("like");
+  if (like && !above.contains(*like))
+    throw Error(place + "like = " + *like + ": no row above has that name");
+  ModelType type = like ? above.at(*like) : ModelType{};
+  type.names = reader.texts("type");
+  type.refused = reader.text("refused").value_or("");
+  name = reader.text("base").value_or(type.names.empty() ? "" : type.names.front());
+  const std::string of = place + name + ": ";
+  read_fields(row, "", of, type);
+  for (const auto& [key, value] : member(row, "when", json::value_t::object, of).items())
+    type.objects.insert_or_assign(key, expression_of(value, of + key));
+  for (const json& rule : member(row, "refuse", json::value_t::array, of)) {
+    ObjectReader fields(rule, of + "refuse");
+    const json* const condition = fields.any("if");
+    if (!condition) throw Error(of + "refuse: \"if\" is missing");
+    type.rules.push_back({expression_of(*condition, of + "refuse"), fields.text("key").value_or(""),
+                          fields.text("because").value_or("")});
+    fields.finish();
+  }
+  for (const auto& [key, value] : member(row, "class_defaults", json::value_t::object, of).items())
+    type.class_defaults[key] = value;
+  return type;
+}
+
+// One reading of one object.
+class Reading {
+ public:
+  Reading(const ModelType& type, const json& config, const std::string& place, bool nested)
+      : type_(type), config_(config), reader_(config, place), nested_(nested) {
+    scope_.find = [this](const std::string& key) { return find(key); };
+    scope_.has = [this](const std::string& key) { return config_.contains(key); };
+    scope_.field = [this](const std::string& key) { return field(key); };
+    scope_.refuse = [this](const std::string& key, const std::string& right) {
+      refuse(key, right);
+    };
+  }
+
+  sim::Transformer model() {
+    sim::Transformer model;
+    // Fields are asked before rules, so that what is malformed is named as that.
+    for (const sim::TransformerField& field : sim::transformer_fields()) {
+      const auto known = type_.fields.find(field.key);
+      if (known == type_.fields.end() || !has_object_of(field.key)) continue;
+      put(field, known->second, this->field(field.key), model);
+    }
+    for (const ModelTypeRule& rule : type_.rules)
+      if (rule.condition.holds_in(scope_)) refuse(rule.key, rule.because);
+    return model;
+  }
+
+ private:
+  const json* find(const std::string& key) const {
+    const json* at = &config_;
+    for (std::size_t start = 0; start <= key.size();) {
+      const std::size_t dot = std::min(key.find('.', start), key.size());
+      if (!at->is_object()) return nullptr;
+      const auto found = at->find(key.substr(start, dot - start));
+      if (found == at->end()) return default_of(key);
+      at = &*found;
+      start = dot + 1;
+    }
+    return at->is_null() ? nullptr : at;
+  }
+
+  const json* default_of(const std::string& key) const {
+    const auto found = type_.class_defaults.find(key);
+    return nested_ && found != type_.class_defaults.end() ? &*found : nullptr;
+  }
+
+  bool has_object_of(const std::string& key) const {
+    const auto object = type_.objects.find(key.substr(0, key.find('.')));
+    return object == type_.objects.end() || object->second.holds_in(scope_);
+  }
+
+  // Worked out once; a field that needs itself is a fault of the row.
+  ExpressionValue field(const std::string& key) {
+    if (const auto known = known_.find(key); known != known_.end()) return known->second;
+    const auto found = type_.fields.find(key);
+    if (found == type_.fields.end() || !open_.insert(key).second)
+      throw Error("facts of model types: @" + key + " of " + type_.names.front() +
+                  " is not stated, or needs itself");
+    const ExpressionValue value = found->second.in(scope_);
+    if (value.is_none() && !found->second.may_be_none()) refuse_missing(found->second);
+    open_.erase(key);
+    return known_.emplace(key, value).first->second;
+  }
+
+  [[noreturn]] void refuse_missing(const Expression& expression) const {
+    std::string others;
+    const std::vector<std::string> keys = expression.keys();
+    for (std::size_t i = 1; i < keys.size(); ++i) others += (i > 1 ? " or " : "") + keys[i];
+    refuse(keys.empty() ? type_.names.front() : keys.front(),
+           others.empty() ? "missing" : "missing, and so is " + others);
+  }
+
+  void put(const sim::TransformerField& field, const Expression& expression,
+           const ExpressionValue& value, sim::Transformer& model) const {
+    if (value.is_none()) return;
+    std::optional<sim::FieldValue> plain;
+    if (const auto* is = std::get_if<bool>(&value.value)) plain = *is;
+    if (const auto* text = std::get_if<std::string>(&value.value)) plain = *text;
+    if (const auto* number = std::get_if<double>(&value.value)) plain = *number;
+    if (plain && sim::put_field(field, model, *plain)) return;
+    const auto* const number = std::get_if<double>(&value.value);
+    if (value.key.empty() && number) {
+      const std::vector<std::string> keys = expression.keys();
+      refuse(keys.empty() ? field.key : keys.front(),
+             field.key + " would be " + sim::text_of(*number) +
+                 ", which is no whole number: " + expression.text());
+    }
+    const bool is_count = field.kind == sim::FieldKind::Count;
+    refuse(value.key.empty() ? field.key : value.key,
+           is_count ? "an integer from 1 to 134217728 is expected"
+                    : expected_values(field) + " is expected");
+  }
+
+  [[noreturn]] void refuse(const std::string& key, const std::string& right) const {
+    reader_.refuse(key, right);
+  }
+
+  const ModelType& type_;
+  const json& config_;
+  ObjectReader reader_;
+  bool nested_;
+  ExpressionScope scope_;
+  std::map<std::string, ExpressionValue> known_;
+  std::set<std::string> open_;
+};
+
+}  // namespace
+
+ModelTypes parse_model_types(const std::string& content, const std::string& file) {
+  const json document = parse_json(content, file);
+  ObjectReader reader(document, file);
+  reader.count("schema");
+  reader.texts("about");
+  reader.any("classes"), reader.any("types");
+  reader.finish();
+  ModelTypes all;
+  for (const json& row : member(document, "classes", json::value_t::array, file + ": ")) {
+    ObjectReader fields(row, file + ": classes");
+    all.classes.push_back({fields.texts("has"), fields.text("because").value_or("")});
+    fields.finish();
+  }
+  std::map<std::string, ModelType> above;
+  for (const json& row : member(document, "types", json::value_t::array, file + ": ")) {
+    std::string name;
+    ModelType type = read_row(row, above, file + ": ", name);
+    if (name.empty()) throw Error(file + ": a row has neither type nor base");
+    for (const std::string& own : type.names.empty() ? std::vector{name} : type.names) {
+      if (!above.emplace(own, type).second) throw Error(file + ": " + own + ": stands twice");
+    }
+    all.types.push_back(std::move(type));
+  }
+  return all;
+}
+
+const ModelTypes& model_types() {
+  static const ModelTypes types =
+      parse_model_types(std::string(shipped_model_types_json()), "facts/model_types.json");
+  return types;
+}
+
+const ModelType* find_model_type(const std::string& name) {
+  const std::vector<ModelType>& types = model_types().types;
+  const auto found = std::find_if(types.begin(), types.end(), [&](const ModelType& type) {
+    return std::find(type.names.begin(), type.names.end(), name) != type.names.end();
+  });
+  return found == types.end() ? nullptr : &*found;
+}
+
+sim::Transformer model_of_type(const ModelType& type, const json& config, const std::string& place,
+                               bool nested) {
+  return Reading(type, config, place, nested).model();
+}
+
+}  // namespace llmsim::hwdb

@@ -1,0 +1,65 @@
+// How the model_types of Hugging Face write their shape: the rows of facts/model_types.json.
+//
+// A row has a model_type (or several), or is a base for others, and says for each field of a
+// transformer (its key in a run file, "moe" an object of them) what it is: a value, or an
+// expression over the keys of a config.json (expression.h).  A row that is "like" another, which
+// stands above it, has its fields and rules where it says nothing itself.
+//
+//   when            objects that a model has only where their expression holds
+//   refuse          [{"if": EXPRESSION, "key": KEY, "because": TEXT}]: what is not modelled
+//   class_defaults  of keys that a text_config leaves out, as its configuration class has them
+//   refused         why models of this type are not read at all
+//
+// Private to hwdb.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hwdb/huggingface/expression.h"
+#include "hwdb/text/json_reader.h"
+#include "sim/model/transformer.h"
+
+namespace llmsim::hwdb {
+
+struct ModelTypeRule {
+  Expression condition;
+  std::string key, because;
+};
+
+struct ModelType {
+  std::vector<std::string> names;             // its model_types; none of a base
+  std::map<std::string, Expression> fields;   // of a transformer, by key
+  std::map<std::string, Expression> objects;  // when a model has them
+  std::vector<ModelTypeRule> rules;
+  nlohmann::json class_defaults = nlohmann::json::object();
+  std::string refused;
+};
+
+// Classes, as "architectures" names them, of models that are not trained as the model_type says.
+struct RefusedClasses {
+  std::vector<std::string> words;  // of which a class has one in its name
+  std::string because;
+};
+
+struct ModelTypes {
+  std::vector<ModelType> types;
+  std::vector<RefusedClasses> classes;
+};
+
+// What stands in `content`.  Throws Error that names file and row.
+ModelTypes parse_model_types(const std::string& content, const std::string& file);
+
+// The shipped ones, and the one of a name; null where there is none.
+const ModelTypes& model_types();
+const ModelType* find_model_type(const std::string& name);
+
+// The shape of the object `config` of a file; `nested`: a text_config, whose keys the class may
+// have.  Throws Error that names `place` and the key.
+sim::Transformer model_of_type(const ModelType& type, const nlohmann::json& config,
+                               const std::string& place, bool nested);
+
+}  // namespace llmsim::hwdb
