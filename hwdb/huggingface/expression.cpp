@@ -245,13 +245,8 @@ class Evaluation {
     if (!whole && !(value > 0.0 && value <= kLargest))
       refuse_key(name, "a positive number is expected");
     if (whole && (!found->is_number_integer() || value < least || value > kLargest))
-      refuse_key(name, integer_expected(least));
+      refuse_key(name, integer_expected(static_cast<int>(least)));
     return {value, name};
-  }
-
-  static std::string integer_expected(double least) {
-    return "an integer from " + std::to_string(static_cast<int>(least)) + " to " +
-           std::to_string(static_cast<int>(kLargest)) + " is expected";
   }
 
   // None where one of them is.
@@ -262,7 +257,7 @@ class Evaluation {
       const Value value = of(part);
       if (value.is_none()) return {};
       const double* const number = std::get_if<double>(&value.value);
-      if (!number) refuse(value, integer_expected(1.0));
+      if (!number) refuse(value, integer_expected(1));
       values.push_back(*number);
     }
     return {calculation(values[0], values.back())};
@@ -352,7 +347,7 @@ class Evaluation {
   std::size_t num_layers() const {
     const Value layers = scope_.field("num_layers");
     const double* const number = std::get_if<double>(&layers.value);
-    if (!number) refuse_key(layers.key.empty() ? "num_layers" : layers.key, integer_expected(1.0));
+    if (!number) refuse_key(layers.key.empty() ? "num_layers" : layers.key, integer_expected(1));
     return static_cast<std::size_t>(*number);
   }
 
@@ -392,7 +387,7 @@ class Evaluation {
     const Value period = of(parts[0]), offset = of(parts[1]);
     const double* const n = std::get_if<double>(&period.value);
     const double* const first = std::get_if<double>(&offset.value);
-    if (!n || *n < 1.0 || !first) refuse(period, integer_expected(1.0));
+    if (!n || *n < 1.0 || !first) refuse(period, integer_expected(1));
     if (*first >= *n)
       refuse(offset,
              "less than " + (period.key.empty() ? "the period" : period.key) + " is expected");
@@ -490,6 +485,11 @@ void visit_nodes(const Node& node, const Visit& visit) {
 }
 
 }  // namespace
+
+std::string integer_expected(int least) {
+  return "an integer from " + std::to_string(least) + " to " +
+         std::to_string(static_cast<int>(kLargest)) + " is expected";
+}
 
 Expression::Expression(std::string text) : text_(std::move(text)) {
   root_ = std::make_shared<const Node>(Parser(text_).whole());

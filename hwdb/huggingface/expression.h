@@ -57,6 +57,9 @@ struct ExpressionScope {
   std::function<void(const std::string& key, const std::string& right)> refuse;
 };
 
+// "an integer from 1 to 134217728 is expected".
+std::string integer_expected(int least);
+
 class Expression {
  public:
   // Throws Error that quotes the text, for what is none of the language.

@@ -173,8 +173,7 @@ class Reading {
     }
     const bool is_count = field.kind == sim::FieldKind::Count;
     refuse(value.key.empty() ? field.key : value.key,
-           is_count ? "an integer from 1 to 134217728 is expected"
-                    : expected_values(field) + " is expected");
+           is_count ? integer_expected(1) : expected_values(field) + " is expected");
   }
 
   [[noreturn]] void refuse(const std::string& key, const std::string& right) const {
