@@ -61,6 +61,8 @@ std::string experts(const sim::Moe& moe) {
     text += "; shared: " + std::to_string(moe.num_shared_experts) + ", width " +
             std::to_string(moe.shared_expert_ffn_size);
   }
+  if (moe.num_zero_experts > 0)
+    text += "; " + std::to_string(moe.num_zero_experts) + " that give back what they read";
   if (moe.latent_size) text += "; rows of " + std::to_string(*moe.latent_size) + " values";
   if (moe.num_dense_layers > 0)
     text += "; first " + std::to_string(moe.num_dense_layers) + " layers dense";
@@ -93,7 +95,23 @@ std::string lightning_attention(const sim::LightningAttention& attention) {
 std::string delta_net(const sim::GatedDeltaNet& net) {
   return fmt::format("{} value heads of {}, {} key heads of {}, convolution over {}, chunks of {}",
                      net.num_value_heads, net.value_head_dim, net.num_key_heads, net.key_head_dim,
-                     net.conv_kernel, net.chunk_size);
+                     net.conv_kernel, net.chunk_size) +
+         (net.gate_rank ? fmt::format(", decays and gates of rank {}", *net.gate_rank) : "");
+}
+
+std::string short_convolution(const sim::ShortConvolution& convolution) {
+  return fmt::format("{} channels over {} tokens", convolution.channels, convolution.conv_kernel);
+}
+
+std::string sparse_attention(const sim::SparseAttention& sparse) {
+  return fmt::format("{} of all, by an indexer of {} heads of {}", sparse.top_k, sparse.num_heads,
+                     sparse.head_dim) +
+         (sparse.block > 1 ? fmt::format(", in blocks of {}", sparse.block) : "");
+}
+
+std::string window_attention(const sim::WindowAttention& window) {
+  return fmt::format("{} heads of {}, {} kv heads, {} tokens", window.num_heads, window.head_dim,
+                     window.num_kv_heads, window.window);
 }
 
 std::string encoder(const sim::Encoder& encoder) {
@@ -124,6 +142,7 @@ void add_details(Fields& fields, const Transformer& m) {
   fields.emplace_back("attention", attention(m));
   if (m.encoder) fields.emplace_back("encoder", encoder(*m.encoder));
   if (m.mla) fields.emplace_back("MLA", mla(*m.mla));
+  if (m.sparse_attention) fields.emplace_back("chosen keys", sparse_attention(*m.sparse_attention));
   if (m.sliding_window) fields.emplace_back("sliding window", window(m));
   if (m.attention_sinks) fields.emplace_back("attention sinks", "one per head");
   if (m.layer_pattern) fields.emplace_back("layer pattern", *m.layer_pattern);
@@ -132,7 +151,14 @@ void add_details(Fields& fields, const Transformer& m) {
   if (m.mamba1) fields.emplace_back("Mamba-1", mamba1(*m.mamba1));
   if (m.lightning_attention)
     fields.emplace_back("lightning attention", lightning_attention(*m.lightning_attention));
+  if (m.short_convolution)
+    fields.emplace_back("short convolution", short_convolution(*m.short_convolution));
+  if (m.window_attention)
+    fields.emplace_back("windowed attention", window_attention(*m.window_attention));
+  if (m.value_head_dim) fields.emplace_back("value heads", std::to_string(*m.value_head_dim));
+  if (m.keys_as_values) fields.emplace_back("values", "the keys before their norm");
   if (m.attention_gate) fields.emplace_back("attention gate", "yes");
+  if (m.attention_head_gate) fields.emplace_back("attention gate", "one value per head");
   if (m.moe) fields.emplace_back("experts", experts(*m.moe));
   fields.emplace_back("positions", name_of(m.position));
   fields.emplace_back("norms", norms(m));
@@ -157,7 +183,7 @@ std::vector<std::pair<const char*, std::int64_t>> parts(const sim::Parameters& p
 
 // Of one token in one second on one device, so that rates are amounts.
 std::vector<sim::Convention> training_conventions(const Transformer& model) {
-  const sim::Flops causal = 3.0 * sim::forward_flops_per_token(model, true);
+  const sim::Flops causal = sim::training_flops_per_token(model);
   std::vector<sim::Convention> list = sim::conventions(model, {.tokens = 1.0,
                                                                .model = causal,
                                                                .hardware = causal,

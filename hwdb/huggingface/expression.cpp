@@ -218,7 +218,8 @@ class Evaluation {
         {"letters", {&E::letters, 3, kAny}},
         {"each_layer", {&E::each_layer, 1, 1}},
         {"every", {&E::every, 4, 4}},
-        {"listed", {&E::listed, 3, 3}},
+        {"listed", {&E::listed, 3, 4}},
+        {"before", {&E::before, 2, 2}},
         {"repeated", {&E::repeated, 1, 1}},
         {"full_every", {&E::full_every, 1, 1}},
         {"leading", {&E::leading, 1, 1}},
@@ -360,13 +361,13 @@ class Evaluation {
   Value letters(const std::vector<Node>& parts) const {
     const json* const found = list(parts[0]);
     if (!found) return {};
-    check_layers(parts[0].name, found->size(), "a string");
+    check_layers(parts[0].name, found->size(), "a kind");
     std::map<std::string, std::string> known;
     for (std::size_t i = 1; i + 1 < parts.size(); i += 2)
       known[text(of(parts[i]))] = text(of(parts[i + 1]));
     std::string all;
     for (const json& one : *found) {
-      const auto letter = known.find(one.is_string() ? one.get<std::string>() : "");
+      const auto letter = known.find(one.is_string() ? one.get<std::string>() : one.dump());
       if (letter == known.end()) refuse_kind(parts[0].name, one);
       all += letter->second;
     }
@@ -399,19 +400,44 @@ class Evaluation {
     return {all};
   }
 
+  // A list of numbers, or a text that has them with commas between.
+  std::optional<json> listed_layers(const Node& part) const {
+    const Value value = of(part);
+    if (value.is_none()) return std::nullopt;
+    if (!std::holds_alternative<std::string>(value.value)) return *list(part);
+    const json layers = json::parse("[" + text(value) + "]", nullptr, false);
+    if (!layers.is_array()) refuse(value, "numbers of layers are expected");
+    return layers;
+  }
+
   Value listed(const std::vector<Node>& parts) const {
-    const json* const found = list(parts[0]);
+    const std::optional<json> found = listed_layers(parts[0]);
     if (!found) return {};
     const std::string there = text(of(parts[1])), other = text(of(parts[2]));
+    const std::size_t first = parts.size() > 3 ? 1 : 0;
     std::vector<bool> is_there(num_layers());
     for (const json& layer : *found) {
-      if (!layer.is_number_unsigned() || layer >= is_there.size())
-        refuse_key(parts[0].name, "numbers of layers, from 0, are expected");
-      is_there[layer.get<std::size_t>()] = true;
+      if (!layer.is_number_unsigned() || layer < first || layer >= is_there.size() + first)
+        refuse_key(parts[0].name, "numbers of layers, from " + std::to_string(first) +
+                                      " to the last, are expected");
+      is_there[layer.get<std::size_t>() - first] = true;
     }
     std::string all;
     for (const bool is : is_there) all += is ? there : other;
     return {all};
+  }
+
+  Value before(const std::vector<Node>& parts) const {
+    const Value value = of(parts[0]);
+    if (value.is_none()) return value;
+    const std::string all = text(value), letter = text(of(parts[1]));
+    const std::size_t first = std::min(all.find(letter), all.size());
+    const std::size_t other = all.find_first_not_of(letter, first);
+    if (other != std::string::npos)
+      refuse_key(
+          parts[0].parts.empty() ? parts[0].name : parts[0].parts[0].name,
+          "only leading layers may be of another kind, and layer " + std::to_string(other) + " is");
+    return {static_cast<double>(first)};
   }
 
   Value repeated(const std::vector<Node>& parts) const {

@@ -17,11 +17,14 @@
 //   min(a, b) max(a, b) floor(a) ceil(a)
 //   length(list)                            0 of a list that is not there
 //   ends_with(list, 'x')                    whether one of its texts does
-//   letters(list, 'name', 'L', ...)         a letter for each layer
+//   letters(list, 'name', 'L', ...)         a letter for each layer; other kinds are '1' or 'true'
 //   has_letter(text, 'x')                   whether it has one
 //   each_layer(text)                        a text that has one
 //   every(period, offset, 'x', 'y')         x in layers offset, offset + period, ..., y in others
-//   listed(list, 'x', 'y')                 x in the layers that a list names, y in others
+//   listed(list, 'x', 'y')                  x in the layers that a list names, y in others; with a
+//                                           fourth argument, 1, they are counted from one
+//   before(letters, 'x')                    how many layers stand before the first x, after which
+//                                           there must be nothing else
 //   repeated(letters)                       the shortest period of letters
 //   full_every(list)                        of windows: n, where every n-th layer is full and the
 //                                           others are windowed; 1 all windowed, 0 all full

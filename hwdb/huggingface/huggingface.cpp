@@ -22,9 +22,7 @@ const ModelType& type_of(const json& config, const std::string& place) {
   const ModelType* const type = find_model_type(*name);
   if (!type) reader.refuse("model_type", "unknown" + did_you_mean(*name, known_model_types()));
   if (!type->refused.empty())
-    reader.refuse("model_type", type->refused +
-                                    "; only decoders, hybrids like Nemotron-H, Qwen3-Next and "
-                                    "Jamba, and encoders like BERT are supported");
+    reader.refuse("model_type", type->refused + ", which is not modelled");
   return *type;
 }
 
@@ -90,6 +88,8 @@ Transformer read_document(const json& document, const std::string& file) {
     // Of the whole model where its text part does not say it.
     if (!part.contains("tie_word_embeddings") && document.contains("tie_word_embeddings"))
       part["tie_word_embeddings"] = document["tie_word_embeddings"];
+    if (!part.contains("model_type") && document.contains("model_type"))
+      part["model_type"] = document["model_type"];
     return model_of_type(type_of(part, place), part, place, true);
   }
   return model_of_type(type_of(document, file), document, file, false);

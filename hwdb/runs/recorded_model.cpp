@@ -177,11 +177,16 @@ void replace_objects(const sim::PartialTransformer& fields, sim::Transformer& t)
                  .router_bias = known.router_bias,
                  .expert_bias = known.expert_bias,
                  .shared_expert_gate = known.shared_expert_gate,
-                 .latent_size = known.latent_size};
+                 .latent_size = known.latent_size,
+                 .num_zero_experts = known.num_zero_experts,
+                 .branch_norms = known.branch_norms,
+                 .router_scales = known.router_scales};
   }
   if (sim::states_object(fields, "mla")) t.mla = sim::Mla{};
   for (const sim::ScanMixer& mixer : sim::scan_mixers())
     if (sim::states_object(fields, mixer.object)) mixer.give(t);
+  if (sim::states_object(fields, "sparse_attention")) t.sparse_attention.emplace();
+  if (sim::states_object(fields, "window_attention")) t.window_attention.emplace();
   if (sim::states_object(fields, "encoder")) t.encoder = sim::Encoder::bert();
 }
 

@@ -67,8 +67,16 @@ RankShape rank_shape(const sim::Transformer& model, const sim::Strategy& strateg
   if (model.mla) require_mla(model);
   refuse(model.encoder.has_value(), "an encoder");
   refuse(sim::is_hybrid(model), "a hybrid, layer_pattern = " + model.layer_pattern.value_or(""));
+  refuse(model.sparse_attention.has_value(), "sparse_attention");
   refuse(model.attention_gate, "attention_gate = true");
+  refuse(model.attention_head_gate, "attention_head_gate = true");
+  refuse(model.value_head_dim.has_value(), "value_head_dim");
+  refuse(model.keys_as_values, "keys_as_values = true");
+  refuse(model.layer_scalars > 0, "layer_scalars = " + std::to_string(model.layer_scalars));
   refuse(model.moe && model.moe->latent_size, "moe.latent_size");
+  refuse(model.moe && (model.moe->branch_norms || model.moe->router_scales),
+         "moe.branch_norms or moe.router_scales");
+  refuse(model.moe && model.moe->num_zero_experts > 0, "moe.num_zero_experts");
   refuse(model.mtp_layers > 0, "mtp_layers = " + std::to_string(model.mtp_layers));
   refuse(model.parallel_block, "parallel_block = true");
   refuse(model.norms_per_layer != 2,

@@ -22,7 +22,7 @@ bool is_pipelined(const Operator& collective) {
 ExpertRoute expert_route(const Run& run) {
   if (!run.model.moe) return {};
   return {.dispatch = run.strategy.moe_dispatch,
-          .top_k = run.model.moe->top_k,
+          .top_k = visited_experts(*run.model.moe),
           .num_groups = run.model.moe->num_groups,
           .groups_per_token = run.model.moe->groups_per_token};
 }

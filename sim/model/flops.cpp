@@ -13,30 +13,47 @@ namespace {
 
 using Count = std::int64_t;
 
-// That multiply a token in all layers.
-Count block_weights(const Transformer& m) {
+// That multiply a token in all layers; or those of them whose input gets no gradient.
+Count block_weights(const Transformer& m, bool detached_only = false) {
   const LayerKinds kinds = layer_kinds(m);
   Count total = 0;
   for_each_kind(count_layers(m, 0, m.num_layers + m.mtp_layers), [&](std::size_t slot, int layers) {
     for (const LayerWeight& weight : layer_weights(m, kinds[slot]))
-      total += layers * weight.multiplied();
+      if (weight.detached || !detached_only) total += layers * weight.multiplied();
   });
   return total;
 }
 
 }  // namespace
 
-double attended_keys(const Transformer& model, int layer, bool causal) {
+namespace {
+
+double mean_keys(const Transformer& model, double visible, bool causal) {
   const double tokens = document_len(model);
-  const std::optional<int> window = window_of_layer(model, layer);
-  const double visible = window ? std::min<double>(*window, tokens) : tokens;
+  visible = std::min(visible, tokens);
   return causal && !model.encoder ? visible - visible * visible / (2.0 * tokens) : visible;
 }
 
+}  // namespace
+
+double scored_keys(const Transformer& model, int layer, bool causal) {
+  return mean_keys(model, window_of_layer(model, layer).value_or(document_len(model)), causal);
+}
+
+double attended_keys(const Transformer& model, int layer, bool causal) {
+  if (!model.sparse_attention) return scored_keys(model, layer, causal);
+  const int seen = window_of_layer(model, layer).value_or(document_len(model));
+  return mean_keys(model, std::min(seen, model.sparse_attention->top_k), causal);
+}
+
 Flops attention_flops_per_token(const Transformer& model, int layer, bool causal) {
-  const double width =
-      real(model.num_heads) * query_head_dim(model) + attention_output_width(model);
-  return 2.0 * width * attended_keys(model, layer, causal) * FLOP;
+  const std::optional<Transformer> own = own_shape(model, kind_of_layer(model, layer));
+  const Transformer& seen = own ? *own : model;
+  const double width = real(seen.num_heads) * (core_query_dim(seen) + core_value_dim(seen));
+  const Flops core = 2.0 * width * attended_keys(seen, layer, causal) * FLOP;
+  if (!seen.sparse_attention) return core;
+  return core + 2.0 * real(seen.sparse_attention->num_heads) * seen.sparse_attention->head_dim *
+                    scored_keys(seen, layer, causal) * FLOP;
 }
 
 Flops head_flops_per_token(const Transformer& model) {
@@ -60,7 +77,8 @@ Flops forward_flops_per_token(const Transformer& model, bool causal) {
 
 Flops training_flops_per_token(const Transformer& model, double adapter_parameters) {
   const Flops forward = forward_flops_per_token(model, true);
-  if (adapter_parameters == 0.0) return 3.0 * forward;
+  if (adapter_parameters == 0.0)
+    return 3.0 * forward - 2.0 * real(block_weights(model, true)) * FLOP;
   const Flops weights = 2.0 * real(block_weights(model)) * FLOP + head_flops_per_token(model);
   return 3.0 * forward - weights + 6.0 * adapter_parameters * FLOP;
 }

@@ -22,6 +22,8 @@ namespace llmsim::sim {
 //
 //   causal: w - w^2 / (2 D)     (D / 2 without a window)      otherwise, and of an encoder: w
 //
+// With sparse_attention w is at most top_k.
+//
 // Documents of lengths d have sum d^2 / 2 scores of sum d queries: D = sum d^2 / sum d is exact for
 // layers without a window.  A window is taken to be shorter than the documents, or longer than all.
 //
@@ -29,10 +31,14 @@ namespace llmsim::sim {
 // split in half.
 double attended_keys(const Transformer& model, int layer, bool causal);
 
+// The same without top_k: keys that an indexer scores.
+double scored_keys(const Transformer& model, int layer, bool causal);
+
 // Forward FLOPs of the two GEMMs of attention in one layer, for one token, with H heads, d_q =
-// query_head_dim and d_v the width of a value head:
+// core_query_dim and d_v = core_value_dim, and the scores of an indexer of A heads of D values with
+// all keys s before a query, as attended_keys counts them without top_k:
 //
-//   2 H (d_q + d_v) attended_keys
+//   2 H (d_q + d_v) attended_keys + 2 A D s
 Flops attention_flops_per_token(const Transformer& model, int layer, bool causal);
 
 // FLOPs of the LM head and of the layers right before it, averaged over the tokens of a sequence:
@@ -47,11 +53,12 @@ Flops head_flops_per_token(const Transformer& model);
 // term if causal.
 Flops forward_flops_per_token(const Transformer& model, bool causal);
 
-// What training needs for one token: a forward pass and two backward, of causal attention half.
-// Where the weights are frozen and adapters of `adapter_parameters` (of the whole model) are
-// trained instead, no gradients of frozen weights:
+// What training needs for one token: a forward pass and two backward, of causal attention half; of
+// the W_d weights of an indexer, whose input gets no gradient, one backward.  Where the weights are
+// frozen and adapters of `adapter_parameters` (of the whole model) are trained instead, no
+// gradients of frozen weights:
 //
-//   3 forward      with adapters:  3 forward - 2 W + 6 adapter_parameters
+//   3 forward - 2 W_d      with adapters:  3 forward - 2 W + 6 adapter_parameters
 Flops training_flops_per_token(const Transformer& model, double adapter_parameters = 0.0);
 
 // FLOPs of a training step under the conventions that publications use.  They differ by up to 1.6x

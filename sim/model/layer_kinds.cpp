@@ -18,7 +18,12 @@ LayerMlp mlp_of_layer(const Transformer& model, int layer) {
 Mixer mixer_of(char letter) {
   for (const ScanMixer& mixer : scan_mixers())
     if (mixer.letter == letter) return mixer.mixer;
-  return Mixer::Attention;
+  switch (letter) {
+    case 'W': return Mixer::WindowAttention;
+    case 'F': return Mixer::FollowingAttention;
+    case 'A': return Mixer::FullAttention;
+    default: return Mixer::Attention;
+  }
 }
 
 LayerKind kind_in_pattern(const Transformer& model, int layer) {
@@ -91,6 +96,26 @@ LayerCounts count_layers(const Transformer& model, int first, int count) {
   for (std::size_t slot = 0; slot < kinds.size(); ++slot)
     counts[slot] = kinds[slot].has_experts() ? moe_layers : count - moe_layers;
   return counts;
+}
+
+std::optional<Transformer> own_shape(const Transformer& model, LayerKind kind) {
+  const auto copy = [&] { return std::optional<Transformer>(model); };
+  std::optional<Transformer> own;
+  if (kind.mixer == Mixer::FollowingAttention) {
+    own = copy();
+    own->sparse_attention->num_heads = 0;
+  } else if (kind.mixer == Mixer::FullAttention) {
+    own = copy();
+    own->sparse_attention.reset();
+  } else if (kind.mixer == Mixer::WindowAttention) {
+    const WindowAttention& window = *model.window_attention;
+    own = copy();
+    own->num_heads = window.num_heads, own->num_kv_heads = window.num_kv_heads;
+    own->head_dim = window.head_dim, own->value_head_dim = window.value_head_dim;
+    own->sliding_window = window.window, own->attention_sinks = window.sinks;
+    own->keys_as_values = false;
+  }
+  return own;
 }
 
 KindTable<double> shares_of(const LayerCounts& counts) {

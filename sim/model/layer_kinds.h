@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "sim/model/transformer.h"
 
@@ -19,7 +20,9 @@ struct LayerKind {
   Mixer mixer = Mixer::Attention;
   LayerMlp mlp = LayerMlp::Dense;
 
-  bool has_attention() const { return mixer == Mixer::Attention; }
+  bool has_attention() const {
+    return mixer >= Mixer::Attention && mixer <= Mixer::AttentionAndMamba2;
+  }
   bool has_experts() const { return mlp == LayerMlp::Experts; }
   bool operator==(const LayerKind&) const = default;
 
@@ -69,6 +72,11 @@ LayerCounts count_layers(const Transformer& model, int first, int count);
 
 // Those with experts among them.
 int count_moe_layers(const Transformer& model, int first, int count);
+
+// The model as the layers of a kind see it, where that is not the model itself: windowed layers of
+// their own shape have its heads and its window, layers that follow the choice of another have no
+// indexer, and those that see all keys no choice.
+std::optional<Transformer> own_shape(const Transformer& model, LayerKind kind);
 
 // Calls visit(slot, number) for each kind of which there are some.
 template <class Visit>

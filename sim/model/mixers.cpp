@@ -12,12 +12,6 @@ namespace {
 
 using Count = std::int64_t;
 
-void require_head_widths(const char* object, std::int64_t width) {
-  if (width > kMaxHeadWidths)
-    throw Error(std::string("heads of ") + object + " are out of range: widths of 1 to " +
-                std::to_string(kMaxHeadWidths));
-}
-
 void validate_delta_net(const Transformer& model) {
   const GatedDeltaNet& net = *model.gated_delta_net;
   require_divides("gated_delta_net.num_key_heads", net.num_key_heads,
@@ -40,7 +34,6 @@ void add_mamba(LayerTable& table) {
   using enum WeightName;
   const Mamba& mamba = *table.model.mamba;
   const Count inner = mamba.inner_size(), channels = mamba.conv_channels(), heads = mamba.num_heads;
-  table.norm(MixerNorm, 1);
   table.column_parallel({.name = MixerInput,
                          .part = LayerPart::Mixer,
                          .rows = table.hidden,
@@ -48,7 +41,7 @@ void add_mamba(LayerTable& table) {
   table.divided_vector(Convolution, channels * mamba.conv_kernel);
   table.divided_vector(ConvolutionBias, channels);
   for (const WeightName name : {DecayLog, Skip, StepBias}) table.divided_vector(name, heads);
-  table.divided_vector(GatedNorm, inner);
+  if (mamba.gated_norm) table.divided_vector(GatedNorm, inner);
   table.row_parallel({.name = MixerOutput, .part = LayerPart::Mixer, .rows = inner});
 }
 
@@ -60,11 +53,24 @@ void add_delta_net(LayerTable& table) {
     table.column_parallel(
         {.name = name, .part = LayerPart::Mixer, .rows = table.hidden, .columns = columns});
   };
-  table.norm(MixerNorm, 1);
-  input(MixerInput, 2 * net.key_size() + 2 * values);
-  input(MixerGates, 2 * heads);
+  // Without bottlenecks the gate of the output is projected with q, k and v, the decay of a head
+  // with its step.
+  input(MixerInput, net.conv_channels() + (net.gate_rank ? 0 : values));
+  input(MixerGates, (net.gate_rank ? 1 : 2) * heads);
+  if (net.gate_rank) {
+    table.add({.name = GateDown,
+               .part = LayerPart::Mixer,
+               .rows = table.hidden,
+               .columns = 2 * Count{*net.gate_rank},
+               .partial = true});
+    table.column_parallel({.name = GateUp,
+                           .part = LayerPart::Mixer,
+                           .rows = *net.gate_rank,
+                           .columns = net.key_size() + values});
+  }
   table.divided_vector(Convolution, Count{net.conv_channels()} * net.conv_kernel);
-  for (const WeightName name : {DecayLog, StepBias}) table.divided_vector(name, heads);
+  table.divided_vector(DecayLog, heads);
+  table.divided_vector(StepBias, net.gate_rank ? net.key_size() : heads);
   table.add({.name = GatedNorm, .part = LayerPart::Mixer, .columns = net.value_head_dim});
   table.row_parallel({.name = MixerOutput, .part = LayerPart::Mixer, .rows = values});
 }
@@ -74,7 +80,6 @@ void add_mamba1(LayerTable& table) {
   const Mamba1& mamba = *table.model.mamba1;
   const LayerPart part = LayerPart::Mixer;
   const Count inner = mamba.inner_size, selection = mamba.selection_size();
-  table.norm(MixerNorm, 1);
   table.column_parallel(
       {.name = MixerInput, .part = part, .rows = table.hidden, .columns = 2 * inner});
   table.divided_vector(Convolution, inner * mamba.conv_kernel);
@@ -101,15 +106,32 @@ void validate_lightning_attention(const Transformer& model) {
 void add_lightning_attention(LayerTable& table) {
   using enum WeightName;
   const Count inner = table.model.lightning_attention->inner_size();
-  table.norm(MixerNorm, 1);
   table.column_parallel({.name = MixerInput,
                          .part = LayerPart::Mixer,
                          .rows = table.hidden,
                          .columns = 4 * inner,
                          .side_by_side = 2,
                          .first_columns = 3 * inner});
+  if (table.model.qk_norm == sim::QkNorm::PerHead)
+    table.divided_vector(WeightName::QkNorm, 2 * table.model.lightning_attention->head_dim);
   table.divided_vector(GatedNorm, inner);
   table.row_parallel({.name = MixerOutput, .part = LayerPart::Mixer, .rows = inner});
+}
+
+void add_short_convolution(LayerTable& table) {
+  using enum WeightName;
+  const ShortConvolution& convolution = *table.model.short_convolution;
+  const Count channels = convolution.channels;
+  const int bias = convolution.bias ? 1 : 0;
+  table.column_parallel({.name = MixerInput,
+                         .part = LayerPart::Mixer,
+                         .rows = table.hidden,
+                         .columns = 3 * channels,
+                         .biases = bias});
+  table.divided_vector(Convolution, channels * convolution.conv_kernel);
+  if (convolution.bias) table.divided_vector(ConvolutionBias, channels);
+  table.row_parallel(
+      {.name = MixerOutput, .part = LayerPart::Mixer, .rows = channels, .biases = bias});
 }
 
 // A row with what follows from where a Transformer has the sizes, and which of them tensor ranks
@@ -129,6 +151,9 @@ constexpr ScanMixer kScanMixers[] = {
     of_sizes<&Transformer::mamba, &Mamba::num_groups>({Mixer::Mamba2, 'M', "Mamba-2", "mamba",
                                                        "tp does not divide mamba.num_groups",
                                                        add_mamba, validate_mamba}),
+    of_sizes<&Transformer::mamba, &Mamba::num_groups>(
+        {Mixer::AttentionAndMamba2, 'P', "attention beside Mamba-2", "mamba",
+         "tp does not divide mamba.num_groups", add_mamba, validate_mamba}),
     of_sizes<&Transformer::gated_delta_net, &GatedDeltaNet::num_key_heads>(
         {Mixer::GatedDeltaNet, 'G', "gated delta net", "gated_delta_net",
          "tp does not divide gated_delta_net.num_key_heads", add_delta_net, validate_delta_net}),
@@ -139,9 +164,18 @@ constexpr ScanMixer kScanMixers[] = {
         {Mixer::LightningAttention, 'L', "lightning attention", "lightning_attention",
          "tp does not divide lightning_attention.num_heads", add_lightning_attention,
          validate_lightning_attention}),
+    of_sizes<&Transformer::short_convolution, &ShortConvolution::channels>(
+        {Mixer::ShortConvolution, 'C', "short convolution", "short_convolution",
+         "tp does not divide short_convolution.channels", add_short_convolution}),
 };
 
 }  // namespace
+
+void require_head_widths(const char* object, std::int64_t width) {
+  if (width > kMaxHeadWidths)
+    throw Error(std::string("heads of ") + object + " are out of range: widths of 1 to " +
+                std::to_string(kMaxHeadWidths));
+}
 
 std::span<const ScanMixer> scan_mixers() { return kScanMixers; }
 
@@ -174,6 +208,8 @@ Flops scan_flops_per_token(const LightningAttention& attention) {
   const double values = attention.head_dim, chunk = attention.chunk_size;
   return attention.num_heads * (2.0 * chunk * values + 4.0 * values * values) * FLOP;
 }
+
+Flops scan_flops_per_token(const ShortConvolution&) { return 0.0 * FLOP; }
 
 Flops scan_flops_per_token(const Mamba1& mamba) {
   return 4.0 * real(mamba.inner_size) * mamba.state_size * FLOP;

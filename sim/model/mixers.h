@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -27,6 +28,7 @@ struct Mamba {
   int state_size = 0;
   int conv_kernel = 4;
   int chunk_size = 128;
+  bool gated_norm = true;  // false: the output is gated, but not normalised (Falcon-H1)
 
   int inner_size() const { return num_heads * head_dim; }
   // Channels of the convolution: x, B and C.
@@ -39,6 +41,10 @@ struct Mamba {
 // value_head_dim, keys and queries are shared by num_value_heads / num_key_heads of them.
 // A causal convolution of each channel runs before the delta rule, which works on chunks
 // of 64 tokens (fla-org/flash-linear-attention fla/ops/gated_delta_rule/chunk.py).
+//
+// Kimi delta attention (arXiv 2510.26692; fla/layers/kda.py) is one whose decay has a value for
+// each channel of a key: gate_rank = r is the width of two bottlenecks, from which the decays and
+// the gate of the output are projected.
 struct GatedDeltaNet {
   int num_key_heads = 0;
   int key_head_dim = 0;
@@ -46,6 +52,7 @@ struct GatedDeltaNet {
   int value_head_dim = 0;
   int conv_kernel = 4;
   int chunk_size = 64;
+  std::optional<int> gate_rank = {};  // none: one decay for each head, and no bottlenecks
 
   int key_size() const { return num_key_heads * key_head_dim; }
   int value_size() const { return num_value_heads * value_head_dim; }
@@ -84,13 +91,30 @@ struct LightningAttention {
   bool operator==(const LightningAttention&) const = default;
 };
 
+// A short convolution (LFM2; huggingface/transformers models/lfm2/modeling_lfm2.py,
+// Lfm2ShortConv): of three values that a channel gets of a token the product of two is convolved
+// over conv_kernel tokens and multiplied with the third.
+struct ShortConvolution {
+  int channels = 0;
+  int conv_kernel = 3;
+  bool bias = false;  // of the convolution and of both projections
+
+  bool operator==(const ShortConvolution&) const = default;
+};
+
+// Those with attention stand together.
 enum class Mixer : std::uint8_t {
   None,
   Attention,
+  WindowAttention,     // of a shape of its own
+  FollowingAttention,  // to the keys that a layer before it has chosen
+  FullAttention,       // to all keys, in a model that chooses them elsewhere
+  AttentionAndMamba2,  // side by side: both read one norm, and both are added (Falcon-H1)
   Mamba2,
   GatedDeltaNet,
   Mamba1,
-  LightningAttention
+  LightningAttention,
+  ShortConvolution
 };
 
 // What a mixer with states is for those that count.
@@ -116,6 +140,9 @@ struct ScanMixer {
 };
 
 std::span<const ScanMixer> scan_mixers();
+
+// Throws Error where the widths of all heads together are more than kMaxHeadWidths.
+void require_head_widths(const char* object, std::int64_t width);
 
 // The row of a mixer; null for attention and for none.
 const ScanMixer* scan_mixer(Mixer mixer);
@@ -158,5 +185,8 @@ Flops scan_flops_per_token(const Mamba1& mamba);
 // k v^T into the states and the states times q, 2 d^2 each.  Source: MiniMax-01, arXiv 2501.08313,
 // section 2.2.
 Flops scan_flops_per_token(const LightningAttention& attention);
+
+// A short convolution is elementwise: none.
+Flops scan_flops_per_token(const ShortConvolution& convolution);
 
 }  // namespace llmsim::sim

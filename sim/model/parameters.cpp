@@ -7,17 +7,32 @@ namespace {
 
 using Count = std::int64_t;
 
+// Of attention to chosen keys, with queries from `rows` values.
+void add_indexer(LayerTable& table, Count rows) {
+  using enum WeightName;
+  const auto& sparse = table.model.sparse_attention;
+  if (!sparse || sparse->num_heads == 0) return;
+  const Count heads = sparse->num_heads, width = sparse->head_dim;
+  const bool weighs = table.model.mla.has_value();
+  table.add({.name = IndexQuery, .rows = rows, .columns = heads * width, .detached = true});
+  table.add({.name = IndexKey, .rows = table.hidden, .columns = width, .detached = true});
+  table.add({.name = IndexNorm, .columns = weighs ? width : 2 * width, .biases = weighs});
+  if (weighs)
+    table.add({.name = IndexWeights, .rows = table.hidden, .columns = heads, .detached = true});
+}
+
 void add_heads(LayerTable& table) {
   using enum WeightName;
-  const Count a = table.model.num_heads, d = table.model.head_dim,
-              queries = (table.model.attention_gate ? 2 : 1) * a,
-              width = (queries + 2 * table.kv_heads) * d;
+  const Transformer& model = table.model;
+  const Count a = model.num_heads, d = model.head_dim, v = attention_output_width(model) / a,
+              queries = a * d + attention_gate_width(model), values = model.keys_as_values ? 0 : v;
   table.column_parallel({.name = Qkv,
                          .rows = table.hidden,
-                         .columns = width,
-                         .biases = table.model.bias.qkv,
+                         .columns = queries + table.kv_heads * (d + values),
+                         .biases = model.bias.qkv,
                          .side_by_side = 3,
-                         .first_columns = queries * d});
+                         .first_columns = queries});
+  add_indexer(table, table.hidden);
   if (table.model.qk_norm == QkNorm::None || !table.model.norm_weight) return;
   const Count heads = table.model.qk_norm == QkNorm::PerHead ? 2 : a + table.model.num_kv_heads;
   table.column_parallel({.name = QkNorm, .columns = heads * d, .biases = table.model.bias.norm});
@@ -32,6 +47,7 @@ void add_mla(LayerTable& table, const Mla& mla) {
     table.add({.name = QueryDown, .rows = table.hidden, .columns = queries, .biases = bias});
     table.add({.name = QueryNorm, .columns = queries});
   }
+  add_indexer(table, queries);
   table.add({.name = MlaDown,
              .rows = table.hidden,
              .columns = rank + mla.qk_rope_head_dim,
@@ -80,10 +96,16 @@ void add_experts(LayerTable& table, const Moe& moe) {
   const LayerWeight router{.name = Router,
                            .part = LayerPart::Router,
                            .rows = table.hidden,
-                           .columns = moe.num_experts,
+                           .columns = moe.num_experts + moe.num_zero_experts,
                            .partial = true,
                            .biases = moe.router_bias};
+  if (moe.branch_norms)
+    table.add({.name = BranchNorms, .part = LayerPart::Norms, .columns = 3 * table.hidden});
   table.add(router);
+  if (moe.router_scales)
+    table.add({.name = RouterScales,
+               .part = LayerPart::Router,
+               .columns = table.hidden + moe.num_experts});
   if (moe.latent_size) {
     const Count latent = *moe.latent_size;
     table.add({.name = LatentDown,
@@ -110,7 +132,7 @@ void add_experts(LayerTable& table, const Moe& moe) {
                            .rows = expert_row_size(table.model),
                            .biases = moe.expert_bias,
                            .count = moe.num_experts,
-                           .visited = moe.top_k};
+                           .visited = visited_experts(moe)};
   add_mlp(table, ExpertUp, ExpertDown, moe.expert_ffn_size, routed);
 }
 
@@ -121,7 +143,12 @@ void add_layer(LayerTable& table, LayerKind kind) {
     add_attention(table);
     table.norm(PostAttentionNorm, 3);
   }
-  if (const ScanMixer* mixer = scan_mixer(kind.mixer)) mixer->add_weights(table);
+  if (const ScanMixer* mixer = scan_mixer(kind.mixer)) {
+    if (!kind.has_attention()) table.norm(MixerNorm, 1);
+    mixer->add_weights(table);
+  }
+  if (table.model.layer_scalars > 0)
+    table.add({.name = LayerScalars, .part = LayerPart::Mlp, .columns = table.model.layer_scalars});
   if (kind.mlp == LayerMlp::None) return;
   table.norm(MlpNorm, 2);
   kind.has_experts() ? add_experts(table, *table.model.moe)
@@ -134,13 +161,15 @@ void add_layer(LayerTable& table, LayerKind kind) {
 
 const char* name_of(WeightName name) {
   static constexpr const char* kNames[] = {
-      "attention_norm", "qkv", "query_down", "query_norm", "mla_down", "mla_norm", "query_up",
-      "mla_up", "qk_norm", "attention_sinks", "attention_output", "post_attention_norm",
+      "attention_norm", "qkv", "query_down", "query_norm", "index_query", "index_key", "index_norm",
+      "index_weights", "mla_down", "mla_norm", "query_up", "mla_up", "qk_norm", "attention_sinks",
+      "attention_output", "post_attention_norm",
       // Of mixers, MLPs and experts.
-      "mixer_norm", "mixer_input", "mixer_gates", "x_proj", "selection_norms", "dt_proj", "conv1d",
-      "conv1d_bias", "a_log", "skip", "dt_bias", "gated_norm", "mixer_output", "mlp_norm", "mlp_up",
-      "mlp_down", "router", "latent_down", "latent_up", "shared_up", "shared_down", "shared_gate",
-      "expert_up", "expert_down", "post_mlp_norm"};
+      "mixer_norm", "mixer_input", "mixer_gates", "gate_down", "gate_up", "x_proj",
+      "selection_norms", "dt_proj", "conv1d", "conv1d_bias", "a_log", "skip", "dt_bias",
+      "gated_norm", "mixer_output", "mlp_norm", "mlp_up", "mlp_down", "layer_scalars",
+      "branch_norms", "router", "router_scales", "latent_down", "latent_up", "shared_up",
+      "shared_down", "shared_gate", "expert_up", "expert_down", "post_mlp_norm"};
   return kNames[static_cast<std::size_t>(name)];
 }
 
@@ -157,9 +186,10 @@ LayerWeight LayerWeight::on_rank(int ranks) const {
 }
 
 LayerWeights layer_weights(const Transformer& model, LayerKind kind, int kv_ranks) {
-  LayerTable table{.model = model,
-                   .hidden = model.hidden_size,
-                   .kv_heads = std::max(model.num_kv_heads, kv_ranks)};
+  const std::optional<Transformer> own = own_shape(model, kind);
+  const Transformer& seen = own ? *own : model;
+  LayerTable table{
+      .model = seen, .hidden = seen.hidden_size, .kv_heads = std::max(seen.num_kv_heads, kv_ranks)};
   add_layer(table, kind);
   return table.list;
 }

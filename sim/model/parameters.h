@@ -9,6 +9,7 @@
 //                  l = latent_size values, else h
 //   MLA            r, c: ranks of the bottlenecks of queries, and of keys and values; heads of e =
 //                  qk_nope + qk_rope values, and v for values
+//   indexer        of sparse attention: A heads of D values
 //   Mamba-2        in the place of attention: H heads of P values, d_i = H P, G groups, states of
 //                  N, c = d_i + 2 G N channels under a convolution of k tokens
 //   gated delta    an input of (h, 2 K + 2 V), K and V the widths of all key heads and of all H_v
@@ -21,9 +22,12 @@
 //   weight                     (rows, columns)             tensor ranks divide   bias of
 //   attention_norm,
 //     post_attention_norm      (h)                         -                     norm
-//   qkv                        (h, (a + 2 g) d)            columns               qkv
+//   qkv                        (h, (a + g) d + g v)        columns               qkv
 //   qk_norm                    (2 d) or ((a + g) d)        columns               norm
 //   query_down, query_norm     (h, r), (r)                 -                     qkv, none
+//   index_query, index_key     (r or h, A D), (h, D)       -                     none
+//   index_norm, index_weights  (D), (h, A); without MLA    -                     one, none
+//                              (2 D) and none
 //   mla_down, mla_norm         (h, c + qk_rope), (c)       -                     qkv, none
 //   query_up                   (r, a e) or (h, a e)        columns               none or qkv
 //   mla_up                     (c, a (qk_nope + v))        columns               none
@@ -31,10 +35,14 @@
 //   attention_output           (a d, h) or (a v, h)        rows                  attention_output
 //   mlp_norm, post_mlp_norm    (h)                         -                     norm
 //   mlp_up, mlp_down           (h, w f), (f, h)            columns, rows         mlp
+//   layer_scalars              (layer_scalars)             -                     none
+//   branch_norms               (3 h)                       -                     none
 //   router, shared_gate        (h, E), (h, 1)              -, partial gradients  router_bias, none
+//   router_scales              (h + E)                     -                     none
 //   mixer_norm                 (h)                         -                     norm
 //   mixer_input                (h, 2 d_i + 2 G N + H)      columns               none
 //   mixer_gates                (h, 2 H_v)                  columns               none
+//   gate_down, gate_up         (h, 2 r), (r, K + V)        -, columns            none
 //   x_proj                     (d_i, r_t + 2 N)            rows                  none
 //   selection_norms            (r_t + 2 N)                 -                     none
 //   dt_proj                    (r_t, d_i)                  columns               one
@@ -47,7 +55,10 @@
 //                                                                                one per expert)
 //   expert_up, expert_down     E (l, w q), E (q, l)        columns, rows, by etp expert_bias
 //
-// A gate on the output of attention adds a d columns to qkv.
+// A gate on the output of attention adds a v columns to qkv, one value for each head a; keys that
+// are values too take away g v.  v is d unless value_head_dim is given.  A router chooses among E
+// routed and the zero experts; these have no weights.  A gated delta net with bottlenecks of r has
+// no gate of the output in its input, H_v values in mixer_gates, and K in dt_bias.
 //
 // The GEMM of t tokens is (t, rows) x (rows, columns): 2 t rows columns FLOP.  A bias is divided
 // with the columns.  Under sequence parallelism the gradients of all weights that tensor ranks do
@@ -74,6 +85,10 @@ enum class WeightName : std::uint8_t {
   Qkv,
   QueryDown,
   QueryNorm,
+  IndexQuery,
+  IndexKey,
+  IndexNorm,
+  IndexWeights,
   MlaDown,
   MlaNorm,
   QueryUp,
@@ -85,6 +100,8 @@ enum class WeightName : std::uint8_t {
   MixerNorm,
   MixerInput,
   MixerGates,
+  GateDown,
+  GateUp,
   SelectionProjection,
   SelectionNorms,
   StepProjection,
@@ -98,7 +115,10 @@ enum class WeightName : std::uint8_t {
   MlpNorm,
   MlpUp,
   MlpDown,
+  LayerScalars,
+  BranchNorms,
   Router,
+  RouterScales,
   LatentDown,
   LatentUp,
   SharedUp,
@@ -112,7 +132,7 @@ enum class WeightName : std::uint8_t {
 inline constexpr std::size_t kWeightNames = static_cast<std::size_t>(WeightName::PostMlpNorm) + 1;
 
 // Weights that one layer has at most.
-inline constexpr std::size_t kMostLayerWeights = 22;
+inline constexpr std::size_t kMostLayerWeights = 28;
 
 const char* name_of(WeightName name);  // "attention_norm", "qkv", ...
 
@@ -133,6 +153,7 @@ struct LayerWeight {
   std::int64_t first_columns = 0;  // of the first of several; the others share the rest
   int count = 1;                   // routed experts, each with such a weight
   int visited = 1;                 // of which a token multiplies with so many
+  bool detached = false;           // what it multiplies gets no gradient
 
   std::int64_t bias_parameters() const { return count * biases * columns; }
   std::int64_t parameters() const {

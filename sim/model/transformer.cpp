@@ -1,6 +1,7 @@
 #include "sim/model/transformer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <utility>
@@ -39,15 +40,29 @@ void validate_fields(const Transformer& m) {
   if (has_dense_layer && m.ffn_size == 0) throw Error("ffn_size = 0: dense layers need a width");
 }
 
-// A letter and its sizes go together.
-void require_object(const std::string& field, char letter, const char* object, bool given) {
-  if ((field.find(letter) != std::string::npos) == given) return;
-  throw Error(field + (given ? std::string(": no layer has the ") + object + " that is given"
-                             : std::string(": ") + letter + " needs the sizes of " + object));
+// Letters and their sizes go together.
+void require_object(const std::string& pattern, const std::string& letters,
+                    const std::string& object, bool given) {
+  const std::size_t place = pattern.find_first_of(letters);
+  if ((place != std::string::npos) == given) return;
+  throw Error("layer_pattern = " + pattern +
+              (given ? ": no layer has the " + object + " that is given"
+                     : std::string(": ") + pattern[place] + " needs the sizes of " + object));
+}
+
+// Of mixers with the same sizes.
+std::string letters_of(const std::string& object) {
+  std::string letters;
+  for (const ScanMixer& mixer : scan_mixers())
+    if (object == mixer.object) letters += mixer.letter;
+  return letters;
 }
 
 void require_letters(const std::string& field, const std::string& pattern) {
-  std::string letters = "*-E", names = "attention, MLP, experts";
+  std::string letters = "*-EWFA", names =
+                                      "attention, MLP, experts, windowed attention, attention to "
+                                      "keys that another layer has chosen, "
+                                      "attention to all keys";
   for (const ScanMixer& mixer : scan_mixers())
     letters += mixer.letter, names += std::string(", ") + mixer.name;
   const std::size_t unknown = pattern.find_first_not_of(letters);
@@ -63,6 +78,8 @@ void validate_pattern(const Transformer& m) {
         throw Error(std::string(mixer.object) +
                     " is given, but layer_pattern says of no layer that it has one");
     }
+    if (m.window_attention)
+      throw Error("window_attention is given, but layer_pattern says of no layer that it has one");
     return;
   }
   const std::string& pattern = *m.layer_pattern;
@@ -72,16 +89,20 @@ void validate_pattern(const Transformer& m) {
     throw Error(field + " has " + std::to_string(pattern.size()) +
                 " letters, which do not divide " + equals("num_layers", m.num_layers));
   for (const ScanMixer& mixer : scan_mixers())
-    require_object(field, mixer.letter, mixer.object, mixer.is_given(m));
+    require_object(pattern, letters_of(mixer.object), mixer.object, mixer.is_given(m));
+  require_object(pattern, "W", "window_attention", m.window_attention.has_value());
   if (pattern.find('E') != std::string::npos && !m.moe)
     throw Error(field + ": E needs the sizes of moe");
+  if (pattern.find_first_of("FA") != std::string::npos && !m.sparse_attention)
+    throw Error(field + ": F and A need the sizes of sparse_attention");
   const LayerKinds kinds = layer_kinds(m);
   for (int layer = 0; layer < m.num_layers + m.mtp_layers; ++layer) {
     if (kinds.slot(kind_of_layer(m, layer)) == kinds.size())
       throw Error(field + ": more than " + std::to_string(kMostLayerKinds) +
                   " kinds of layer, with those of multi-token prediction");
   }
-  if (m.sliding_window || m.parallel_block || m.norms_per_layer != 2 || m.encoder)
+  if (m.sliding_window || m.parallel_block || m.encoder ||
+      (m.norms_per_layer != 2 && (m.norms_per_layer != 4 || has_scans(m))))
     throw Error(field +
                 ": hybrids with sliding windows, parallel blocks or encoders are not modelled");
 }
@@ -95,6 +116,21 @@ void validate_attention(const Transformer& m) {
   if (m.document_len && *m.document_len > m.seq_len)
     throw Error(equals("document_len", *m.document_len) +
                 ": a document is part of a sequence, of " + equals("seq_len", m.seq_len));
+  if (m.window_attention) {
+    const WindowAttention& window = *m.window_attention;
+    require_divides("window_attention.num_kv_heads", window.num_kv_heads,
+                    "window_attention.num_heads", window.num_heads);
+    require_head_widths("window_attention", std::int64_t{window.num_heads} * window.head_dim);
+  }
+  if (m.attention_gate && m.attention_head_gate)
+    throw Error("attention_gate and attention_head_gate exclude each other");
+  if (m.mla && (m.value_head_dim || m.attention_gate || m.attention_head_gate || m.keys_as_values))
+    throw Error("value_head_dim, keys_as_values and gates of attention are not those of MLA");
+  if (m.keys_as_values && m.value_head_dim.value_or(m.head_dim) != m.head_dim)
+    throw Error(equals("value_head_dim", *m.value_head_dim) +
+                ": values that are keys have the size of one, " + equals("head_dim", m.head_dim));
+  if (m.sparse_attention && m.mla && !m.mla->q_lora_rank)
+    throw Error("sparse_attention with mla needs mla.q_lora_rank: its indexer reads those latents");
   if (m.mla && query_head_dim(m) < 1)
     throw Error("mla.qk_nope_head_dim + qk_rope_head_dim = 0: a query needs a width");
   if (m.position == Position::Learned && m.max_positions != 0 && m.max_positions < m.seq_len) {
@@ -153,8 +189,19 @@ int expert_row_size(const Transformer& model) {
   return model.moe->latent_size.value_or(model.hidden_size);
 }
 
+int visited_experts(const Moe& moe) {
+  const double share = real(moe.num_experts) / (moe.num_experts + moe.num_zero_experts);
+  return std::max(1, static_cast<int>(std::lround(moe.top_k * share)));
+}
+
 int attention_output_width(const Transformer& model) {
-  return model.num_heads * (model.mla ? model.mla->v_head_dim : model.head_dim);
+  const int head = model.value_head_dim.value_or(model.head_dim);
+  return model.num_heads * (model.mla ? model.mla->v_head_dim : head);
+}
+
+int attention_gate_width(const Transformer& model) {
+  if (model.attention_head_gate) return model.num_heads;
+  return model.attention_gate ? attention_output_width(model) : 0;
 }
 
 double predicted_share(const Transformer& model) {
@@ -165,6 +212,17 @@ int document_len(const Transformer& model) { return model.document_len.value_or(
 
 int query_head_dim(const Transformer& model) {
   return model.mla ? model.mla->qk_nope_head_dim + model.mla->qk_rope_head_dim : model.head_dim;
+}
+
+int core_query_dim(const Transformer& model) {
+  if (model.sparse_attention && model.mla)
+    return model.mla->kv_lora_rank + model.mla->qk_rope_head_dim;
+  return query_head_dim(model);
+}
+
+int core_value_dim(const Transformer& model) {
+  if (model.sparse_attention && model.mla) return model.mla->kv_lora_rank;
+  return attention_output_width(model) / model.num_heads;
 }
 
 std::optional<int> window_of_layer(const Transformer& model, int layer) {
@@ -250,7 +308,8 @@ TransformerField rare(TransformerField field) {
 const std::vector<TransformerField>& transformer_fields() {
   static const std::vector<TransformerField> all = {
       RANGED(num_layers, 1, kLayers), RANGED(hidden_size, 1, kWidth), RANGED(num_heads, 1, kWidth),
-      RANGED(num_kv_heads, 1, kWidth), RANGED(head_dim, 1, kWidth), RANGED(ffn_size, 0, kFfn),
+      RANGED(num_kv_heads, 1, kWidth), RANGED(head_dim, 1, kWidth),
+      rare(RANGED(value_head_dim, 1, kWidth)), RANGED(ffn_size, 0, kFfn),
       // Tokens and what blocks are made of.
       RANGED(vocab_size, 1, kVocab), RANGED(seq_len, 1, kTokens), FIELD(gated_mlp),
       FIELD(tied_embeddings), FIELD(bias.qkv), FIELD(bias.attention_output), FIELD(bias.mlp),
@@ -258,7 +317,8 @@ const std::vector<TransformerField>& transformer_fields() {
       RANGED(norms_per_layer, 1, 4), FIELD(final_norm), FIELD(embedding_norm), FIELD(qk_norm),
       FIELD(position), RANGED(max_positions, 0, kTokens), RANGED(document_len, 1, kTokens),
       RANGED(sliding_window, 1, kTokens), RANGED(sliding_window_interval, 1, kLayers),
-      FIELD(attention_sinks), rare(FIELD(attention_gate)), rare(FIELD(layer_pattern)),
+      FIELD(attention_sinks), rare(FIELD(attention_gate)), rare(FIELD(attention_head_gate)),
+      rare(FIELD(keys_as_values)), rare(RANGED(layer_scalars, 0, 16)), rare(FIELD(layer_pattern)),
       // Experts.
       needed(RANGED_OF(moe, num_experts, 1, kExperts)), needed(RANGED_OF(moe, top_k, 1, kExperts)),
       needed(RANGED_OF(moe, expert_ffn_size, 1, kFfn)),
@@ -267,23 +327,38 @@ const std::vector<TransformerField>& transformer_fields() {
       RANGED_OF(moe, num_groups, 1, kExperts), RANGED_OF(moe, groups_per_token, 1, kExperts),
       RANGED_OF(moe, layer_interval, 1, kLayers), OF(moe, router_bias), OF(moe, expert_bias),
       OF(moe, shared_expert_gate), rare(RANGED_OF(moe, latent_size, 1, kWidth)),
+      rare(RANGED_OF(moe, num_zero_experts, 0, kExperts)), rare(OF(moe, branch_norms)),
+      rare(OF(moe, router_scales)),
       // MLA.
       RANGED_OF(mla, q_lora_rank, 1, kWidth), needed(RANGED_OF(mla, kv_lora_rank, 1, kWidth)),
       needed(RANGED_OF(mla, qk_nope_head_dim, 0, kHead)),
       needed(RANGED_OF(mla, qk_rope_head_dim, 0, kHead)),
       needed(RANGED_OF(mla, v_head_dim, 1, kHead)),
+      rare(needed(RANGED_OF(sparse_attention, num_heads, 1, kWidth))),
+      rare(needed(RANGED_OF(sparse_attention, head_dim, 1, kHead))),
+      rare(needed(RANGED_OF(sparse_attention, top_k, 1, kTokens))),
+      rare(RANGED_OF(sparse_attention, block, 1, kTokens)),
+      // Windowed layers of their own shape.
+      rare(needed(RANGED_OF(window_attention, num_heads, 1, kWidth))),
+      rare(needed(RANGED_OF(window_attention, num_kv_heads, 1, kWidth))),
+      rare(needed(RANGED_OF(window_attention, head_dim, 1, kWidth))),
+      rare(RANGED_OF(window_attention, value_head_dim, 1, kWidth)),
+      rare(needed(RANGED_OF(window_attention, window, 1, kTokens))),
+      rare(OF(window_attention, sinks)),
       // Scans.
       rare(needed(RANGED_OF(mamba, num_heads, 1, kWidth))),
       rare(needed(RANGED_OF(mamba, head_dim, 1, kHead))),
       rare(RANGED_OF(mamba, num_groups, 1, kWidth)),
       rare(needed(RANGED_OF(mamba, state_size, 1, kHead))),
       rare(RANGED_OF(mamba, conv_kernel, 1, kHead)), rare(RANGED_OF(mamba, chunk_size, 1, kTokens)),
+      rare(OF(mamba, gated_norm)),
       rare(needed(RANGED_OF(gated_delta_net, num_key_heads, 1, kWidth))),
       rare(needed(RANGED_OF(gated_delta_net, key_head_dim, 1, kHead))),
       rare(needed(RANGED_OF(gated_delta_net, num_value_heads, 1, kWidth))),
       rare(needed(RANGED_OF(gated_delta_net, value_head_dim, 1, kHead))),
       rare(RANGED_OF(gated_delta_net, conv_kernel, 1, kHead)),
       rare(RANGED_OF(gated_delta_net, chunk_size, 1, kTokens)),
+      rare(RANGED_OF(gated_delta_net, gate_rank, 1, kWidth)),
       rare(needed(RANGED_OF(mamba1, inner_size, 1, kFfn))),
       rare(needed(RANGED_OF(mamba1, state_size, 1, kHead))),
       rare(needed(RANGED_OF(mamba1, dt_rank, 1, kWidth))),
@@ -291,6 +366,9 @@ const std::vector<TransformerField>& transformer_fields() {
       rare(needed(RANGED_OF(lightning_attention, num_heads, 1, kWidth))),
       rare(needed(RANGED_OF(lightning_attention, head_dim, 1, kHead))),
       rare(RANGED_OF(lightning_attention, chunk_size, 1, kTokens)),
+      rare(needed(RANGED_OF(short_convolution, channels, 1, kWidth))),
+      rare(needed(RANGED_OF(short_convolution, conv_kernel, 1, kHead))),
+      rare(OF(short_convolution, bias)),
       // Encoders, and multi-token prediction.
       needed(RANGED_OF(encoder, predicted_share, kLeastShare, 1)),
       RANGED_OF(encoder, segment_types, 0, kWidth), OF(encoder, next_sentence),

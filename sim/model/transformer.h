@@ -65,6 +65,12 @@ struct Moe {
   // Routed experts read and write so many values a token: a projection before the dispatch, one
   // after the combination (LatentMoE, Nemotron 3 Super).  None: hidden_size.
   std::optional<int> latent_size = {};
+  // Experts that give back what they read (LongCat-Flash): the router chooses them too, and of
+  // its top_k a token visits that many fewer.
+  int num_zero_experts = 0;
+  // Norms of its own behind the shared experts, before and behind the routed ones (Gemma 4).
+  bool branch_norms = false;
+  bool router_scales = false;  // a factor for each value a router reads and each expert (Gemma 4)
   bool operator==(const Moe&) const = default;
 };
 
@@ -77,6 +83,34 @@ struct Mla {
   int qk_rope_head_dim = 0;  // dimensions with it, whose key all heads share
   int v_head_dim = 0;
   bool operator==(const Mla&) const = default;
+};
+
+// Attention to chosen keys: an indexer scores all keys before a query with num_heads small heads,
+// which share one key, and the query sees the top_k best.  With MLA its queries come from the
+// latents, its key has a LayerNorm, and a weight joins each head's score (DeepSeek-V3.2, GLM-5);
+// else they come from the residual stream, with norms of both (MiniMax-M3, whose heads choose for a
+// key/value head each, whole blocks of keys).  In layers F of a layer_pattern a query sees what a
+// layer before has chosen, and there is no indexer (GLM-5.2); in layers A it sees all.  Sources:
+// deepseek-ai/DeepSeek-V3.2-Exp inference/model.py; Megatron-LM
+// core/transformer/experimental_attention_variant/dsa.py and msa.py.
+struct SparseAttention {
+  int num_heads = 0;  // of the indexer; 0: none in this layer
+  int head_dim = 0;   // of the indexer
+  int top_k = 0;      // keys a query sees
+  int block = 1;      // that are chosen together
+  bool operator==(const SparseAttention&) const = default;
+};
+
+// Windowed layers with a shape of their own, in a model whose other layers see everything (Gemma 4,
+// MiMo-V2-Flash, Step 3.5): letter W of a layer_pattern.
+struct WindowAttention {
+  int num_heads = 0;
+  int num_kv_heads = 0;
+  int head_dim = 0;
+  std::optional<int> value_head_dim = {};  // none: head_dim
+  int window = 0;                          // tokens a query can see
+  bool sinks = false;                      // one learned logit per head
+  bool operator==(const WindowAttention&) const = default;
 };
 
 // An encoder (BERT): every token sees all others, and the model learns to restore tokens that were
@@ -105,10 +139,11 @@ struct Transformer {
   int num_heads = 0;
   // = num_heads: multi-head; 1: multi-query; between: grouped-query attention.
   int num_kv_heads = 0;
-  int head_dim = 0;    // independent of hidden_size / num_heads
-  int ffn_size = 0;    // width of the dense MLP
-  int vocab_size = 0;  // rows of the embedding as trained, padding included
-  int seq_len = 0;     // tokens of a training sequence
+  int head_dim = 0;                        // independent of hidden_size / num_heads
+  std::optional<int> value_head_dim = {};  // of a value, where it is not head_dim (MiMo-V2-Flash)
+  int ffn_size = 0;                        // width of the dense MLP
+  int vocab_size = 0;                      // rows of the embedding as trained, padding included
+  int seq_len = 0;                         // tokens of a training sequence
 
   bool gated_mlp = false;        // SwiGLU/GeGLU: three matrices instead of two
   bool tied_embeddings = false;  // the head reuses the embedding's weights
@@ -138,19 +173,29 @@ struct Transformer {
   // A sigmoid gate on the output of attention, with as many values as the queries, which the qkv
   // projection makes too (Qwen3-Next).
   bool attention_gate = false;
+  bool attention_head_gate = false;  // the same with one value for each head (Step 3.5)
+  bool keys_as_values = false;       // values are the keys before their norm (Gemma 4)
+  // Learned numbers of a layer in addition to its matrices and norms: two of an xIELU (Apertus), a
+  // factor of the layer's output (Gemma 4).
+  int layer_scalars = 0;
 
   std::optional<Moe> moe = {};
   std::optional<Mla> mla = {};
+  std::optional<SparseAttention> sparse_attention = {};
   // Of a hybrid, a letter for each layer, as Megatron-LM writes it, or for each of a period that
   // repeats: M Mamba-2, G a gated delta net, * attention, - an MLP, E experts, and, which
-  // Megatron-LM does not have, S Mamba-1 and L lightning attention.  Where none is - or E, every
-  // layer has also the MLP or the experts that it has without a pattern, if any.
+  // Megatron-LM does not have, S Mamba-1, L lightning attention, C a short convolution, P attention
+  // and Mamba-2 side by side, W windowed attention of another shape, F attention to the keys that a
+  // layer before it has chosen, A to all keys in a model with sparse_attention.  Where none is - or
+  // E, every layer has also the MLP or the experts that it has without a pattern, if any.
   // Source: Megatron-LM megatron/core/ssm/mamba_hybrid_layer_allocation.py.
   std::optional<std::string> layer_pattern = {};
   std::optional<Mamba> mamba = {};
   std::optional<GatedDeltaNet> gated_delta_net = {};
   std::optional<Mamba1> mamba1 = {};
   std::optional<LightningAttention> lightning_attention = {};
+  std::optional<ShortConvolution> short_convolution = {};
+  std::optional<WindowAttention> window_attention = {};
   std::optional<Encoder> encoder = {};  // none: a decoder, whose tokens see those before them
   int mtp_layers = 0;  // multi-token-prediction layers beyond num_layers (DeepSeek-V3)
 
@@ -182,15 +227,27 @@ inline bool is_hybrid(const Transformer& model) {
 // Values of a row that an expert reads and writes: latent_size or hidden_size.  Requires model.moe.
 int expert_row_size(const Transformer& model);
 
+// Routed experts that a token visits on average: top_k, or the share of it that is no zero expert
+// where all are chosen alike, rounded.
+int visited_experts(const Moe& moe);
+
 // Width of all query heads together, num_heads * head_dim (with MLA: of the value heads, which feed
 // the output projection).
 int attention_output_width(const Transformer& model);
+
+// Values of a token with which the output of attention is multiplied: 0 without a gate.
+int attention_gate_width(const Transformer& model);
 
 // Share of the tokens that have logits: 1, or that of an encoder.
 double predicted_share(const Transformer& model);
 
 // Length of one query or key vector, over which a score is summed (with MLA: both parts together).
 int query_head_dim(const Transformer& model);
+
+// The same in the core of attention, and of a value there.  Kernels of chosen keys work on latents,
+// which all heads share: with sparse_attention kv_lora_rank + qk_rope_head_dim, and kv_lora_rank.
+int core_query_dim(const Transformer& model);
+int core_value_dim(const Transformer& model);
 
 // Tokens that a query of layer `layer` (from 0) can see: the sliding window where the layer
 // has one, else none.  With an interval n, the layers n - 1, 2n - 1, ... see everything

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "sim/operators/attention_core.h"
+#include "sim/operators/indexer.h"
+#include "sim/operators/mla.h"
 #include "sim/operators/traffic.h"
 
 namespace llmsim::sim {
@@ -19,30 +21,36 @@ LayerOperators joined_inputs(const LayerBuilder& b) {
   return joined;
 }
 
-// Values of queries and of keys, or values, of a token on this rank.
+// Values of a token on this rank: of queries, keys and values, and of what attention gives and its
+// gate.
 struct HeadWidths {
-  double q, kv;
+  double q, k, v, output, gate;
 };
 
 HeadWidths head_widths(const LayerBuilder& b) {
-  const double q = b.rows(WeightName::AttentionOutput),
-               queries = b.model.attention_gate ? 2.0 * q : q;
-  return {.q = q, .kv = (b.columns(WeightName::Qkv) - queries) / 2.0};
+  const double gate = attention_gate_width(b.model) / b.ranks,
+               output = b.rows(WeightName::AttentionOutput),
+               q = b.model.num_heads / b.ranks * b.model.head_dim,
+               kv = b.columns(WeightName::Qkv) - q - gate,
+               v = output / (q + output) * (b.model.keys_as_values ? 2.0 * kv : kv);
+  return {
+      .q = q, .k = b.model.keys_as_values ? kv : kv - v, .v = v, .output = output, .gate = gate};
 }
 
 // What the GEMM gives is copied by heads.
 AttentionInputs copied_heads(LayerBuilder& b, const TensorId& joined, HeadWidths width) {
   const AttentionInputs heads{
-      .q = b.values("q", width.q), .k = b.values("k", width.kv), .v = b.values("v", width.kv)};
+      .q = b.values("q", width.q), .k = b.values("k", width.k), .v = b.values("v", width.v)};
   b.layer.add(Module::Qkv).reads(joined).writes(heads.q, heads.k, heads.v);
   return heads;
 }
 
 AttentionInputs separate_heads(LayerBuilder& b, HeadWidths width) {
-  const double expanded = b.framework.saved.expanded_kv_heads ? width.q : width.kv;
-  AttentionInputs heads{
-      .q = b.values("q", width.q), .k = b.values("k", expanded), .v = b.values("v", expanded)};
-  if (b.model.attention_gate) heads.gate = b.values("attention gate", width.q);
+  const bool expanded = b.framework.saved.expanded_kv_heads;
+  AttentionInputs heads{.q = b.values("q", width.q),
+                        .k = b.values("k", expanded ? width.q : width.k),
+                        .v = b.values("v", expanded ? width.output : width.v)};
+  if (width.gate > 0.0) heads.gate = b.values("attention gate", width.gate);
   return heads;
 }
 
@@ -75,7 +83,7 @@ AttentionInputs add_qkv(LayerBuilder& b, TensorId normed) {
   const AttentionInputs heads = separate_heads(b, width);
   b.column_gemm(qkv, input, normed, {heads.q, heads.k, heads.v, heads.gate},
                 b.saves_input(WeightName::Qkv));
-  const TensorShape both{b.tokens, width.q + width.kv, b.element};
+  const TensorShape both{b.tokens, width.q + width.k, b.element};
   if (b.model.qk_norm != QkNorm::None)
     b.save_extra(Module::Qkv, "q and k before their norms", both, qk_norm(b));
   if (b.adapts(WeightName::Qkv)) b.save_adapter_dropout(b.own_tokens(), b.model.hidden_size);
@@ -93,75 +101,9 @@ bool copies_attention_output(const LayerBuilder& b) {
          b.strategy.cp == 1 && b.strategy.micro_batch > 1;
 }
 
-// Into a bottleneck, on this rank's own tokens with the whole weight: the GEMM, and the norm of its
-// first values.
-TensorId add_latents(LayerBuilder& b, TensorId normed, const char* name, WeightName matrix,
-                     WeightName norm) {
-  const std::int64_t tokens =
-      b.strategy.sequence_parallel ? b.num_tokens / b.strategy.tp : b.num_tokens;
-  const TensorId down = b.tensor(name, {b.own_tokens(), b.columns(matrix), b.element});
-  b.gemm({Module::Qkv, b.weight(matrix), lower_linear(b.linear, b.weights[matrix], tokens)}, normed,
-         {down}, normed);
-  return b.latent_norm(name_of(norm), down, b.weight(norm).columns);
-}
-
-// Each tensor rank projects the latents of all tokens up.  Megatron-LM gathers them within the
-// GEMMs up: where those are recomputed they are gathered again, and once more for the gradient of
-// the weights, as before any column-parallel GEMM
-// (megatron/core/transformer/multi_latent_attention.py, qkv_up_proj_and_rope_apply).
-SharedInput shared_latents(const LayerBuilder& b, WeightName down) {
-  return b.shared_input(Module::MlaUp, {"latents", "mla_again", "mla_gradient"},
-                        Bytes(real(b.num_tokens * b.weights[down].columns) * b.element));
-}
-
-TensorId up_from(LayerBuilder& b, TensorId latents, const SharedInput& input, const char* name,
-                 WeightName matrix) {
-  const TensorId rows = b.values(name, b.columns(matrix));
-  b.column_gemm(b.linear_layer(Module::MlaUp, matrix), input, latents, {rows}, true);
-  return rows;
-}
-
-LayerOperators assembled_keys(const LayerBuilder& b, const Mla& mla) {
-  const double t = b.tokens, per_head = t * (b.model.num_heads / b.strategy.tp);
-  LayerOperators operators =
-      elementwise(OperatorKind::Rotary, "rotary", (per_head + t) * mla.qk_rope_head_dim,
-                  rotary_traffic(b.framework, b.element));
-  return operators.append(elementwise(OperatorKind::Copy, "assemble_keys",
-                                      per_head * query_head_dim(b.model),
-                                      permutation_traffic(b.element)));
-}
-
-// Every tensor rank has the latents of its tokens, and gathers those of all for the GEMMs up.
-AttentionInputs add_mla(LayerBuilder& b, TensorId normed, const Mla& mla) {
-  const Bytes rope(b.tokens * mla.qk_rope_head_dim * b.element);
-  const TensorId query_input =
-      mla.q_lora_rank
-          ? add_latents(b, normed, "query latents", WeightName::QueryDown, WeightName::QueryNorm)
-          : normed;
-  const TensorId key_input =
-      add_latents(b, normed, "key and value latents", WeightName::MlaDown, WeightName::MlaNorm);
-  const double queries = b.columns(WeightName::QueryUp);
-  const AttentionInputs heads{.q = b.values("q", queries),
-                              .k = b.values("k", queries),
-                              .v = b.values("v", b.rows(WeightName::AttentionOutput))};
-  const TensorId query_rows = up_from(
-      b, query_input,
-      mla.q_lora_rank ? shared_latents(b, WeightName::QueryDown) : b.shared_residual(Module::MlaUp),
-      "q before rotary", WeightName::QueryUp);
-  b.layer.add(Module::MlaUp).reads(query_rows).writes(heads.q);
-  const TensorId key_rows = up_from(b, key_input, shared_latents(b, WeightName::MlaDown),
-                                    "keys and values", WeightName::MlaUp);
-  b.layer.add(Module::MlaUp, assembled_keys(b, mla))
-      .reads(key_rows)
-      .writes(heads.k, heads.v)
-      .forward_workspace(rope)
-      .backward_workspace(rope);
-  return heads;
-}
-
 // The output of attention times the sigmoid of its gate.
 TensorId gated(LayerBuilder& b, const AttentionInputs& heads, TensorId core) {
-  if (!b.model.attention_gate) return core;
+  if (attention_gate_width(b.model) == 0) return core;
   Node& node = b.layer.add(Module::AttentionOutput,
                            elementwise(OperatorKind::Activation, "attention_gate",
                                        b.tokens * b.rows(WeightName::AttentionOutput),
@@ -172,6 +114,15 @@ TensorId gated(LayerBuilder& b, const AttentionInputs& heads, TensorId core) {
   return product;
 }
 
+AttentionInputs add_heads(LayerBuilder& b, TensorId normed) {
+  if (!b.model.mla) {
+    AttentionInputs heads = add_qkv(b, normed);
+    if (b.model.sparse_attention) heads.choice = add_indexer(b, normed, normed, {});
+    return heads;
+  }
+  return b.model.sparse_attention ? add_sparse_mla(b, normed) : add_mla(b, normed);
+}
+
 }  // namespace
 
 bool fuses_inputs(const Transformer& model, const Framework& framework) {
@@ -179,11 +130,12 @@ bool fuses_inputs(const Transformer& model, const Framework& framework) {
 }
 
 TensorId add_attention(LayerBuilder& b, TensorId normed, bool alone) {
-  const AttentionInputs heads = b.model.mla ? add_mla(b, normed, *b.model.mla) : add_qkv(b, normed);
+  const AttentionInputs heads = add_heads(b, normed);
   if (!b.model.mla && b.model.position == Position::Rope)
     b.layer.add(Module::Qkv, elementwise(OperatorKind::Rotary, "rotary", queries_and_keys(b),
                                          rotary_traffic(b.framework, b.element)));
-  const TensorId core = gated(b, heads, add_attention_core(b, heads));
+  TensorId core = gated(b, heads, add_attention_core(b, heads));
+  if (b.model.mla && b.model.sparse_attention) core = values_from_latents(b, core);
   if (copies_attention_output(b))
     b.save_extra(Module::AttentionOutput, "copy of the attention output", b.layer[core].shape);
   if (alone) b.layer.end_of_needed();

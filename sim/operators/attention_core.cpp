@@ -16,16 +16,20 @@ struct Core {
   const Strategy& strategy = b.strategy;
   DType dtype = activation_dtype(strategy.precision);
   std::int64_t heads = model.num_heads / strategy.tp;  // of this tensor rank
-  std::int64_t kv_heads = model.mla ? heads : std::max(1, model.num_kv_heads / strategy.tp);
-  std::int64_t query_dim = query_head_dim(model);  // of a query or key vector, and of a value
-  std::int64_t value_dim = attention_output_width(model) / model.num_heads;
+  bool latents = model.mla && model.sparse_attention;  // keys and values are one, of all heads
+  std::int64_t kv_heads = latents     ? 1
+                          : model.mla ? heads
+                                      : std::max(1, model.num_kv_heads / strategy.tp);
+  std::int64_t query_dim = core_query_dim(model);  // of a query or key vector, and of a value
+  std::int64_t value_dim = core_value_dim(model);
   std::int64_t tokens = model.seq_len / strategy.cp;  // of this context rank
   bool causal = !model.encoder;
 
   std::int64_t ranks() const { return strategy.cp; }
   std::int64_t keys() const {
     const int document = document_len(model);
-    return std::min(document, model.sliding_window.value_or(document));
+    const int seen = std::min(document, model.sliding_window.value_or(document));
+    return model.sparse_attention ? std::min(seen, model.sparse_attention->top_k) : seen;
   }
   // Of a packed sequence a document has this share.
   double document() const { return real(document_len(model)) / real(model.seq_len); }
@@ -46,7 +50,8 @@ struct Core {
   double queries() const { return real(strategy.micro_batch * tokens * heads * query_dim); }
   double outputs() const { return real(strategy.micro_batch * tokens * heads * value_dim); }
   Bytes keys_and_values() const {
-    return real(strategy.micro_batch * tokens * kv_heads * (query_dim + value_dim)) *
+    return real(strategy.micro_batch * tokens * kv_heads *
+                (query_dim + (latents ? 0 : value_dim))) *
            size_of(dtype);
   }
 };
@@ -66,7 +71,13 @@ Operator flash(const Core& core, std::int64_t heads, std::int64_t m, std::int64_
   op.causal = core.causal && n == document_len(core.model);
   op.kernels = op.launches = launches;
   op.flops = 2.0 * real(op.batch) * scores * real(dims) * FLOP;
-  const double io = real(micro_batch * dims) * (real(heads * m) + kv * real(std::max(m, n)));
+  // Chosen keys are read anew for each query.
+  const double own = real(micro_batch * dims * heads * m),
+               keys = core.model.sparse_attention
+                          ? real(micro_batch * m * n * core.kv_heads *
+                                 (core.latents ? core.query_dim : dims))
+                          : real(micro_batch * dims) * kv * real(std::max(m, n));
+  const double io = own + keys;
   op.moved = Bytes(io * core.b.element * launches);
   return op;
 }
@@ -144,9 +155,10 @@ LayerOperators gathered_keys(const Core& core) {
   LayerOperators operators;
   operators.forward.push_back(over_context_ranks("context_keys", CollectiveKind::AllGather));
   operators.backward.push_back(over_context_ranks("context_keys_again", CollectiveKind::AllGather));
-  add_kernel(operators, core,
-             flash(core, core.heads, core.tokens, core.keys(), 1, core.area() / ranks),
-             core.even() || core.model.sliding_window ? 1.0 : 2.0 - 1.0 / ranks);
+  add_kernel(
+      operators, core, flash(core, core.heads, core.tokens, core.keys(), 1, core.area() / ranks),
+      core.even() || core.model.sliding_window || core.model.sparse_attention ? 1.0
+                                                                              : 2.0 - 1.0 / ranks);
   operators.backward.push_back(
       over_context_ranks("context_key_gradients", CollectiveKind::ReduceScatter));
   return operators;
@@ -230,7 +242,7 @@ struct BlockwiseKernel {
 Bytes context_workspace(const Core& core, const AttentionInputs& heads, TensorId output) {
   const LayerGraph& layer = core.b.layer;
   const double ranks = core.strategy.cp;
-  const Bytes own = layer.size(heads.k) + layer.size(heads.v);
+  const Bytes own = layer.size(heads.k) + (heads.v == kNoTensor ? Bytes(0.0) : layer.size(heads.v));
   switch (context_scheme_of(core.model, core.strategy)) {
     case ContextScheme::Ring: return 4.0 * own + (ranks - 1.0) * layer.size(output);
     case ContextScheme::AllGather: return 2.0 * ranks * own;
@@ -259,9 +271,9 @@ void add_fused(const Core& core, const AttentionInputs& heads, TensorId output) 
                                  TensorRole::Statistic);
   Node& node =
       b.layer.add(Module::CoreAttention, b.strategy.cp == 1 ? one_kernel(core) : across_ranks(core))
-          .reads(heads.q, heads.k, heads.v)
+          .reads(heads.q, heads.k, heads.v, heads.choice)
           .writes(output, sums)
-          .saves(heads.q, heads.k, heads.v, output, sums)
+          .saves(heads.q, heads.k, heads.v, heads.choice, output, sums)
           .fused_attention();
   const AttentionKernel kernel = b.framework.attention_kernel;
   if (kernel == AttentionKernel::Blockwise || kernel == AttentionKernel::BlockwiseFp32) {
@@ -370,8 +382,7 @@ void add_unfused(const Core& core, const AttentionInputs& heads, TensorId output
 
 TensorId add_attention_core(LayerBuilder& layer, const AttentionInputs& heads) {
   const Core core{layer};
-  const TensorId output =
-      layer.values("attention output", real(attention_output_width(layer.model)) / layer.ranks);
+  const TensorId output = layer.values("attention output", real(core.heads * core.value_dim));
   if (layer.strategy.flash_attention)
     add_fused(core, heads, output);
   else
@@ -380,7 +391,8 @@ TensorId add_attention_core(LayerBuilder& layer, const AttentionInputs& heads) {
 }
 
 ContextScheme context_scheme_of(const Transformer& model, const Strategy& strategy) {
-  const bool windowed = model.sliding_window && *model.sliding_window < model.seq_len;
+  const bool windowed = model.sparse_attention.has_value() ||
+                        (model.sliding_window && *model.sliding_window < model.seq_len);
   return windowed && strategy.cp_scheme == ContextScheme::Ring ? ContextScheme::AllGather
                                                                : strategy.cp_scheme;
 }

@@ -4,6 +4,10 @@
 // MLA works on keys and values of all heads, whose sizes e of queries and keys and v of values
 // differ: 2 (e + v) in place of 4 d.
 //
+// Attention to chosen keys (sparse_attention) works on the latents of MLA, in which keys and values
+// are one, with q of kv_lora_rank + qk_rope_head_dim values: 2 (e + v) with these sizes, and top_k
+// keys read for each query.
+//
 // Notation: s = seq_len, c = context_parallel, m = s/c tokens of a sequence on one rank, w =
 // sliding window.  A rank's share of a causal square of s keys is 4 m s/2 d FLOP for each head:
 // with the balanced (zigzag) order every rank has the same, in plain order the last rank has (2 -
@@ -29,9 +33,9 @@
 // Saved for the backward pass: q, k, v, the output and a log-sum-exp for each row (flash); or the
 // probabilities, with dropout their masked copy and the mask (unfused).
 //
-// Windowed layers need few keys and no ring: they gather.  Sources: ring, Liu et al. 2023 and
-// TransformerEngine's "p2p"; all-gather, Llama 3 paper section 3.3.2; all-to-all, DeepSpeed-Ulysses
-// (arXiv 2309.14509).
+// Windowed layers and those of chosen keys need few keys and no ring: they gather.  Sources: ring,
+// Liu et al. 2023 and TransformerEngine's "p2p"; all-gather, Llama 3 paper section 3.3.2;
+// all-to-all, DeepSpeed-Ulysses (arXiv 2309.14509).
 #pragma once
 
 #include "sim/model/transformer.h"
@@ -44,10 +48,11 @@ namespace llmsim::sim {
 // at a time.
 inline constexpr int kAttentionBlock = 128;
 
-// Queries, keys and values of all heads on this rank.
+// Queries, keys and values of all heads on this rank; values that are part of the keys are none.
 struct AttentionInputs {
   TensorId q, k, v;
-  TensorId gate = kNoTensor;  // of the output
+  TensorId gate = kNoTensor;    // of the output
+  TensorId choice = kNoTensor;  // the keys that each query sees
 };
 
 // Gives the output of all heads.  Requires a valid strategy; model.sliding_window is that

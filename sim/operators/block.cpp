@@ -1,5 +1,6 @@
 #include "sim/operators/block.h"
 
+#include <optional>
 #include <utility>
 
 #include "sim/model/parameters.h"
@@ -11,6 +12,7 @@
 #include "sim/operators/mamba1.h"
 #include "sim/operators/mamba2.h"
 #include "sim/operators/recomputation.h"
+#include "sim/operators/short_convolution.h"
 #include "sim/operators/traffic.h"
 
 namespace llmsim::sim {
@@ -49,6 +51,18 @@ TensorId attention_half(LayerBuilder& b, LayerKind kind, TensorId stream) {
   return add_residual(b, "attention_residual", stream, output);
 }
 
+// Attention and Mamba-2 read one norm; each sums its output over tensor ranks.
+TensorId side_by_side_half(LayerBuilder& b, LayerKind kind, TensorId stream) {
+  const TensorId normed = b.norm("attention_norm", stream);
+  const TensorId attended = b.reduce(Module::AttentionOutput, add_attention(b, normed, false));
+  const TensorId mixed = add_mamba2_mixer(b, normed, kind.mlp == LayerMlp::None);
+  LayerOperators sum;
+  sum.forward = {memory_bound(OperatorKind::Residual, "parallel_sum", b.residual_elements(),
+                              3 * b.element, 1)};
+  b.layer.add_in_place(attended, mixed, std::move(sum));
+  return add_residual(b, "mixer_residual", stream, mixed);
+}
+
 // Attention, or what mixes tokens in its place.
 TensorId mixing_half(LayerBuilder& b, LayerKind kind, TensorId stream) {
   const bool alone = kind.mlp == LayerMlp::None;
@@ -58,6 +72,8 @@ TensorId mixing_half(LayerBuilder& b, LayerKind kind, TensorId stream) {
   };
   switch (kind.mixer) {
     case Mixer::Mamba2: return half(add_mamba2_mixer);
+    case Mixer::AttentionAndMamba2: return side_by_side_half(b, kind, stream);
+    case Mixer::ShortConvolution: return half(add_short_convolution_mixer);
     case Mixer::GatedDeltaNet: return half(add_gated_delta_net_mixer);
     case Mixer::Mamba1: return half(add_mamba1_mixer);
     case Mixer::LightningAttention: return half(add_lightning_attention_mixer);
@@ -138,7 +154,8 @@ TensorId add_halves(LayerBuilder& b, LayerKind kind, TensorId stream) {
 
 LayerGraph lower_block(const Transformer& model, const Strategy& strategy,
                        const Framework& framework, RecomputeKind recompute, LayerKind kind) {
-  LayerBuilder b(model, strategy, framework, layer_weights(model, kind, strategy.tp));
+  const std::optional<Transformer> own = own_shape(model, kind);
+  LayerBuilder b(own ? *own : model, strategy, framework, layer_weights(model, kind, strategy.tp));
   const TensorId input = b.tensor("block input", b.residual());
   b.layer.set_input(input);
   b.layer.set_output(add_halves(b, kind, input));

@@ -291,7 +291,7 @@ TensorId combine(const MoeLayer& moe, TensorId results, TensorId choice) {
   LayerOperators operators =
       elementwise(OperatorKind::Residual, "expert_combination",
                   moe.gathers_tokens() ? moe.arrived_values() : moe.sent_values(),
-                  combination_traffic(moe.b.framework, moe.element, moe.moe.top_k));
+                  combination_traffic(moe.b.framework, moe.element, visited_experts(moe.moe)));
   if (moe.gathers_tokens())
     operators.append(scatter("expert_combine", GroupKind::Expert, gathered_tokens(moe)));
   const TensorShape shape = moe.rows_of(moe.tokens);
@@ -422,7 +422,7 @@ ExpertShape expert_shape(const Transformer& model, const Strategy& strategy,
   shape.routes_shards = routes_shards(strategy, framework);
   shape.tokens = static_cast<std::int64_t>(strategy.micro_batch) * model.seq_len / strategy.cp;
   if (shape.routes_shards) shape.tokens /= strategy.tp;
-  shape.sent = shape.tokens * moe.top_k;
+  shape.sent = shape.tokens * visited_experts(moe);
   shape.rows = shape.routes_shards ? shape.sent * strategy.expert_tensor_ranks() : shape.sent;
   const double imbalance = strategy.moe_imbalance.value_or(
       expected_imbalance(moe, strategy.ep, framework.experts.load_spread));
@@ -441,6 +441,11 @@ ExpertShape expert_shape(const Transformer& model, const Strategy& strategy,
 
 TensorId add_experts(LayerBuilder& b, TensorId normed) {
   const MoeLayer moe{b};
+  if (moe.moe.branch_norms)
+    b.save_extra(Module::Norm, "inputs of the branches' norms",
+                 {b.own_tokens(), 3.0 * b.model.hidden_size, b.element},
+                 elementwise(OperatorKind::Norm, "branch_norms", 3.0 * b.residual_elements(),
+                             norm_traffic(b.model.norm, b.framework, b.element)));
   const bool gathers = b.gathers && !moe.shape.routes_shards;
   SharedInput input;
   if (!b.model.parallel_block && !moe.shape.routes_shards)

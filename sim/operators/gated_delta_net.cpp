@@ -44,19 +44,36 @@ TensorId add_delta_rule(LayerBuilder& b, const GatedDeltaNet& net, TensorId proj
   return output;
 }
 
+// Decays of channels and the gate of the output, each from a bottleneck that every tensor rank
+// has whole.
+void add_bottlenecks(LayerBuilder& b, TensorId normed) {
+  const LayerWeight down = b.weights[WeightName::GateDown];
+  const TensorId narrow = b.values("bottlenecks of gates", real(down.columns)),
+                 gates = b.values("decays and output gate", b.columns(WeightName::GateUp));
+  b.gemm({Module::MixerInput, down, lower_linear(b.linear, down, b.num_tokens)}, normed, {narrow},
+         normed);
+  b.gemm(b.linear_layer(Module::MixerInput, WeightName::GateUp), narrow, {gates}, narrow);
+  b.layer.add(Module::Scan).reads(gates).saves(gates);
+}
+
 }  // namespace
 
 ScanBytes scan_bytes(const GatedDeltaNet& net, double element) {
   const double e = element, keys = net.key_head_dim, values = net.value_head_dim,
                chunk = net.chunk_size, states = keys * values / chunk;
-  return {.forward = (11.0 * keys + 6.0 * values) * e + 2.0 * e * states + (8.0 + 2.0 * e) * chunk,
-          .backward = (27.0 * keys + 15.0 * values) * e + 4.0 * e * states + 2.0 * e * chunk,
+  const double decays = net.gate_rank ? keys : 0.0;
+  return {.forward = (11.0 * keys + 6.0 * values) * e + 2.0 * e * states + (8.0 + 2.0 * e) * chunk +
+                     (e + 4.0 * kFp32Bytes) * decays,
+          .backward = (27.0 * keys + 15.0 * values) * e + 4.0 * e * states + 2.0 * e * chunk +
+                      (e + 5.0 * kFp32Bytes) * decays,
           .forward_workspace = (keys + 2.0 * values) * e + e * states + kFp32Bytes * chunk,
           .backward_workspace = (3.0 * keys + 3.0 * values) * e + 2.0 * e * states};
 }
 
 double saved_by_delta_rule(const GatedDeltaNet& net, double element) {
-  return (2.0 * net.key_head_dim + net.value_head_dim + net.chunk_size) * element + kFp32Bytes;
+  const double decays = net.gate_rank ? net.key_head_dim : 1.0;
+  return (2.0 * net.key_head_dim + net.value_head_dim + net.chunk_size) * element +
+         kFp32Bytes * decays;
 }
 
 // The gate z is among what the first GEMM gives; the second one's values are few.  The norm of each
@@ -65,6 +82,7 @@ TensorId add_gated_delta_net_mixer(LayerBuilder& b, TensorId normed, bool alone)
   LayerOperators inputs = b.linear_of(WeightName::MixerInput);
   const TensorId projected =
       b.mixer_input(inputs.append(b.linear_of(WeightName::MixerGates)), normed);
+  if (b.model.gated_delta_net->gate_rank) add_bottlenecks(b, normed);
   const TensorId output = add_delta_rule(b, *b.model.gated_delta_net, projected);
   return b.mixer_output(add_gated_norm(b, "gated_norm", output, false), alone);
 }

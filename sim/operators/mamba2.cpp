@@ -69,6 +69,7 @@ ScanBytes scan_bytes(const Mamba& mamba, double element) {
 TensorId add_mamba2_mixer(LayerBuilder& b, TensorId normed, bool alone) {
   const TensorId projected = b.mixer_input(b.linear_of(WeightName::MixerInput), normed);
   const TensorId y = add_scan(b, *b.model.mamba, projected);
+  if (!b.model.mamba->gated_norm) return b.mixer_output(y, alone);
   const TensorId gated = b.tensor("gated norm", b.layer[y].shape),
                  deviations = b.tensor("norm statistics", {b.tokens, 1.0, kFp32Bytes},
                                        TensorRole::Statistic);

@@ -41,7 +41,10 @@ std::string nearest_divisors(std::int64_t number, std::int64_t value) {
 std::string nearest_tensor_ranks(const Transformer& model, int value) {
   return nearest(value, model.num_heads, [&](std::int64_t t) {
     return model.num_heads % t == 0 && model.ffn_size % t == 0 &&
-           divide_each_other(model.num_kv_heads, t);
+           divide_each_other(model.num_kv_heads, t) &&
+           (!model.window_attention ||
+            (model.window_attention->num_heads % t == 0 &&
+             divide_each_other(model.window_attention->num_kv_heads, t)));
   });
 }
 
@@ -202,6 +205,19 @@ bool breaks_shape(Check& c) {
              divide_each_other(model.num_kv_heads, tp), "num_kv_heads", model.num_kv_heads) ||
       tensor("tp does not divide ffn_size", model.ffn_size % tp == 0, "ffn_size", model.ffn_size))
     return true;
+  if (const auto& window = model.window_attention;
+      window &&
+      (tensor("tp does not divide window_attention.num_heads", window->num_heads % tp == 0,
+              "window_attention.num_heads", window->num_heads) ||
+       tensor("tp and window_attention.num_kv_heads do not divide each other",
+              divide_each_other(window->num_kv_heads, tp), "window_attention.num_kv_heads",
+              window->num_kv_heads)))
+    return true;
+  if (model.sparse_attention && !c.s.flash_attention)
+    return c.breaks("attention to chosen keys needs kernels of its own", [] {
+      return "flash_attention = false: attention to chosen keys (sparse_attention) has kernels of "
+             "its own, which flash_attention stands for (nearest: flash_attention on)";
+    });
   const bool shards = c.s.sequence_parallel;
   return c.breaks_division("cp * tp does not divide seq_len", shards ? "cp * tp" : "cp",
                            product_of(c.s.cp, shards ? tp : 1), "seq_len", model.seq_len) ||

@@ -10,6 +10,7 @@
 #include "sim/operators/block.h"
 #include "sim/operators/recomputation.h"
 #include "tests/sim/operator_lists.h"
+#include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {
 namespace {
@@ -425,6 +426,37 @@ TEST(Experts, TokensMayTravelInTheFormatOfTheGemms) {
   EXPECT_DOUBLE_EQ(exchanged(experts.backward, "expert_dispatch"), 2.0 * rows);
   c.strategy.precision = Precision::Bf16;
   EXPECT_DOUBLE_EQ(exchanged(c.lower().forward, "expert_dispatch"), 2.0 * rows);
+}
+
+// Four of twelve experts give back what they read: of three that a token visits one is among them.
+TEST(ZeroExperts, AreChosenAndCostNothing) {
+  Transformer model = small_moe();
+  model.moe->num_experts = 8, model.moe->top_k = 3;
+  const std::int64_t plain = parameters(model).total();
+  model.moe->num_zero_experts = 4;
+  EXPECT_EQ(visited_experts(*model.moe), 2);
+  EXPECT_EQ(parameters(model).total(), plain + 8 * 1024 * 4);  // columns of routers
+  const auto work = [](const Transformer& of) {
+    return named(lower_block(of, Strategy{}, Framework{}, RecomputeKind::None, LayerKind::Moe)
+                     .forward,
+                 "expert_up")
+        .flops.value();
+  };
+  Transformer two = small_moe();
+  EXPECT_DOUBLE_EQ(work(model), work(two));
+}
+
+// Gemma 4: three norms in each layer with experts, a factor for each value the router reads and for
+// each expert.
+TEST(ExpertBranches, MayHaveNormsAndScalesOfTheirOwn) {
+  Transformer model = small_moe();
+  model.norm = Norm::RmsNorm;
+  const std::int64_t plain = parameters(model).total();
+  model.moe->branch_norms = model.moe->router_scales = true;
+  EXPECT_EQ(parameters(model).total(), plain + 8 * (3 * 1024 + 1024 + 8));
+  const LayerOperators block =
+      lower_block(model, Strategy{}, Framework{}, RecomputeKind::None, LayerKind::Moe);
+  EXPECT_GT(named(block.forward, "branch_norms").moved.value(), 0.0);
 }
 
 }  // namespace

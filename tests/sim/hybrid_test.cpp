@@ -95,8 +95,11 @@ TEST(HybridShapes, AreRefusedWithTheRuleThatTheyBreak) {
   model.layer_pattern = "M-Mx";
   EXPECT_EQ(
       complaint(model),
-      "layer_pattern = M-Mx: x is no kind of layer (*-EMGSL: attention, MLP, experts, Mamba-2, "
-      "gated delta net, Mamba-1, lightning attention)");
+      "layer_pattern = M-Mx: x is no kind of layer (*-EWFAMPGSLC: attention, MLP, experts, "
+      "windowed "
+      "attention, attention to keys that another layer has chosen, attention to all keys, Mamba-2, "
+      "attention beside Mamba-2, gated delta net, Mamba-1, lightning attention, short "
+      "convolution)");
   model.layer_pattern = "M-*";
   EXPECT_EQ(complaint(model),
             "layer_pattern = M-* has 3 letters, which do not divide num_layers = 8");
@@ -267,6 +270,24 @@ TEST(DeltaNetBytes, AreWhatTheKernelsLoadAndStore) {
   const ScanBytes bytes = scan_bytes(*small_delta_net().gated_delta_net, 2.0);
   EXPECT_DOUBLE_EQ(bytes.forward, 17 * 256.0 + 4 * 256.0 + 12 * 64.0);
   EXPECT_DOUBLE_EQ(bytes.backward, 42 * 256.0 + 8 * 256.0 + 4 * 64.0);
+}
+
+// Kimi delta attention: no gate in the input, one step a head, and from two bottlenecks of 64 a
+// decay for each channel of a key and the gate of the output.
+TEST(DeltaNetWeights, WithBottlenecksHaveADecayForEachChannel) {
+  Transformer model = small_delta_net();
+  model.gated_delta_net->gate_rank = 64;
+  std::int64_t mixer = 0;
+  for (const LayerWeight& weight : layer_weights(model, kDeltaNet))
+    if (weight.part == LayerPart::Mixer) mixer += weight.parameters();
+  EXPECT_EQ(mixer, 1024 * 4096 + 1024 * 16 + 1024 * 128 + 64 * (1024 + 2048) + 4096 * 4 + 16 +
+                       1024 + 128 + 2048 * 1024);
+  TrainingRun run = small_run();
+  run.model = model;
+  EXPECT_NEAR(predict(run).hardware_flops / predict(run).model_flops, 1.0, 1e-9);
+  const ScanBytes whole = scan_bytes(*small_delta_net().gated_delta_net, 2.0),
+                  channels = scan_bytes(*model.gated_delta_net, 2.0);
+  EXPECT_DOUBLE_EQ(channels.forward - whole.forward, 128 * (2.0 + 16.0));
 }
 
 // The gate is as wide as the queries: a d columns more; it and the output behind it are saved too.

@@ -71,12 +71,22 @@ TEST(Expression, PatternsAreLettersOfLayers) {
   const Keys keys(R"({"kinds": ["full_attention", "linear", "linear", "full_attention"],
     "windows": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
     "full": ["full_attention", "full_attention", "full_attention", "full_attention"],
+    "from_one": [1, 3], "in_text": "2, 3", "flags": [0, 1, 1, 0],
     "letters": "MEM*", "dense": [0, 1], "odd": [1], "short": ["full_attention"]})");
   EXPECT_EQ(keys.word("letters(kinds, 'full_attention', '*', 'linear', 'G')"), "*GG*");
   EXPECT_EQ(keys.word("every(2, 1, 'a', 'b')"), "baba");
   EXPECT_EQ(keys.word("listed(dense, '*', 'M')"), "**MM");
   EXPECT_EQ(keys.refusal("listed(kinds, '*', 'M')"),
-            "kinds: numbers of layers, from 0, are expected");
+            "kinds: numbers of layers, from 0 to the last, are expected");
+  EXPECT_EQ(keys.word("listed(from_one, '*', 'M', 1)"), "*M*M");
+  EXPECT_EQ(keys.word("listed(in_text, 'E', '-')"), "--EE");
+  EXPECT_EQ(keys.refusal("listed(dense, '*', 'M', 1)"),
+            "dense: numbers of layers, from 1 to the last, are expected");
+  EXPECT_EQ(keys.word("letters(flags, '0', '*', '1', 'W')"), "*WW*");
+  EXPECT_EQ(keys.number("before(listed(in_text, 'E', '-'), 'E')"), 2);
+  EXPECT_EQ(keys.number("before(other, 'E') | 7"), 7);
+  EXPECT_EQ(keys.refusal("before(letters(flags, '0', '-', '1', 'E'), 'E')"),
+            "flags: only leading layers may be of another kind, and layer 3 is");
   EXPECT_EQ(keys.word("repeated(every(2, 1, 'a', 'b'))"), "ba");
   EXPECT_EQ(keys.number("full_every(windows)"), 2);
   EXPECT_EQ(keys.number("full_every(full)"), 0);

@@ -1,0 +1,28 @@
+// From the residual stream to the queries, keys and values of MLA (attention.h), and to those of
+// attention to chosen keys.
+//
+// Chosen keys (sparse_attention): kernels read the latents of the keys that a query sees, which all
+// heads share, so that what goes up from the latents goes to queries and outputs instead.  After
+// the indexer (indexer.h), with the notation of attention.h:
+//
+//   queries    (t, a e/n, r), and for each head (t, c, qk_nope); rotary
+//   keys       the gathered latents, c + qk_rope values a token
+//   output     for each head (t, v, c), after the core
+//
+// Saved: queries before they go to latents, and what the core saves.  Source: DSAttention in
+// Megatron-LM core/transformer/experimental_attention_variant/dsa.py.
+#pragma once
+
+#include "sim/operators/attention_core.h"
+#include "sim/operators/layer_builder.h"
+
+namespace llmsim::sim {
+
+// Require model.mla; the second model.sparse_attention too.
+AttentionInputs add_mla(LayerBuilder& layer, TensorId normed);
+AttentionInputs add_sparse_mla(LayerBuilder& layer, TensorId normed);
+
+// Of what the core gives of latents.
+TensorId values_from_latents(LayerBuilder& layer, TensorId core);
+
+}  // namespace llmsim::sim
