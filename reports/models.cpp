@@ -109,6 +109,14 @@ std::string sparse_attention(const sim::SparseAttention& sparse) {
          (sparse.block > 1 ? fmt::format(", in blocks of {}", sparse.block) : "");
 }
 
+std::string compressed_attention(const sim::CompressedAttention& attention) {
+  return fmt::format(
+      "a window of {}; Z: {} entries of {} tokens by an indexer of {} heads of {}; H: entries of "
+      "{}",
+      attention.window, attention.top_k, attention.ratio, attention.index_heads,
+      attention.index_dim, attention.heavy_ratio);
+}
+
 std::string window_attention(const sim::WindowAttention& window) {
   return fmt::format("{} heads of {}, {} kv heads, {} tokens", window.num_heads, window.head_dim,
                      window.num_kv_heads, window.window);
@@ -143,6 +151,10 @@ void add_details(Fields& fields, const Transformer& m) {
   if (m.encoder) fields.emplace_back("encoder", encoder(*m.encoder));
   if (m.mla) fields.emplace_back("MLA", mla(*m.mla));
   if (m.sparse_attention) fields.emplace_back("chosen keys", sparse_attention(*m.sparse_attention));
+  if (m.compressed_attention)
+    fields.emplace_back("compressed keys", compressed_attention(*m.compressed_attention));
+  if (m.residual_streams > 1)
+    fields.emplace_back("residual streams", std::to_string(m.residual_streams));
   if (m.sliding_window) fields.emplace_back("sliding window", window(m));
   if (m.attention_sinks) fields.emplace_back("attention sinks", "one per head");
   if (m.layer_pattern) fields.emplace_back("layer pattern", *m.layer_pattern);

@@ -216,6 +216,7 @@ class Evaluation {
         {"ends_with", {&E::ends_with, 2, 2}},
         {"has_letter", {&E::has_letter, 2, 2}},
         {"letters", {&E::letters, 3, kAny}},
+        {"first_letters", {&E::first_letters, 3, kAny}},
         {"each_layer", {&E::each_layer, 1, 1}},
         {"every", {&E::every, 4, 4}},
         {"listed", {&E::listed, 3, 4}},
@@ -358,15 +359,21 @@ class Evaluation {
                           " layers is expected");
   }
 
-  Value letters(const std::vector<Node>& parts) const {
+  Value letters(const std::vector<Node>& parts) const { return letters_of(parts, false); }
+  Value first_letters(const std::vector<Node>& parts) const { return letters_of(parts, true); }
+
+  // `first`: the list may go on after the last layer.
+  Value letters_of(const std::vector<Node>& parts, bool first) const {
     const json* const found = list(parts[0]);
     if (!found) return {};
-    check_layers(parts[0].name, found->size(), "a kind");
+    if (!first || found->size() < num_layers())
+      check_layers(parts[0].name, found->size(), "a kind");
     std::map<std::string, std::string> known;
     for (std::size_t i = 1; i + 1 < parts.size(); i += 2)
       known[text(of(parts[i]))] = text(of(parts[i + 1]));
     std::string all;
     for (const json& one : *found) {
+      if (all.size() == num_layers()) break;
       const auto letter = known.find(one.is_string() ? one.get<std::string>() : one.dump());
       if (letter == known.end()) refuse_kind(parts[0].name, one);
       all += letter->second;
@@ -495,8 +502,8 @@ void check_calls(const Node& node, const std::string& text) {
       throw Error("\"" + text + "\": there is no function " + node.name);
     const bool takes_key = node.name == "zero_or_more" || node.name == "number" ||
                            node.name == "has" || node.name == "letters" ||
-                           node.name == "full_every" || node.name == "leading" ||
-                           node.name == "listed";
+                           node.name == "first_letters" || node.name == "full_every" ||
+                           node.name == "leading" || node.name == "listed";
     if (node.parts.size() < found->second.least || node.parts.size() > found->second.most ||
         (takes_key && node.parts[0].kind != Node::Kind::Key))
       throw Error("\"" + text + "\": " + node.name + " takes other arguments");

@@ -18,6 +18,7 @@
 //   length(list)                            0 of a list that is not there
 //   ends_with(list, 'x')                    whether one of its texts does
 //   letters(list, 'name', 'L', ...)         a letter for each layer; other kinds are '1' or 'true'
+//   first_letters(list, ...)                the same of a list that may go on after the last layer
 //   has_letter(text, 'x')                   whether it has one
 //   each_layer(text)                        a text that has one
 //   every(period, offset, 'x', 'y')         x in layers offset, offset + period, ..., y in others

@@ -186,6 +186,7 @@ void replace_objects(const sim::PartialTransformer& fields, sim::Transformer& t)
   for (const sim::ScanMixer& mixer : sim::scan_mixers())
     if (sim::states_object(fields, mixer.object)) mixer.give(t);
   if (sim::states_object(fields, "sparse_attention")) t.sparse_attention.emplace();
+  if (sim::states_object(fields, "compressed_attention")) t.compressed_attention.emplace();
   if (sim::states_object(fields, "window_attention")) t.window_attention.emplace();
   if (sim::states_object(fields, "encoder")) t.encoder = sim::Encoder::bert();
 }

@@ -28,22 +28,31 @@ Count block_weights(const Transformer& m, bool detached_only = false) {
 
 namespace {
 
-double mean_keys(const Transformer& model, double visible, bool causal) {
-  const double tokens = document_len(model);
-  visible = std::min(visible, tokens);
-  return causal && !model.encoder ? visible - visible * visible / (2.0 * tokens) : visible;
+// Of `all`, each query sees at most the last `visible`.
+double mean_of(double visible, double all, bool causal) {
+  visible = std::min(visible, all);
+  return causal ? visible - visible * visible / (2.0 * all) : visible;
 }
 
 }  // namespace
 
 double scored_keys(const Transformer& model, int layer, bool causal) {
-  return mean_keys(model, window_of_layer(model, layer).value_or(document_len(model)), causal);
+  causal &= !model.encoder;
+  if (const double entries = compressed_entries(model); entries > 0.0)
+    return mean_of(entries, entries, causal);
+  const double tokens = document_len(model);
+  return mean_of(window_of_layer(model, layer).value_or(document_len(model)), tokens, causal);
 }
 
 double attended_keys(const Transformer& model, int layer, bool causal) {
-  if (!model.sparse_attention) return scored_keys(model, layer, causal);
-  const int seen = window_of_layer(model, layer).value_or(document_len(model));
-  return mean_keys(model, std::min(seen, model.sparse_attention->top_k), causal);
+  causal &= !model.encoder;
+  const double tokens = document_len(model), entries = compressed_entries(model);
+  double seen = window_of_layer(model, layer).value_or(document_len(model));
+  const auto& sparse = model.sparse_attention;
+  if (sparse && entries == 0.0) seen = std::min<double>(seen, sparse->top_k);
+  const double whole = mean_of(seen, tokens, causal);
+  if (entries == 0.0) return whole;
+  return whole + mean_of(sparse ? sparse->top_k : entries, entries, causal);
 }
 
 Flops attention_flops_per_token(const Transformer& model, int layer, bool causal) {

@@ -22,7 +22,8 @@ namespace llmsim::sim {
 //
 //   causal: w - w^2 / (2 D)     (D / 2 without a window)      otherwise, and of an encoder: w
 //
-// With sparse_attention w is at most top_k.
+// With sparse_attention w is at most top_k.  With compressed_attention there are also the entries
+// before a query, the same formula with D / R of R tokens each, of which an indexer chooses top_k.
 //
 // Documents of lengths d have sum d^2 / 2 scores of sum d queries: D = sum d^2 / sum d is exact for
 // layers without a window.  A window is taken to be shorter than the documents, or longer than all.
@@ -31,7 +32,7 @@ namespace llmsim::sim {
 // split in half.
 double attended_keys(const Transformer& model, int layer, bool causal);
 
-// The same without top_k: keys that an indexer scores.
+// The same without top_k: keys that an indexer scores; the entries of compressed attention.
 double scored_keys(const Transformer& model, int layer, bool causal);
 
 // Forward FLOPs of the two GEMMs of attention in one layer, for one token, with H heads, d_q =

@@ -22,6 +22,8 @@ Mixer mixer_of(char letter) {
     case 'W': return Mixer::WindowAttention;
     case 'F': return Mixer::FollowingAttention;
     case 'A': return Mixer::FullAttention;
+    case 'Z': return Mixer::CompressedAttention;
+    case 'H': return Mixer::HeavilyCompressedAttention;
     default: return Mixer::Attention;
   }
 }
@@ -98,8 +100,27 @@ LayerCounts count_layers(const Transformer& model, int first, int count) {
   return counts;
 }
 
+namespace {
+
+std::optional<Transformer> compressed(const Transformer& model, LayerKind kind) {
+  std::optional<Transformer> own = model;
+  CompressedAttention& attention = *own->compressed_attention;
+  own->sliding_window = attention.window;
+  if (kind.mixer == Mixer::HeavilyCompressedAttention) attention.entry_size = attention.heavy_ratio;
+  if (kind.mixer != Mixer::CompressedAttention) return own;
+  attention.entry_size = attention.ratio;
+  own->sparse_attention = SparseAttention{.num_heads = attention.index_heads,
+                                          .head_dim = attention.index_dim,
+                                          .top_k = attention.top_k};
+  return own;
+}
+
+}  // namespace
+
 std::optional<Transformer> own_shape(const Transformer& model, LayerKind kind) {
   const auto copy = [&] { return std::optional<Transformer>(model); };
+  if (model.compressed_attention)
+    return kind.has_attention() ? compressed(model, kind) : std::nullopt;
   std::optional<Transformer> own;
   if (kind.mixer == Mixer::FollowingAttention) {
     own = copy();

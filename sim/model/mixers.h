@@ -106,9 +106,11 @@ struct ShortConvolution {
 enum class Mixer : std::uint8_t {
   None,
   Attention,
-  WindowAttention,     // of a shape of its own
-  FollowingAttention,  // to the keys that a layer before it has chosen
-  FullAttention,       // to all keys, in a model that chooses them elsewhere
+  WindowAttention,      // of a shape of its own
+  FollowingAttention,   // to the keys that a layer before it has chosen
+  FullAttention,        // to all keys, in a model that chooses them elsewhere
+  CompressedAttention,  // to a window and to chosen entries
+  HeavilyCompressedAttention,
   AttentionAndMamba2,  // side by side: both read one norm, and both are added (Falcon-H1)
   Mamba2,
   GatedDeltaNet,

@@ -13,10 +13,15 @@ void add_indexer(LayerTable& table, Count rows) {
   const auto& sparse = table.model.sparse_attention;
   if (!sparse || sparse->num_heads == 0) return;
   const Count heads = sparse->num_heads, width = sparse->head_dim;
-  const bool weighs = table.model.mla.has_value();
+  const auto& compressed = table.model.compressed_attention;
+  const bool weighs = table.model.mla || compressed;
+  const Count keys = (compressed ? 4 : 1) * width;  // with their weights in an entry, twice
   table.add({.name = IndexQuery, .rows = rows, .columns = heads * width, .detached = true});
-  table.add({.name = IndexKey, .rows = table.hidden, .columns = width, .detached = true});
-  table.add({.name = IndexNorm, .columns = weighs ? width : 2 * width, .biases = weighs});
+  table.add({.name = IndexKey, .rows = table.hidden, .columns = keys, .detached = true});
+  if (compressed) table.add({.name = IndexBias, .columns = 2 * width * compressed->entry_size});
+  table.add({.name = IndexNorm,
+             .columns = weighs ? width : 2 * width,
+             .biases = table.model.mla.has_value()});
   if (weighs)
     table.add({.name = IndexWeights, .rows = table.hidden, .columns = heads, .detached = true});
 }
@@ -62,14 +67,54 @@ void add_mla(LayerTable& table, const Mla& mla) {
       {.name = MlaUp, .rows = rank, .columns = heads * (mla.qk_nope_head_dim + mla.v_head_dim)});
 }
 
+// Entries of several tokens: a weighted mean of each channel, of overlapping windows where an
+// indexer chooses among them.
+void add_compressor(LayerTable& table, const CompressedAttention& attention) {
+  using enum WeightName;
+  if (attention.entry_size == 0) return;
+  const Count d = table.model.head_dim, width = (table.model.sparse_attention ? 2 : 1) * d;
+  table.add({.name = CompressorInput, .rows = table.hidden, .columns = 2 * width});
+  table.add({.name = CompressorBias, .columns = attention.entry_size * width});
+  table.add({.name = CompressorNorm, .columns = d});
+}
+
+void add_compressed_attention(LayerTable& table, const CompressedAttention& attention) {
+  using enum WeightName;
+  const Count rank = attention.q_lora_rank, d = table.model.head_dim,
+              width = attention_output_width(table.model);
+  table.add({.name = QueryDown, .rows = table.hidden, .columns = rank});
+  table.add({.name = QueryNorm, .columns = rank});
+  add_indexer(table, rank);
+  table.add({.name = MlaDown, .rows = table.hidden, .columns = d});
+  table.add({.name = MlaNorm, .columns = d});
+  table.column_parallel({.name = QueryUp, .rows = rank, .columns = width});
+  add_compressor(table, attention);
+  table.add({.name = OutputGroups,
+             .rows = width,
+             .columns = attention.output_rank,
+             .divided = TensorAxis::Rows});
+}
+
+void add_projections(LayerTable& table) {
+  if (table.model.compressed_attention)
+    add_compressed_attention(table, *table.model.compressed_attention);
+  else if (table.model.mla)
+    add_mla(table, *table.model.mla);
+  else
+    add_heads(table);
+}
+
 void add_attention(LayerTable& table) {
   using enum WeightName;
-  table.model.mla ? add_mla(table, *table.model.mla) : add_heads(table);
+  add_projections(table);
   if (table.model.attention_sinks)
     table.add(
         {.name = AttentionSinks, .columns = table.model.num_heads, .divided = TensorAxis::Columns});
+  const auto& compressed = table.model.compressed_attention;
   table.row_parallel({.name = AttentionOutput,
-                      .rows = attention_output_width(table.model),
+                      .rows = compressed
+                                  ? Count{compressed->output_groups} * compressed->output_rank
+                                  : attention_output_width(table.model),
                       .biases = table.model.bias.attention_output});
 }
 
@@ -136,8 +181,24 @@ void add_experts(LayerTable& table, const Moe& moe) {
   add_mlp(table, ExpertUp, ExpertDown, moe.expert_ffn_size, routed);
 }
 
+// Of the weighted sums of residual streams around each half of a layer.
+void add_streams(LayerTable& table) {
+  using enum WeightName;
+  const Count m = table.model.residual_streams;
+  if (m == 1) return;
+  table.add({.name = StreamWeights,
+             .part = LayerPart::Norms,
+             .rows = m * table.hidden,
+             .columns = m * (2 + m),
+             .biases = 1,
+             .count = 2,
+             .visited = 2});
+  table.add({.name = StreamScales, .part = LayerPart::Norms, .columns = 6});
+}
+
 void add_layer(LayerTable& table, LayerKind kind) {
   using enum WeightName;
+  add_streams(table);
   if (kind.has_attention()) {
     table.norm(AttentionNorm, 1);
     add_attention(table);
@@ -161,9 +222,10 @@ void add_layer(LayerTable& table, LayerKind kind) {
 
 const char* name_of(WeightName name) {
   static constexpr const char* kNames[] = {
-      "attention_norm", "qkv", "query_down", "query_norm", "index_query", "index_key", "index_norm",
-      "index_weights", "mla_down", "mla_norm", "query_up", "mla_up", "qk_norm", "attention_sinks",
-      "attention_output", "post_attention_norm",
+      "stream_weights", "stream_scales", "attention_norm", "qkv", "query_down", "query_norm",
+      "index_query", "index_key", "index_norm", "index_weights", "index_bias", "compressor_input",
+      "compressor_bias", "compressor_norm", "output_groups", "mla_down", "mla_norm", "query_up",
+      "mla_up", "qk_norm", "attention_sinks", "attention_output", "post_attention_norm",
       // Of mixers, MLPs and experts.
       "mixer_norm", "mixer_input", "mixer_gates", "gate_down", "gate_up", "x_proj",
       "selection_norms", "dt_proj", "conv1d", "conv1d_bias", "a_log", "skip", "dt_bias",
@@ -273,6 +335,9 @@ Parameters embedding_and_head_parameters(const Transformer& model) {
   if (!model.tied_embeddings) sum.head = linear(h, model.vocab_size, model.bias.head);
   if (model.tied_embeddings && model.bias.head) sum.head = model.vocab_size;
   sum.head += encoder_head_parameters(model);
+  // One weighted sum of all residual streams before the head.
+  const Count m = model.residual_streams;
+  if (m > 1) sum.head += m * m * h + m + 1;
   return sum;
 }
 

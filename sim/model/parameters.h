@@ -31,6 +31,11 @@
 //   mla_down, mla_norm         (h, c + qk_rope), (c)       -                     qkv, none
 //   query_up                   (r, a e) or (h, a e)        columns               none or qkv
 //   mla_up                     (c, a (qk_nope + v))        columns               none
+//   stream_weights             two (m h, m (2 + m))        -                     one each
+//   stream_scales              (6)                         -                     none
+//   compressor_input           (h, 2 x d)                  -                     none
+//   compressor_bias, _norm     (R x d), (d)                -                     none
+//   output_groups              (a d, o)                    rows                  none
 //   attention_sinks            (a)                         columns               none
 //   attention_output           (a d, h) or (a v, h)        rows                  attention_output
 //   mlp_norm, post_mlp_norm    (h)                         -                     norm
@@ -54,6 +59,13 @@
 //   shared_up, shared_down     (h, w F), (F, h)            columns, rows         mlp (shared_down:
 //                                                                                one per expert)
 //   expert_up, expert_down     E (l, w q), E (q, l)        columns, rows, by etp expert_bias
+//
+// Compressed attention of DeepSeek-V4 has query_down, query_norm and query_up; a key that is the
+// value in mla_down (h, d) and mla_norm (d); where its layers have entries of R tokens, a
+// compressor with x = 2 (windows that overlap) where an indexer chooses, else 1; the indexer's key
+// is compressed too, index_key (h, 4 D) and index_bias (2 R D), with a norm of D; g output_groups
+// of a d / g values to o each, and attention_output (g o, h).  With m residual streams each half of
+// a layer has its stream_weights.
 //
 // A gate on the output of attention adds a v columns to qkv, one value for each head a; keys that
 // are values too take away g v.  v is d unless value_head_dim is given.  A router chooses among E
@@ -81,6 +93,8 @@
 namespace llmsim::sim {
 
 enum class WeightName : std::uint8_t {
+  StreamWeights,
+  StreamScales,
   AttentionNorm,
   Qkv,
   QueryDown,
@@ -89,6 +103,11 @@ enum class WeightName : std::uint8_t {
   IndexKey,
   IndexNorm,
   IndexWeights,
+  IndexBias,
+  CompressorInput,
+  CompressorBias,
+  CompressorNorm,
+  OutputGroups,
   MlaDown,
   MlaNorm,
   QueryUp,
@@ -132,7 +151,7 @@ enum class WeightName : std::uint8_t {
 inline constexpr std::size_t kWeightNames = static_cast<std::size_t>(WeightName::PostMlpNorm) + 1;
 
 // Weights that one layer has at most.
-inline constexpr std::size_t kMostLayerWeights = 28;
+inline constexpr std::size_t kMostLayerWeights = 32;
 
 const char* name_of(WeightName name);  // "attention_norm", "qkv", ...
 

@@ -59,10 +59,11 @@ std::string letters_of(const std::string& object) {
 }
 
 void require_letters(const std::string& field, const std::string& pattern) {
-  std::string letters = "*-EWFA", names =
-                                      "attention, MLP, experts, windowed attention, attention to "
-                                      "keys that another layer has chosen, "
-                                      "attention to all keys";
+  std::string letters = "*-EWFAZH",
+              names =
+                  "attention, MLP, experts, windowed attention, attention to "
+                  "keys that another layer has chosen, "
+                  "attention to all keys, compressed attention, heavily compressed attention";
   for (const ScanMixer& mixer : scan_mixers())
     letters += mixer.letter, names += std::string(", ") + mixer.name;
   const std::size_t unknown = pattern.find_first_not_of(letters);
@@ -95,6 +96,8 @@ void validate_pattern(const Transformer& m) {
     throw Error(field + ": E needs the sizes of moe");
   if (pattern.find_first_of("FA") != std::string::npos && !m.sparse_attention)
     throw Error(field + ": F and A need the sizes of sparse_attention");
+  if (pattern.find_first_of("ZH") != std::string::npos && !m.compressed_attention)
+    throw Error(field + ": Z and H need the sizes of compressed_attention");
   const LayerKinds kinds = layer_kinds(m);
   for (int layer = 0; layer < m.num_layers + m.mtp_layers; ++layer) {
     if (kinds.slot(kind_of_layer(m, layer)) == kinds.size())
@@ -105,6 +108,19 @@ void validate_pattern(const Transformer& m) {
       (m.norms_per_layer != 2 && (m.norms_per_layer != 4 || has_scans(m))))
     throw Error(field +
                 ": hybrids with sliding windows, parallel blocks or encoders are not modelled");
+}
+
+void validate_compressed_attention(const Transformer& m) {
+  const CompressedAttention& compressed = *m.compressed_attention;
+  if (!is_hybrid(m))
+    throw Error("compressed_attention is given, but layer_pattern says of no layer that it has it");
+  if (m.mla || m.sparse_attention || m.num_kv_heads != 1 || m.value_head_dim ||
+      attention_gate_width(m) > 0 || m.keys_as_values || m.bias.qkv || m.bias.attention_output)
+    throw Error(
+        "compressed_attention has one key for all heads (num_kv_heads = 1) and no mla, "
+        "sparse_attention, value_head_dim, gates or biases");
+  require_divides("compressed_attention.output_groups", compressed.output_groups, "num_heads",
+                  m.num_heads);
 }
 
 void validate_attention(const Transformer& m) {
@@ -129,6 +145,9 @@ void validate_attention(const Transformer& m) {
   if (m.keys_as_values && m.value_head_dim.value_or(m.head_dim) != m.head_dim)
     throw Error(equals("value_head_dim", *m.value_head_dim) +
                 ": values that are keys have the size of one, " + equals("head_dim", m.head_dim));
+  if (m.compressed_attention) validate_compressed_attention(m);
+  if (m.residual_streams > 1 && m.parallel_block)
+    throw Error(equals("residual_streams", m.residual_streams) + ": parallel blocks have one");
   if (m.sparse_attention && m.mla && !m.mla->q_lora_rank)
     throw Error("sparse_attention with mla needs mla.q_lora_rank: its indexer reads those latents");
   if (m.mla && query_head_dim(m) < 1)
@@ -224,6 +243,13 @@ int core_value_dim(const Transformer& model) {
   if (model.sparse_attention && model.mla) return model.mla->kv_lora_rank;
   return attention_output_width(model) / model.num_heads;
 }
+
+double compressed_entries(const Transformer& model) {
+  const bool none = !model.compressed_attention || model.compressed_attention->entry_size == 0;
+  return none ? 0.0 : real(document_len(model)) / model.compressed_attention->entry_size;
+}
+
+int stream_size(const Transformer& model) { return model.residual_streams * model.hidden_size; }
 
 std::optional<int> window_of_layer(const Transformer& model, int layer) {
   const int interval = model.sliding_window_interval;
@@ -338,6 +364,16 @@ const std::vector<TransformerField>& transformer_fields() {
       rare(needed(RANGED_OF(sparse_attention, head_dim, 1, kHead))),
       rare(needed(RANGED_OF(sparse_attention, top_k, 1, kTokens))),
       rare(RANGED_OF(sparse_attention, block, 1, kTokens)),
+      rare(needed(RANGED_OF(compressed_attention, q_lora_rank, 1, kWidth))),
+      rare(needed(RANGED_OF(compressed_attention, output_groups, 1, kWidth))),
+      rare(needed(RANGED_OF(compressed_attention, output_rank, 1, kWidth))),
+      rare(needed(RANGED_OF(compressed_attention, window, 1, kTokens))),
+      rare(RANGED_OF(compressed_attention, ratio, 1, kTokens)),
+      rare(RANGED_OF(compressed_attention, heavy_ratio, 1, kTokens)),
+      rare(needed(RANGED_OF(compressed_attention, index_heads, 1, kWidth))),
+      rare(needed(RANGED_OF(compressed_attention, index_dim, 1, kHead))),
+      rare(needed(RANGED_OF(compressed_attention, top_k, 1, kTokens))),
+      rare(RANGED(residual_streams, 1, 64)),
       // Windowed layers of their own shape.
       rare(needed(RANGED_OF(window_attention, num_heads, 1, kWidth))),
       rare(needed(RANGED_OF(window_attention, num_kv_heads, 1, kWidth))),

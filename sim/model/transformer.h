@@ -101,6 +101,27 @@ struct SparseAttention {
   bool operator==(const SparseAttention&) const = default;
 };
 
+// Attention to a window and, beyond it, to entries that each stand for several tokens
+// (DeepSeek-V4): one key, which is the value too, for all heads; queries from a bottleneck, an
+// output projection in groups.  In layers Z of a layer_pattern an entry stands for `ratio` tokens
+// and an indexer chooses top_k of them, in layers H for `heavy_ratio` and all are seen, in layers *
+// there are none.  Source: huggingface/transformers
+// models/deepseek_v4/modular_deepseek_v4.py; Megatron-LM
+// core/transformer/experimental_attention_variant/deepseek_v4_hybrid_attention.py.
+struct CompressedAttention {
+  int q_lora_rank = 0;
+  int output_groups = 0;  // each a projection of its heads to output_rank values
+  int output_rank = 0;
+  int window = 0;  // tokens that a query sees as they are
+  int ratio = 4;
+  int heavy_ratio = 128;
+  int index_heads = 0;  // of the indexer
+  int index_dim = 0;
+  int top_k = 0;       // entries
+  int entry_size = 0;  // of a layer's entries in tokens, 0: it has none; set by own_shape()
+  bool operator==(const CompressedAttention&) const = default;
+};
+
 // Windowed layers with a shape of their own, in a model whose other layers see everything (Gemma 4,
 // MiMo-V2-Flash, Step 3.5): letter W of a layer_pattern.
 struct WindowAttention {
@@ -182,12 +203,17 @@ struct Transformer {
   std::optional<Moe> moe = {};
   std::optional<Mla> mla = {};
   std::optional<SparseAttention> sparse_attention = {};
+  std::optional<CompressedAttention> compressed_attention = {};
+  // Streams of the residual, from which a layer's halves read a weighted sum and into which they
+  // write with weights, all made of the streams (DeepSeek-V4); 1: the one residual stream.
+  int residual_streams = 1;
   // Of a hybrid, a letter for each layer, as Megatron-LM writes it, or for each of a period that
   // repeats: M Mamba-2, G a gated delta net, * attention, - an MLP, E experts, and, which
   // Megatron-LM does not have, S Mamba-1, L lightning attention, C a short convolution, P attention
   // and Mamba-2 side by side, W windowed attention of another shape, F attention to the keys that a
-  // layer before it has chosen, A to all keys in a model with sparse_attention.  Where none is - or
-  // E, every layer has also the MLP or the experts that it has without a pattern, if any.
+  // layer before it has chosen, A to all keys in a model with sparse_attention, Z and H as
+  // compressed_attention says.  Where none is - or E, every layer has also the MLP or the experts
+  // that it has without a pattern, if any.
   // Source: Megatron-LM megatron/core/ssm/mamba_hybrid_layer_allocation.py.
   std::optional<std::string> layer_pattern = {};
   std::optional<Mamba> mamba = {};
@@ -248,6 +274,12 @@ int query_head_dim(const Transformer& model);
 // which all heads share: with sparse_attention kv_lora_rank + qk_rope_head_dim, and kv_lora_rank.
 int core_query_dim(const Transformer& model);
 int core_value_dim(const Transformer& model);
+
+// Entries of a sequence's documents on average, in a layer with compressed attention: 0 without.
+double compressed_entries(const Transformer& model);
+
+// Values of a token that stay from layer to layer.
+int stream_size(const Transformer& model);
 
 // Tokens that a query of layer `layer` (from 0) can see: the sliding window where the layer
 // has one, else none.  With an interval n, the layers n - 1, 2n - 1, ... see everything

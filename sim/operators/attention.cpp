@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sim/operators/attention_core.h"
+#include "sim/operators/compressed_attention.h"
 #include "sim/operators/indexer.h"
 #include "sim/operators/mla.h"
 #include "sim/operators/traffic.h"
@@ -115,6 +116,7 @@ TensorId gated(LayerBuilder& b, const AttentionInputs& heads, TensorId core) {
 }
 
 AttentionInputs add_heads(LayerBuilder& b, TensorId normed) {
+  if (b.model.compressed_attention) return add_compressed_heads(b, normed);
   if (!b.model.mla) {
     AttentionInputs heads = add_qkv(b, normed);
     if (b.model.sparse_attention) heads.choice = add_indexer(b, normed, normed, {});
@@ -131,11 +133,12 @@ bool fuses_inputs(const Transformer& model, const Framework& framework) {
 
 TensorId add_attention(LayerBuilder& b, TensorId normed, bool alone) {
   const AttentionInputs heads = add_heads(b, normed);
-  if (!b.model.mla && b.model.position == Position::Rope)
+  if (!b.model.mla && !b.model.compressed_attention && b.model.position == Position::Rope)
     b.layer.add(Module::Qkv, elementwise(OperatorKind::Rotary, "rotary", queries_and_keys(b),
                                          rotary_traffic(b.framework, b.element)));
   TensorId core = gated(b, heads, add_attention_core(b, heads));
   if (b.model.mla && b.model.sparse_attention) core = values_from_latents(b, core);
+  if (b.model.compressed_attention) core = grouped_output(b, core);
   if (copies_attention_output(b))
     b.save_extra(Module::AttentionOutput, "copy of the attention output", b.layer[core].shape);
   if (alone) b.layer.end_of_needed();

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "sim/base/dtype.h"
+#include "sim/model/flops.h"
 #include "sim/operators/traffic.h"
 
 namespace llmsim::sim {
@@ -16,7 +17,8 @@ struct Core {
   const Strategy& strategy = b.strategy;
   DType dtype = activation_dtype(strategy.precision);
   std::int64_t heads = model.num_heads / strategy.tp;  // of this tensor rank
-  bool latents = model.mla && model.sparse_attention;  // keys and values are one, of all heads
+  // Keys and values are one, of all heads.
+  bool latents = model.compressed_attention || (model.mla && model.sparse_attention);
   std::int64_t kv_heads = latents     ? 1
                           : model.mla ? heads
                                       : std::max(1, model.num_kv_heads / strategy.tp);
@@ -29,7 +31,11 @@ struct Core {
   std::int64_t keys() const {
     const int document = document_len(model);
     const int seen = std::min(document, model.sliding_window.value_or(document));
-    return model.sparse_attention ? std::min(seen, model.sparse_attention->top_k) : seen;
+    const auto entries = static_cast<std::int64_t>(compressed_entries(model));
+    if (!model.sparse_attention) return seen + entries;
+    const std::int64_t chosen = model.sparse_attention->top_k;
+    return model.compressed_attention ? seen + std::min(chosen, entries)
+                                      : std::min<std::int64_t>(seen, chosen);
   }
   // Of a packed sequence a document has this share.
   double document() const { return real(document_len(model)) / real(model.seq_len); }
@@ -43,6 +49,7 @@ struct Core {
   // triangle in each document.
   double area() const {
     const double s = real(model.seq_len), w = real(keys());
+    if (model.compressed_attention) return s * attended_keys(model, 0, causal);
     return causal ? s * w - w * w / (2.0 * document()) : s * w;
   }
 

@@ -39,36 +39,71 @@ TensorId add_residual(LayerBuilder& b, const char* label, TensorId stream, Tenso
   return output;
 }
 
+// What a half of a layer reads: the residual stream, or the sum of several with weights made of
+// them, and how it is added to them.  The product that makes the weights is a GEMM, the rest is
+// elementwise; the weights are few.
+TensorId collapsed(LayerBuilder& b, TensorId streams) {
+  if (b.model.residual_streams == 1) return streams;
+  LayerWeight weights = b.weights[WeightName::StreamWeights];
+  weights.count = weights.visited = 1;
+  const double values = b.own_tokens() * stream_size(b.model);
+  const TensorId sum = b.tensor("sum of streams", b.residual());
+  LayerOperators operators = elementwise(OperatorKind::Norm, "stream_norm", values,
+                                         norm_traffic(Norm::RmsNorm, b.framework, b.element));
+  operators.append(lower_linear(b.linear, weights, static_cast<std::int64_t>(b.own_tokens())));
+  operators.append(elementwise(OperatorKind::Residual, "stream_sum", values,
+                               residual_traffic(b.framework, b.element)));
+  b.layer.add(Module::Residual, std::move(operators)).reads(streams).writes(sum).saves(streams);
+  return sum;
+}
+
+TensorId expanded(LayerBuilder& b, const char* label, TensorId streams, TensorId output) {
+  const TensorShape shape = b.layer[streams].shape;
+  const TensorId sum = b.tensor("residual streams", shape);
+  b.layer
+      .add(Module::Residual, elementwise(OperatorKind::Residual, label, shape.rows * shape.columns,
+                                         residual_traffic(b.framework, b.element)))
+      .reads(streams, output)
+      .writes(sum)
+      .saves(streams, output);
+  return sum;
+}
+
+TensorId joined(LayerBuilder& b, const char* label, TensorId stream, TensorId output) {
+  return b.model.residual_streams == 1 ? add_residual(b, label, stream, output)
+                                       : expanded(b, label, stream, output);
+}
+
 TensorId post_norm(LayerBuilder& b, const char* label, TensorId output) {
   return b.model.norms_per_layer >= 4 ? b.norm(label, output) : output;
 }
 
 TensorId attention_half(LayerBuilder& b, LayerKind kind, TensorId stream) {
   const TensorId partial =
-      add_attention(b, b.norm("attention_norm", stream), kind.mlp == LayerMlp::None);
+      add_attention(b, b.norm("attention_norm", collapsed(b, stream)), kind.mlp == LayerMlp::None);
   const TensorId output =
       post_norm(b, "post_attention_norm", b.reduce(Module::AttentionOutput, partial));
-  return add_residual(b, "attention_residual", stream, output);
+  return joined(b, "attention_residual", stream, output);
 }
 
 // Attention and Mamba-2 read one norm; each sums its output over tensor ranks.
 TensorId side_by_side_half(LayerBuilder& b, LayerKind kind, TensorId stream) {
-  const TensorId normed = b.norm("attention_norm", stream);
+  const TensorId normed = b.norm("attention_norm", collapsed(b, stream));
   const TensorId attended = b.reduce(Module::AttentionOutput, add_attention(b, normed, false));
   const TensorId mixed = add_mamba2_mixer(b, normed, kind.mlp == LayerMlp::None);
   LayerOperators sum;
   sum.forward = {memory_bound(OperatorKind::Residual, "parallel_sum", b.residual_elements(),
                               3 * b.element, 1)};
   b.layer.add_in_place(attended, mixed, std::move(sum));
-  return add_residual(b, "mixer_residual", stream, mixed);
+  return joined(b, "mixer_residual", stream, mixed);
 }
 
 // Attention, or what mixes tokens in its place.
 TensorId mixing_half(LayerBuilder& b, LayerKind kind, TensorId stream) {
   const bool alone = kind.mlp == LayerMlp::None;
   const auto half = [&](TensorId (*mixer)(LayerBuilder&, TensorId, bool)) {
-    const TensorId output = mixer(b, b.norm("mixer_norm", stream), alone);
-    return add_residual(b, "mixer_residual", stream, post_norm(b, "post_mixer_norm", output));
+    const TensorId output = mixer(b, b.norm("mixer_norm", collapsed(b, stream)), alone);
+    return joined(b, "mixer_residual", stream, post_norm(b, "post_mixer_norm", output));
   };
   switch (kind.mixer) {
     case Mixer::Mamba2: return half(add_mamba2_mixer);
@@ -123,8 +158,9 @@ TensorId mlp_of(LayerBuilder& b, LayerKind kind, TensorId normed) {
 }
 
 TensorId mlp_half(LayerBuilder& b, LayerKind kind, TensorId stream) {
-  const TensorId output = reduce_output(b, kind, mlp_of(b, kind, b.norm("mlp_norm", stream)));
-  return add_residual(b, "mlp_residual", stream, post_norm(b, "post_mlp_norm", output));
+  const TensorId output =
+      reduce_output(b, kind, mlp_of(b, kind, b.norm("mlp_norm", collapsed(b, stream))));
+  return joined(b, "mlp_residual", stream, post_norm(b, "post_mlp_norm", output));
 }
 
 // Attention and MLP read one norm or two; their partial sums are added before the one reduction
@@ -156,7 +192,9 @@ LayerGraph lower_block(const Transformer& model, const Strategy& strategy,
                        const Framework& framework, RecomputeKind recompute, LayerKind kind) {
   const std::optional<Transformer> own = own_shape(model, kind);
   LayerBuilder b(own ? *own : model, strategy, framework, layer_weights(model, kind, strategy.tp));
-  const TensorId input = b.tensor("block input", b.residual());
+  TensorShape shape = b.residual();
+  shape.columns = stream_size(model);
+  const TensorId input = b.tensor("block input", shape);
   b.layer.set_input(input);
   b.layer.set_output(add_halves(b, kind, input));
   b.layer.finish();

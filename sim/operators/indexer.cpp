@@ -39,23 +39,30 @@ TensorId index_values(LayerBuilder& b, const char* name, TensorId x, WeightName 
   return y;
 }
 
+// Of so many tokens: one each, or one for each entry of compressed attention.
+double keys_of_tokens(const Transformer& model, double tokens) {
+  return model.compressed_attention ? tokens / model.compressed_attention->entry_size : tokens;
+}
+
 // Scores of all keys before a query, and the best of them.
 LayerOperators choice_of_keys(const LayerBuilder& b, const SparseAttention& sparse) {
-  const double keys = scored_keys(b.model, 0, true), pairs = b.tokens * keys;
+  const double keys = scored_keys(b.model, 0, true), pairs = b.tokens * keys,
+               kept = keys_of_tokens(b.model, b.tokens) * b.strategy.cp;
   Operator scores{.kind = OperatorKind::Attention,
                   .label = "index_scores",
                   .dtype = activation_dtype(b.strategy.precision)};
   scores.batch = std::int64_t{b.strategy.micro_batch} * sparse.num_heads;
-  scores.m = b.num_tokens / b.strategy.micro_batch, scores.n = b.model.seq_len;
+  scores.m = b.num_tokens / b.strategy.micro_batch,
+  scores.n = static_cast<std::int64_t>(keys_of_tokens(b.model, b.model.seq_len));
   scores.k = sparse.head_dim, scores.causal = true;
   scores.flops = 2.0 * pairs * sparse.num_heads * sparse.head_dim * FLOP;
-  const double read = b.tokens * sparse.head_dim * (sparse.num_heads + b.strategy.cp);
+  const double read = (b.tokens * sparse.num_heads + kept) * sparse.head_dim;
   scores.moved = Bytes(read * b.element + pairs * kFp32Bytes);
   LayerOperators operators;
   if (b.strategy.cp > 1)
-    operators.forward.push_back(
-        collective("index_keys", CollectiveKind::AllGather, GroupKind::Context,
-                   Bytes(b.tokens * b.strategy.cp * sparse.head_dim * b.element)));
+    operators.forward.push_back(collective("index_keys", CollectiveKind::AllGather,
+                                           GroupKind::Context,
+                                           Bytes(kept * sparse.head_dim * b.element)));
   operators.forward.push_back(scores);
   operators.forward.push_back(memory_bound(OperatorKind::Softmax, "top_k", pairs, kFp32Bytes, 1));
   scores.label = "index_scores_backward", scores.kernels = 2;
@@ -93,7 +100,7 @@ TensorId add_indexer(LayerBuilder& b, TensorId normed, TensorId query_input,
       .reads(q, k, w)
       .writes(choice)
       .saves(q, k, w)
-      .forward_workspace(Bytes(b.tokens * b.model.seq_len * kFp32Bytes));
+      .forward_workspace(Bytes(b.tokens * keys_of_tokens(b.model, b.model.seq_len) * kFp32Bytes));
   return choice;
 }
 

@@ -19,30 +19,6 @@ TensorId add_latents(LayerBuilder& b, TensorId normed, const char* name, WeightN
   return b.latent_norm(name_of(norm), down, b.weight(norm).columns);
 }
 
-TensorId add_query_latents(LayerBuilder& b, TensorId normed) {
-  return add_latents(b, normed, "query latents", WeightName::QueryDown, WeightName::QueryNorm);
-}
-
-TensorId add_key_latents(LayerBuilder& b, TensorId normed) {
-  return add_latents(b, normed, "key and value latents", WeightName::MlaDown, WeightName::MlaNorm);
-}
-
-// Each tensor rank projects the latents of all tokens up.  Megatron-LM gathers them within the
-// GEMMs up: where those are recomputed they are gathered again, and once more for the gradient of
-// the weights, as before any column-parallel GEMM
-// (megatron/core/transformer/multi_latent_attention.py, qkv_up_proj_and_rope_apply).
-SharedInput shared_latents(const LayerBuilder& b, WeightName down) {
-  return b.shared_input(Module::MlaUp, {"latents", "mla_again", "mla_gradient"},
-                        Bytes(real(b.num_tokens * b.weights[down].columns) * b.element));
-}
-
-TensorId up_from(LayerBuilder& b, TensorId latents, const SharedInput& input, const char* name,
-                 WeightName matrix) {
-  const TensorId rows = b.values(name, b.columns(matrix));
-  b.column_gemm(b.linear_layer(Module::MlaUp, matrix), input, latents, {rows}, true);
-  return rows;
-}
-
 LayerOperators assembled_keys(const LayerBuilder& b, const Mla& mla) {
   const double t = b.tokens, per_head = t * (b.model.num_heads / b.strategy.tp);
   LayerOperators operators =
@@ -51,19 +27,6 @@ LayerOperators assembled_keys(const LayerBuilder& b, const Mla& mla) {
   return operators.append(elementwise(OperatorKind::Copy, "assemble_keys",
                                       per_head * query_head_dim(b.model),
                                       permutation_traffic(b.element)));
-}
-
-// The GEMMs of all heads of this rank from rows of `from` values to rows of `to`, with a weight for
-// each head.
-LayerOperators by_heads(const LayerBuilder& b, const char* label, std::int64_t from,
-                        std::int64_t to) {
-  const std::int64_t heads = b.model.num_heads / b.strategy.tp;
-  const DType dtype = high_precision_matmul_dtype(b.strategy.precision),
-              out = activation_dtype(b.strategy.precision);
-  Operator weight = gemm(label, heads, from, to, b.num_tokens, dtype, out);
-  weight.weight_gradient = true;
-  return {.forward = {gemm(label, heads, b.num_tokens, to, from, dtype, out)},
-          .backward = {gemm(label, heads, b.num_tokens, from, to, dtype, out), weight}};
 }
 
 // Latents of all tokens with their rotary part; each tensor rank has a summand of their gradient.
@@ -98,7 +61,8 @@ TensorId absorbed_queries(LayerBuilder& b, TensorId rows, const Mla& mla) {
                   rotary_traffic(b.framework, b.element));
   b.layer
       .add(Module::MlaUp,
-           operators.append(by_heads(b, "absorb_keys", mla.qk_nope_head_dim, mla.kv_lora_rank)))
+           operators.append(by_heads(b, "absorb_keys", b.model.num_heads / b.strategy.tp,
+                                     mla.qk_nope_head_dim, mla.kv_lora_rank)))
       .reads(rows)
       .writes(q)
       .saves(rows);
@@ -106,6 +70,40 @@ TensorId absorbed_queries(LayerBuilder& b, TensorId rows, const Mla& mla) {
 }
 
 }  // namespace
+
+TensorId add_query_latents(LayerBuilder& b, TensorId normed) {
+  return add_latents(b, normed, "query latents", WeightName::QueryDown, WeightName::QueryNorm);
+}
+
+TensorId add_key_latents(LayerBuilder& b, TensorId normed) {
+  return add_latents(b, normed, "key and value latents", WeightName::MlaDown, WeightName::MlaNorm);
+}
+
+// Each tensor rank projects the latents of all tokens up.  Megatron-LM gathers them within the
+// GEMMs up: where those are recomputed they are gathered again, and once more for the gradient of
+// the weights, as before any column-parallel GEMM
+// (megatron/core/transformer/multi_latent_attention.py, qkv_up_proj_and_rope_apply).
+SharedInput shared_latents(const LayerBuilder& b, WeightName down) {
+  return b.shared_input(Module::MlaUp, {"latents", "mla_again", "mla_gradient"},
+                        Bytes(real(b.num_tokens * b.weights[down].columns) * b.element));
+}
+
+TensorId up_from(LayerBuilder& b, TensorId latents, const SharedInput& input, const char* name,
+                 WeightName matrix) {
+  const TensorId rows = b.values(name, b.columns(matrix));
+  b.column_gemm(b.linear_layer(Module::MlaUp, matrix), input, latents, {rows}, true);
+  return rows;
+}
+
+LayerOperators by_heads(const LayerBuilder& b, const char* label, std::int64_t heads,
+                        std::int64_t from, std::int64_t to) {
+  const DType dtype = high_precision_matmul_dtype(b.strategy.precision),
+              out = activation_dtype(b.strategy.precision);
+  Operator weight = gemm(label, heads, from, to, b.num_tokens, dtype, out);
+  weight.weight_gradient = true;
+  return {.forward = {gemm(label, heads, b.num_tokens, to, from, dtype, out)},
+          .backward = {gemm(label, heads, b.num_tokens, from, to, dtype, out), weight}};
+}
 
 // Every tensor rank has the latents of its tokens, and gathers those of all for the GEMMs up.
 AttentionInputs add_mla(LayerBuilder& b, TensorId normed) {
@@ -149,7 +147,9 @@ TensorId values_from_latents(LayerBuilder& b, TensorId core) {
   const Mla& mla = *b.model.mla;
   const TensorId values =
       b.values("attention output by heads", b.rows(WeightName::AttentionOutput));
-  b.layer.add(Module::MlaUp, by_heads(b, "values_up", mla.kv_lora_rank, mla.v_head_dim))
+  b.layer
+      .add(Module::MlaUp, by_heads(b, "values_up", b.model.num_heads / b.strategy.tp,
+                                   mla.kv_lora_rank, mla.v_head_dim))
       .reads(core)
       .writes(values)
       .saves(core);

@@ -22,6 +22,18 @@ namespace llmsim::sim {
 AttentionInputs add_mla(LayerBuilder& layer, TensorId normed);
 AttentionInputs add_sparse_mla(LayerBuilder& layer, TensorId normed);
 
+// Into the bottlenecks of queries, and of keys and values, on this rank's own tokens; the gather of
+// the first.
+TensorId add_query_latents(LayerBuilder& layer, TensorId normed);
+TensorId add_key_latents(LayerBuilder& layer, TensorId normed);
+SharedInput shared_latents(const LayerBuilder& layer, WeightName down);
+// `columns` of the latents of all tokens up to this rank's heads.
+TensorId up_from(LayerBuilder& layer, TensorId latents, const SharedInput& input, const char* name,
+                 WeightName matrix);
+// The GEMMs of `heads` heads, or groups of them, of this rank from rows of `from` values to `to`.
+LayerOperators by_heads(const LayerBuilder& layer, const char* label, std::int64_t heads,
+                        std::int64_t from, std::int64_t to);
+
 // Of what the core gives of latents.
 TensorId values_from_latents(LayerBuilder& layer, TensorId core);
 

@@ -180,7 +180,7 @@ std::size_t chunk_place(const Strategy& strategy, int stage, int chunk) {
 Bytes stage_output(const Transformer& model, const Strategy& strategy) {
   const double tokens = real(strategy.micro_batch) * model.seq_len / strategy.cp;
   const double share = strategy.sequence_parallel ? strategy.tp : 1.0;
-  return tokens * model.hidden_size / share * size_of(activation_dtype(strategy.precision));
+  return tokens * stream_size(model) / share * size_of(activation_dtype(strategy.precision));
 }
 
 }  // namespace llmsim::sim

@@ -213,7 +213,12 @@ bool breaks_shape(Check& c) {
               divide_each_other(window->num_kv_heads, tp), "window_attention.num_kv_heads",
               window->num_kv_heads)))
     return true;
-  if (model.sparse_attention && !c.s.flash_attention)
+  if (model.compressed_attention &&
+      tensor("tp does not divide compressed_attention.output_groups",
+             model.compressed_attention->output_groups % tp == 0,
+             "compressed_attention.output_groups", model.compressed_attention->output_groups))
+    return true;
+  if ((model.sparse_attention || model.compressed_attention) && !c.s.flash_attention)
     return c.breaks("attention to chosen keys needs kernels of its own", [] {
       return "flash_attention = false: attention to chosen keys (sparse_attention) has kernels of "
              "its own, which flash_attention stands for (nearest: flash_attention on)";

@@ -188,6 +188,18 @@ TEST(NewLayers, HaveTheParametersOfPublishedModels) {
       "moe_topk": 12, "max_position_embeddings": 131072, "router_bias": false, "tie_word_embeddings":
       false})",
        560'664'980'480},
+      // deepseek-ai/DeepSeek-V4-Pro by transformers' definition, counted by hand, "1.6T": of 61 layers
+      // 29 choose entries of 4 tokens; a bias of each of 384 experts
+      {R"({"model_type": "deepseek_v4", "vocab_size": 129280, "hidden_size": 7168,
+      "moe_intermediate_size": 3072, "num_hidden_layers": 61, "num_attention_heads": 128,
+      "num_key_value_heads": 1, "head_dim": 512, "q_lora_rank": 1536, "num_experts_per_tok": 6,
+      "n_routed_experts": 384, "n_shared_experts": 1, "o_groups": 16, "o_lora_rank": 1024,
+      "index_n_heads": 64, "index_head_dim": 128, "index_topk": 1024, "hc_mult": 4, "sliding_window":
+      128, "num_nextn_predict_layers": 1, "max_position_embeddings": 1048576, "tie_word_embeddings":
+      false, "compress_ratios": [128, 128, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4,
+      128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4,
+      128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 0]})",
+       1'572'973'211'491},
   };
   for (const Published& model : all) {
     const sim::Parameters count = sim::parameters(read_model_config(model.config, "config.json"));
