@@ -153,6 +153,10 @@ void add_details(Fields& fields, const Transformer& m) {
   if (m.sparse_attention) fields.emplace_back("chosen keys", sparse_attention(*m.sparse_attention));
   if (m.compressed_attention)
     fields.emplace_back("compressed keys", compressed_attention(*m.compressed_attention));
+  if (m.layer_embedding)
+    fields.emplace_back("layer embeddings",
+                        fmt::format("{} values in each layer, of {} ids", m.layer_embedding->width,
+                                    m.layer_embedding->vocab_size));
   if (m.residual_streams > 1)
     fields.emplace_back("residual streams", std::to_string(m.residual_streams));
   if (m.sliding_window) fields.emplace_back("sliding window", window(m));

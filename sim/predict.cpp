@@ -43,7 +43,9 @@ Flops hardware_flops(const Run& run, const LayerPrices& prices) {
     blocks += again;
   }
   const BlockPrice& head = prices.head;
-  const Flops embedding_and_head = head.forward.flops + head.backward.flops + head.recompute.flops;
+  const BlockPrice& embedding = prices.embedding;
+  const Flops embedding_and_head = head.forward.flops + head.backward.flops + head.recompute.flops +
+                                   embedding.forward.flops + embedding.backward.flops;
   const double replicas = real(s.tp) * s.cp * s.global_batch / s.micro_batch;
   return replicas * (blocks + embedding_and_head);
 }

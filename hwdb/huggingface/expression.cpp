@@ -221,6 +221,7 @@ class Evaluation {
         {"every", {&E::every, 4, 4}},
         {"listed", {&E::listed, 3, 4}},
         {"before", {&E::before, 2, 2}},
+        {"in_last", {&E::in_last, 4, kAny}},
         {"repeated", {&E::repeated, 1, 1}},
         {"full_every", {&E::full_every, 1, 1}},
         {"leading", {&E::leading, 1, 1}},
@@ -431,6 +432,24 @@ class Evaluation {
     }
     std::string all;
     for (const bool is : is_there) all += is ? there : other;
+    return {all};
+  }
+
+  Value in_last(const std::vector<Node>& parts) const {
+    const Value letters = of(parts[0]), count = of(parts[1]);
+    if (letters.is_none()) return letters;
+    std::string all = text(letters);
+    const double* const number = std::get_if<double>(&count.value);
+    if (!number || *number > static_cast<double>(all.size()))
+      refuse(count, "a number of layers is expected");
+    for (std::size_t layer = all.size() - static_cast<std::size_t>(*number); layer < all.size();
+         ++layer) {
+      for (std::size_t i = 2; i + 1 < parts.size(); i += 2) {
+        if (text(of(parts[i])) != std::string(1, all[layer])) continue;
+        all.replace(layer, 1, text(of(parts[i + 1])));
+        break;
+      }
+    }
     return {all};
   }
 

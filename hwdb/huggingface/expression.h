@@ -24,6 +24,7 @@
 //   every(period, offset, 'x', 'y')         x in layers offset, offset + period, ..., y in others
 //   listed(list, 'x', 'y')                  x in the layers that a list names, y in others; with a
 //                                           fourth argument, 1, they are counted from one
+//   in_last(letters, n, 'x', 'y', ...)      in the last n layers x is y
 //   before(letters, 'x')                    how many layers stand before the first x, after which
 //                                           there must be nothing else
 //   repeated(letters)                       the shortest period of letters

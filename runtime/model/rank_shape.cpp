@@ -69,6 +69,7 @@ RankShape rank_shape(const sim::Transformer& model, const sim::Strategy& strateg
   refuse(sim::is_hybrid(model), "a hybrid, layer_pattern = " + model.layer_pattern.value_or(""));
   refuse(model.sparse_attention.has_value(), "sparse_attention");
   refuse(model.residual_streams > 1, "residual_streams");
+  refuse(model.layer_embedding.has_value(), "layer_embedding");
   refuse(model.attention_gate, "attention_gate = true");
   refuse(model.attention_head_gate, "attention_head_gate = true");
   refuse(model.value_head_dim.has_value(), "value_head_dim");

@@ -76,6 +76,8 @@ Flops head_flops_per_token(const Transformer& model) {
 
 Flops forward_flops_per_token(const Transformer& model, bool causal) {
   Flops total = 2.0 * real(block_weights(model)) * FLOP + head_flops_per_token(model);
+  if (const auto& own = model.layer_embedding)
+    total += 2.0 * real(model.hidden_size) * model.num_layers * own->width * FLOP;
   for (int layer = 0; layer < model.num_layers + model.mtp_layers; ++layer) {
     const LayerKind kind = kind_of_layer(model, layer);
     if (kind.has_attention()) total += attention_flops_per_token(model, layer, causal);

@@ -24,6 +24,8 @@ Mixer mixer_of(char letter) {
     case 'A': return Mixer::FullAttention;
     case 'Z': return Mixer::CompressedAttention;
     case 'H': return Mixer::HeavilyCompressedAttention;
+    case 'V': return Mixer::SharingWindowAttention;
+    case 'U': return Mixer::SharingAttention;
     default: return Mixer::Attention;
   }
 }
@@ -128,13 +130,21 @@ std::optional<Transformer> own_shape(const Transformer& model, LayerKind kind) {
   } else if (kind.mixer == Mixer::FullAttention) {
     own = copy();
     own->sparse_attention.reset();
-  } else if (kind.mixer == Mixer::WindowAttention) {
+  }
+  const bool windowed = kind.mixer == Mixer::WindowAttention,
+             sharing_window = kind.mixer == Mixer::SharingWindowAttention;
+  if (windowed || sharing_window) {
     const WindowAttention& window = *model.window_attention;
     own = copy();
     own->num_heads = window.num_heads, own->num_kv_heads = window.num_kv_heads;
     own->head_dim = window.head_dim, own->value_head_dim = window.value_head_dim;
     own->sliding_window = window.window, own->attention_sinks = window.sinks;
     own->keys_as_values = false;
+  }
+  if (sharing_window || kind.mixer == Mixer::SharingAttention) {
+    if (!own) own = copy();
+    own->shares_keys = true;
+    own->ffn_size = model.sharing_ffn_size.value_or(model.ffn_size);
   }
   return own;
 }

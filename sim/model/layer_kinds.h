@@ -75,7 +75,7 @@ int count_moe_layers(const Transformer& model, int first, int count);
 
 // The model as the layers of a kind see it, where that is not the model itself: windowed layers of
 // their own shape have its heads and its window, layers that follow the choice of another have no
-// indexer, and those that see all keys no choice.
+// indexer, those that see all keys no choice, and those that share keys none of their own.
 std::optional<Transformer> own_shape(const Transformer& model, LayerKind kind);
 
 // Calls visit(slot, number) for each kind of which there are some.

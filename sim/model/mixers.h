@@ -111,6 +111,8 @@ enum class Mixer : std::uint8_t {
   FullAttention,        // to all keys, in a model that chooses them elsewhere
   CompressedAttention,  // to a window and to chosen entries
   HeavilyCompressedAttention,
+  SharingWindowAttention,  // with keys and values that a layer before has made
+  SharingAttention,
   AttentionAndMamba2,  // side by side: both read one norm, and both are added (Falcon-H1)
   Mamba2,
   GatedDeltaNet,

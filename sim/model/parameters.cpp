@@ -31,15 +31,17 @@ void add_heads(LayerTable& table) {
   const Transformer& model = table.model;
   const Count a = model.num_heads, d = model.head_dim, v = attention_output_width(model) / a,
               queries = a * d + attention_gate_width(model), values = model.keys_as_values ? 0 : v;
-  table.column_parallel({.name = Qkv,
-                         .rows = table.hidden,
-                         .columns = queries + table.kv_heads * (d + values),
-                         .biases = model.bias.qkv,
-                         .side_by_side = 3,
-                         .first_columns = queries});
+  table.column_parallel(
+      {.name = Qkv,
+       .rows = table.hidden,
+       .columns = queries + (model.shares_keys ? 0 : table.kv_heads * (d + values)),
+       .biases = model.bias.qkv,
+       .side_by_side = 3,
+       .first_columns = queries});
   add_indexer(table, table.hidden);
   if (table.model.qk_norm == QkNorm::None || !table.model.norm_weight) return;
-  const Count heads = table.model.qk_norm == QkNorm::PerHead ? 2 : a + table.model.num_kv_heads;
+  const Count keys = model.shares_keys ? 0 : 1;
+  const Count heads = model.qk_norm == QkNorm::PerHead ? 1 + keys : a + keys * model.num_kv_heads;
   table.column_parallel({.name = QkNorm, .columns = heads * d, .biases = table.model.bias.norm});
 }
 
@@ -196,6 +198,17 @@ void add_streams(LayerTable& table) {
   table.add({.name = StreamScales, .part = LayerPart::Norms, .columns = 6});
 }
 
+// What a layer does with its own embedding of a token, after its MLP.
+void add_layer_input(LayerTable& table) {
+  using enum WeightName;
+  if (!table.model.layer_embedding) return;
+  const Count width = table.model.layer_embedding->width;
+  table.add(
+      {.name = LayerInputGate, .part = LayerPart::Mlp, .rows = table.hidden, .columns = width});
+  table.add({.name = LayerInputUp, .part = LayerPart::Mlp, .rows = width, .columns = table.hidden});
+  table.norm(LayerInputNorm, 1);
+}
+
 void add_layer(LayerTable& table, LayerKind kind) {
   using enum WeightName;
   add_streams(table);
@@ -210,6 +223,7 @@ void add_layer(LayerTable& table, LayerKind kind) {
   }
   if (table.model.layer_scalars > 0)
     table.add({.name = LayerScalars, .part = LayerPart::Mlp, .columns = table.model.layer_scalars});
+  add_layer_input(table);
   if (kind.mlp == LayerMlp::None) return;
   table.norm(MlpNorm, 2);
   kind.has_experts() ? add_experts(table, *table.model.moe)
@@ -231,7 +245,8 @@ const char* name_of(WeightName name) {
       "selection_norms", "dt_proj", "conv1d", "conv1d_bias", "a_log", "skip", "dt_bias",
       "gated_norm", "mixer_output", "mlp_norm", "mlp_up", "mlp_down", "layer_scalars",
       "branch_norms", "router", "router_scales", "latent_down", "latent_up", "shared_up",
-      "shared_down", "shared_gate", "expert_up", "expert_down", "post_mlp_norm"};
+      "shared_down", "shared_gate", "expert_up", "expert_down", "post_mlp_norm", "layer_input_gate",
+      "layer_input_up", "layer_input_norm"};
   return kNames[static_cast<std::size_t>(name)];
 }
 
@@ -330,6 +345,8 @@ Parameters embedding_and_head_parameters(const Transformer& model) {
   if (model.position == Position::Learned)
     sum.positions = (model.max_positions ? model.max_positions : model.seq_len) * h;
   if (model.encoder) sum.positions += model.encoder->segment_types * h;
+  if (const auto& own = model.layer_embedding)
+    sum.positions += (own->vocab_size + h) * Count{model.num_layers} * own->width + own->width;
   sum.norms = (model.embedding_norm ? norm_parameters(model) : 0) +
               (model.final_norm ? norm_parameters(model) : 0);
   if (!model.tied_embeddings) sum.head = linear(h, model.vocab_size, model.bias.head);

@@ -40,6 +40,8 @@
 //   attention_output           (a d, h) or (a v, h)        rows                  attention_output
 //   mlp_norm, post_mlp_norm    (h)                         -                     norm
 //   mlp_up, mlp_down           (h, w f), (f, h)            columns, rows         mlp
+//   layer_input_gate, _up      (h, p), (p, h)              -                     none
+//   layer_input_norm           (h)                         -                     norm
 //   layer_scalars              (layer_scalars)             -                     none
 //   branch_norms               (3 h)                       -                     none
 //   router, shared_gate        (h, E), (h, 1)              -, partial gradients  router_bias, none
@@ -66,6 +68,10 @@
 // is compressed too, index_key (h, 4 D) and index_bias (2 R D), with a norm of D; g output_groups
 // of a d / g values to o each, and attention_output (g o, h).  With m residual streams each half of
 // a layer has its stream_weights.
+//
+// Layers that share keys have no g (d + v) columns in qkv and one d in qk_norm.  p is the width of
+// layer_embedding, whose table of V_p L p values, projection (h, L p) and norm (p) stand with the
+// embedding.
 //
 // A gate on the output of attention adds a v columns to qkv, one value for each head a; keys that
 // are values too take away g v.  v is d unless value_head_dim is given.  A router chooses among E
@@ -145,10 +151,14 @@ enum class WeightName : std::uint8_t {
   SharedGate,
   ExpertUp,
   ExpertDown,
-  PostMlpNorm
+  PostMlpNorm,
+  LayerInputGate,
+  LayerInputUp,
+  LayerInputNorm
 };
 
-inline constexpr std::size_t kWeightNames = static_cast<std::size_t>(WeightName::PostMlpNorm) + 1;
+inline constexpr std::size_t kWeightNames =
+    static_cast<std::size_t>(WeightName::LayerInputNorm) + 1;
 
 // Weights that one layer has at most.
 inline constexpr std::size_t kMostLayerWeights = 32;
@@ -226,10 +236,11 @@ struct BlockParameters {
 // norm among them, and of all else.  Tied embeddings count once, in `embedding`.
 struct Parameters : BlockParameters {
   std::int64_t embedding = 0;  // vocab_size * hidden_size
-  std::int64_t positions = 0;  // learned position table, and an encoder's table of segments
-  std::int64_t head = 0;       // 0 if tied, but for the layers of an encoder's head
-  std::int64_t mtp = 0;        // multi-token-prediction layers with their projection and norms
-  std::int64_t inactive = 0;   // routed-expert parameters that a token does not visit
+  // Learned position table, an encoder's table of segments, embeddings of layers.
+  std::int64_t positions = 0;
+  std::int64_t head = 0;      // 0 if tied, but for the layers of an encoder's head
+  std::int64_t mtp = 0;       // multi-token-prediction layers with their projection and norms
+  std::int64_t inactive = 0;  // routed-expert parameters that a token does not visit
 
   std::int64_t total() const {
     return BlockParameters::total() + embedding + positions + head + mtp;

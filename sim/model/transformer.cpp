@@ -59,11 +59,12 @@ std::string letters_of(const std::string& object) {
 }
 
 void require_letters(const std::string& field, const std::string& pattern) {
-  std::string letters = "*-EWFAZH",
+  std::string letters = "*-EWFAZHVU",
               names =
                   "attention, MLP, experts, windowed attention, attention to "
                   "keys that another layer has chosen, "
-                  "attention to all keys, compressed attention, heavily compressed attention";
+                  "attention to all keys, compressed attention, heavily compressed attention, "
+                  "windowed attention to keys of another layer, attention to keys of another layer";
   for (const ScanMixer& mixer : scan_mixers())
     letters += mixer.letter, names += std::string(", ") + mixer.name;
   const std::size_t unknown = pattern.find_first_not_of(letters);
@@ -91,7 +92,7 @@ void validate_pattern(const Transformer& m) {
                 " letters, which do not divide " + equals("num_layers", m.num_layers));
   for (const ScanMixer& mixer : scan_mixers())
     require_object(pattern, letters_of(mixer.object), mixer.object, mixer.is_given(m));
-  require_object(pattern, "W", "window_attention", m.window_attention.has_value());
+  require_object(pattern, "WV", "window_attention", m.window_attention.has_value());
   if (pattern.find('E') != std::string::npos && !m.moe)
     throw Error(field + ": E needs the sizes of moe");
   if (pattern.find_first_of("FA") != std::string::npos && !m.sparse_attention)
@@ -146,6 +147,8 @@ void validate_attention(const Transformer& m) {
     throw Error(equals("value_head_dim", *m.value_head_dim) +
                 ": values that are keys have the size of one, " + equals("head_dim", m.head_dim));
   if (m.compressed_attention) validate_compressed_attention(m);
+  if (m.mla && m.layer_pattern && m.layer_pattern->find_first_of("VU") != std::string::npos)
+    throw Error("layer_pattern: layers that take keys of another have no mla");
   if (m.residual_streams > 1 && m.parallel_block)
     throw Error(equals("residual_streams", m.residual_streams) + ": parallel blocks have one");
   if (m.sparse_attention && m.mla && !m.mla->q_lora_rank)
@@ -374,6 +377,9 @@ const std::vector<TransformerField>& transformer_fields() {
       rare(needed(RANGED_OF(compressed_attention, index_dim, 1, kHead))),
       rare(needed(RANGED_OF(compressed_attention, top_k, 1, kTokens))),
       rare(RANGED(residual_streams, 1, 64)),
+      rare(needed(RANGED_OF(layer_embedding, vocab_size, 1, kVocab))),
+      rare(needed(RANGED_OF(layer_embedding, width, 1, kWidth))),
+      rare(RANGED(sharing_ffn_size, 1, kFfn)),
       // Windowed layers of their own shape.
       rare(needed(RANGED_OF(window_attention, num_heads, 1, kWidth))),
       rare(needed(RANGED_OF(window_attention, num_kv_heads, 1, kWidth))),

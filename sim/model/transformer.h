@@ -134,6 +134,16 @@ struct WindowAttention {
   bool operator==(const WindowAttention&) const = default;
 };
 
+// Embeddings of each layer (Gemma 3n and 4): a table of its own has `width` values of a token for
+// every layer, to which a projection of the first layer's input is added.  A layer multiplies them
+// with as many values that it makes of its output and adds what it projects of the product.
+// Source: ml-explore/mlx-lm mlx_lm/models/gemma4_text.py.
+struct LayerEmbedding {
+  int vocab_size = 0;
+  int width = 0;
+  bool operator==(const LayerEmbedding&) const = default;
+};
+
 // An encoder (BERT): every token sees all others, and the model learns to restore tokens that were
 // masked.  Logits are made of these alone, after a dense layer of the hidden size, its activation
 // and a norm.  Source: Devlin et al. 2018 (arXiv 1810.04805); BertForPreTraining of transformers
@@ -212,7 +222,8 @@ struct Transformer {
   // Megatron-LM does not have, S Mamba-1, L lightning attention, C a short convolution, P attention
   // and Mamba-2 side by side, W windowed attention of another shape, F attention to the keys that a
   // layer before it has chosen, A to all keys in a model with sparse_attention, Z and H as
-  // compressed_attention says.  Where none is - or E, every layer has also the MLP or the experts
+  // compressed_attention says, V and U windowed and full attention to keys and values that a layer
+  // before has made.  Where none is - or E, every layer has also the MLP or the experts
   // that it has without a pattern, if any.
   // Source: Megatron-LM megatron/core/ssm/mamba_hybrid_layer_allocation.py.
   std::optional<std::string> layer_pattern = {};
@@ -222,6 +233,10 @@ struct Transformer {
   std::optional<LightningAttention> lightning_attention = {};
   std::optional<ShortConvolution> short_convolution = {};
   std::optional<WindowAttention> window_attention = {};
+  std::optional<LayerEmbedding> layer_embedding = {};
+  // Width of the MLP in layers V and U of a layer_pattern; none: ffn_size.
+  std::optional<int> sharing_ffn_size = {};
+  bool shares_keys = false;  // keys and values are those of a layer before; set by own_shape()
   std::optional<Encoder> encoder = {};  // none: a decoder, whose tokens see those before them
   int mtp_layers = 0;  // multi-token-prediction layers beyond num_layers (DeepSeek-V3)
 

@@ -34,6 +34,7 @@ HeadWidths head_widths(const LayerBuilder& b) {
                q = b.model.num_heads / b.ranks * b.model.head_dim,
                kv = b.columns(WeightName::Qkv) - q - gate,
                v = output / (q + output) * (b.model.keys_as_values ? 2.0 * kv : kv);
+  if (b.model.shares_keys) return {.q = q, .k = 0.0, .v = 0.0, .output = output, .gate = gate};
   return {
       .q = q, .k = b.model.keys_as_values ? kv : kv - v, .v = v, .output = output, .gate = gate};
 }
@@ -47,7 +48,7 @@ AttentionInputs copied_heads(LayerBuilder& b, const TensorId& joined, HeadWidths
 }
 
 AttentionInputs separate_heads(LayerBuilder& b, HeadWidths width) {
-  const bool expanded = b.framework.saved.expanded_kv_heads;
+  const bool expanded = b.framework.saved.expanded_kv_heads && !b.model.shares_keys;
   AttentionInputs heads{.q = b.values("q", width.q),
                         .k = b.values("k", expanded ? width.q : width.k),
                         .v = b.values("v", expanded ? width.output : width.v)};
@@ -57,7 +58,9 @@ AttentionInputs separate_heads(LayerBuilder& b, HeadWidths width) {
 
 double queries_and_keys(const LayerBuilder& b) {
   const std::int64_t heads = b.model.num_heads / b.strategy.tp,
-                     kv_heads = std::max(1, b.model.num_kv_heads / b.strategy.tp);
+                     kv_heads = b.model.shares_keys
+                                    ? 0
+                                    : std::max(1, b.model.num_kv_heads / b.strategy.tp);
   return real(b.num_tokens * (heads + kv_heads) * b.model.head_dim);
 }
 

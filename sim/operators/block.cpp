@@ -179,11 +179,37 @@ TensorId parallel_block(LayerBuilder& b, LayerKind kind, TensorId input) {
                       post_norm(b, "post_mlp_norm", reduce_output(b, kind, output)));
 }
 
+// A layer's own embedding of a token, in proportion to what the layer gives: a GEMM to its width,
+// the product, a GEMM back, a norm, a sum.  Each tensor rank does its own tokens.
+TensorId add_layer_input(LayerBuilder& b, TensorId stream) {
+  if (!b.model.layer_embedding) return stream;
+  const double own = b.own_tokens(), width = b.model.layer_embedding->width;
+  const auto tokens = static_cast<std::int64_t>(own);
+  const auto linear = [&](WeightName name) {
+    return LayerBuilder::Linear{Module::MlpDown, b.weights[name],
+                                lower_linear(b.linear, b.weights[name], tokens)};
+  };
+  const TensorId gate = b.tensor("layer input gate", {own, width, b.element}),
+                 embedding = b.tensor("layer embedding", {own, width, b.element}),
+                 product = b.tensor("gated layer embedding", {own, width, b.element}),
+                 added = b.tensor("layer input", b.residual());
+  b.gemm(linear(WeightName::LayerInputGate), stream, {gate}, stream);
+  b.layer
+      .add(Module::MlpDown, elementwise(OperatorKind::Activation, "layer_input", own * width,
+                                        activation_traffic(true, b.framework, b.element)))
+      .reads(gate)
+      .writes(embedding, product)
+      .saves(gate, embedding);
+  b.gemm(linear(WeightName::LayerInputUp), product, {added}, product);
+  return add_residual(b, "layer_input_residual", stream, b.norm("layer_input_norm", added));
+}
+
 TensorId add_halves(LayerBuilder& b, LayerKind kind, TensorId stream) {
   if (b.model.parallel_block) return parallel_block(b, kind, stream);
   if (kind.mixer != Mixer::None) stream = mixing_half(b, kind, stream);
   b.layer.begin_second_half();
-  return kind.mlp == LayerMlp::None ? stream : mlp_half(b, kind, stream);
+  if (kind.mlp != LayerMlp::None) stream = mlp_half(b, kind, stream);
+  return add_layer_input(b, stream);
 }
 
 }  // namespace

@@ -86,6 +86,21 @@ TensorId add_lookup(LayerBuilder& b) {
   return b.reduce(Module::Embedding, looked_up, sum_of_lookups(b));
 }
 
+// Of all layers: a lookup, a GEMM of the stream, a norm, their sum; layers save what they read.
+void add_layer_embeddings(LayerBuilder& b, TensorId stream) {
+  const std::int64_t width = std::int64_t{b.model.num_layers} * b.model.layer_embedding->width,
+                     tokens = static_cast<std::int64_t>(b.own_tokens());
+  const double values = b.own_tokens() * real(width);
+  const TensorId all = b.tensor("embeddings of layers", {b.own_tokens(), real(width), b.element});
+  LayerOperators operators =
+      lower_linear(b.linear, "layer_embeddings", tokens, width, b.model.hidden_size);
+  operators.append(elementwise(OperatorKind::Norm, "layer_embedding_norm", values,
+                               norm_traffic(Norm::RmsNorm, b.framework, b.element)));
+  operators.append(elementwise(OperatorKind::Embedding, "layer_embedding", values,
+                               {.forward = {3 * b.element, 1}, .backward = {3 * b.element, 2}}));
+  b.layer.add(Module::Embedding, std::move(operators)).reads(stream).writes(all).saves(stream);
+}
+
 TensorId add_embedding(LayerBuilder& b) {
   TensorId stream = add_lookup(b);
   LayerOperators in_place;
@@ -96,6 +111,7 @@ TensorId add_embedding(LayerBuilder& b) {
     in_place.append(table_casts(b));
   b.layer.add(Module::Embedding, std::move(in_place));
   if (b.model.embedding_norm) stream = b.norm("embedding_norm", stream);
+  if (b.model.layer_embedding) add_layer_embeddings(b, stream);
   if (b.framework.dropout > 0.0) {
     LayerOperators dropout;
     dropout.forward = {memory_bound(OperatorKind::Residual, "embedding_dropout",

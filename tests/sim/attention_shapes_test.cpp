@@ -161,5 +161,39 @@ TEST(SideBySide, BothReadOneNorm) {
   EXPECT_EQ(parameters(run.model).total(), with_norm - 8 * 1024);
 }
 
+// The last four of eight layers have no keys of their own, one norm of heads in place of two, and a
+// wider MLP.
+TEST(SharedKeys, AreThoseOfAnEarlierLayer) {
+  TrainingRun run = small_run();
+  run.model = windowed(true);
+  run.model.norm = Norm::RmsNorm;
+  run.model.qk_norm = QkNorm::PerHead;
+  const std::int64_t own = parameters(run.model).total();
+  run.model.layer_pattern = "WWW*VVVU";
+  run.model.validate();
+  EXPECT_EQ(own - parameters(run.model).total(), 4 * (1024 * 2 * 8 * 128 + 128));
+  EXPECT_NEAR(predict(run).hardware_flops / predict(run).model_flops, 1.0, 1e-9);
+  const LayerKind sharing{.mixer = Mixer::SharingAttention, .mlp = LayerMlp::Dense};
+  const double t = run.strategy.micro_batch * 1024.0;
+  EXPECT_DOUBLE_EQ(
+      saved_by_block(run).value() - saved_by_block(run, RecomputeKind::None, sharing).value(),
+      2.0 * t * 3 * 1024);  // keys, before and after their norm, and values
+  const std::int64_t narrow = parameters(run.model).total();
+  run.model.sharing_ffn_size = 8192;
+  EXPECT_EQ(parameters(run.model).total() - narrow, 4 * 2 * 1024 * 4096);
+}
+
+// Eight layers with 64 values of each of 1000 ids: the table, a projection to all of them and its
+// norm; in each layer down to 64, up again, and a norm.
+TEST(LayerEmbeddings, AreATableAndTwoGemmsOfEachLayer) {
+  TrainingRun run = small_run();
+  run.model.norm = Norm::RmsNorm;
+  const std::int64_t plain = parameters(run.model).total();
+  run.model.layer_embedding = LayerEmbedding{.vocab_size = 1000, .width = 64};
+  EXPECT_EQ(parameters(run.model).total() - plain,
+            (1000 + 1024) * 8 * 64 + 64 + 8 * (2 * 1024 * 64 + 1024));
+  EXPECT_NEAR(predict(run).hardware_flops / predict(run).model_flops, 1.0, 1e-9);
+}
+
 }  // namespace
 }  // namespace llmsim::sim

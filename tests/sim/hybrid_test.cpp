@@ -95,10 +95,10 @@ TEST(HybridShapes, AreRefusedWithTheRuleThatTheyBreak) {
   model.layer_pattern = "M-Mx";
   EXPECT_EQ(
       complaint(model),
-      "layer_pattern = M-Mx: x is no kind of layer (*-EWFAZHMPGSLC: attention, MLP, experts, "
+      "layer_pattern = M-Mx: x is no kind of layer (*-EWFAZHVUMPGSLC: attention, MLP, experts, "
       "windowed attention, attention to keys that another layer has chosen, attention to all keys, "
-      "compressed attention, heavily compressed attention, Mamba-2, attention beside Mamba-2, "
-      "gated "
+      "compressed attention, heavily compressed attention, windowed attention to keys of another "
+      "layer, attention to keys of another layer, Mamba-2, attention beside Mamba-2, gated "
       "delta net, Mamba-1, lightning attention, short convolution)");
   model.layer_pattern = "M-*";
   EXPECT_EQ(complaint(model),

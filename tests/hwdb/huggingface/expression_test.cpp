@@ -85,6 +85,8 @@ TEST(Expression, PatternsAreLettersOfLayers) {
   EXPECT_EQ(keys.word("letters(flags, '0', '*', '1', 'W')"), "*WW*");
   EXPECT_EQ(keys.number("before(listed(in_text, 'E', '-'), 'E')"), 2);
   EXPECT_EQ(keys.number("before(other, 'E') | 7"), 7);
+  EXPECT_EQ(keys.word("in_last(letters, 2, 'M', 'V', '*', 'U')"), "MEVU");
+  EXPECT_EQ(keys.refusal("in_last(letters, 5, 'M', 'V')"), ": a number of layers is expected");
   EXPECT_EQ(keys.refusal("before(letters(flags, '0', '-', '1', 'E'), 'E')"),
             "flags: only leading layers may be of another kind, and layer 3 is");
   EXPECT_EQ(keys.word("repeated(every(2, 1, 'a', 'b'))"), "ba");
