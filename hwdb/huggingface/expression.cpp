@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "sim/base/error.h"
@@ -210,6 +212,7 @@ class Evaluation {
         {"floor", {&E::floor, 1, 1}},
         {"ceil", {&E::ceil, 1, 1}},
         {"zero_or_more", {&E::zero_or_more, 1, 1}},
+        {"integer", {&E::integer, 1, 1}},
         {"number", {&E::number, 1, 1}},
         {"has", {&E::has, 1, 1}},
         {"length", {&E::length, 1, 1}},
@@ -225,6 +228,9 @@ class Evaluation {
         {"repeated", {&E::repeated, 1, 1}},
         {"full_every", {&E::full_every, 1, 1}},
         {"leading", {&E::leading, 1, 1}},
+        {"windows", {&E::windows, 1, 1}},
+        {"same", {&E::same, 1, 1}},
+        {"among", {&E::among, 3, 3}},
     };
     return all;
   }
@@ -240,14 +246,17 @@ class Evaluation {
 
   Value key(const std::string& name, double least = 1.0, bool whole = true) const {
     const json* const found = scope_.find(name);
-    if (!found) return {{}, name};
-    if (found->is_boolean()) return {found->get<bool>(), name};
-    if (found->is_string()) return {found->get<std::string>(), name};
-    if (!found->is_number()) return {found, name};
-    const double value = found->get<double>();
+    return found ? value_of(*found, name, least, whole) : Value{{}, name};
+  }
+
+  Value value_of(const json& found, const std::string& name, double least, bool whole) const {
+    if (found.is_boolean()) return {found.get<bool>(), name};
+    if (found.is_string()) return {found.get<std::string>(), name};
+    if (!found.is_number()) return {&found, name};
+    const double value = found.get<double>();
     if (!whole && !(value > 0.0 && value <= kLargest))
       refuse_key(name, "a positive number is expected");
-    if (whole && (!found->is_number_integer() || value < least || value > kLargest))
+    if (whole && (!found.is_number_integer() || value < least || value > kLargest))
       refuse_key(name, integer_expected(static_cast<int>(least)));
     return {value, name};
   }
@@ -311,6 +320,7 @@ class Evaluation {
   Value negation(const std::vector<Node>& parts) const { return {!truth(of(parts[0]))}; }
 
   Value zero_or_more(const std::vector<Node>& parts) const { return key(parts[0].name, 0.0); }
+  Value integer(const std::vector<Node>& parts) const { return key(parts[0].name, -kLargest); }
   Value number(const std::vector<Node>& parts) const { return key(parts[0].name, 0.0, false); }
   Value has(const std::vector<Node>& parts) const { return {scope_.has(parts[0].name)}; }
 
@@ -387,7 +397,13 @@ class Evaluation {
   }
 
   Value each_layer(const std::vector<Node>& parts) const {
-    const Value letters = of(parts[0]);
+    Value letters = of(parts[0]);
+    if (std::holds_alternative<const json*>(letters.value)) {
+      std::string all;
+      for (const json& letter : *list(parts[0]))
+        all += letter.is_string() ? letter.get<std::string>() : letter.dump();
+      letters.value = all;
+    }
     if (!letters.is_none()) check_layers(letters.key, text(letters).size(), "a letter");
     return letters;
   }
@@ -478,26 +494,45 @@ class Evaluation {
     return {pattern};
   }
 
+  // Of each layer, whether it sees everything.
+  std::vector<bool> full_layers(const Node& part, const json& kinds) const {
+    check_layers(part.name, kinds.size(), "a string");
+    std::vector<bool> full;
+    for (const json& kind : kinds) {
+      full.push_back(kind == "full_attention");
+      if (!full.back() && kind != "sliding_attention" && kind != "chunked_attention")
+        refuse_kind(part.name, kind);
+    }
+    return full;
+  }
+
+  // None where no n says it: every n-th layer is full; 1 where no layer is, 0 where all are.
+  static std::optional<double> interval_of(const std::vector<bool>& full) {
+    const auto first = std::find(full.begin(), full.end(), true);
+    if (first == full.end()) return 1.0;
+    if (std::find(full.begin(), full.end(), false) == full.end()) return 0.0;
+    const auto n = static_cast<std::size_t>(first - full.begin()) + 1;
+    for (std::size_t layer = 0; layer < full.size(); ++layer)
+      if (full[layer] != (layer % n == n - 1)) return std::nullopt;
+    return static_cast<double>(n);
+  }
+
   Value full_every(const std::vector<Node>& parts) const {
     const json* const found = list(parts[0]);
     if (!found) return {};
-    const std::string& key = parts[0].name;
-    check_layers(key, found->size(), "a string");
-    std::vector<bool> full;
-    for (const json& kind : *found) {
-      full.push_back(kind == "full_attention");
-      if (!full.back() && kind != "sliding_attention" && kind != "chunked_attention")
-        refuse_kind(key, kind);
-    }
-    const auto first = std::find(full.begin(), full.end(), true);
-    if (first == full.end()) return {1.0};
-    if (std::find(full.begin(), full.end(), false) == full.end()) return {0.0};
-    const auto n = static_cast<std::size_t>(first - full.begin()) + 1;
-    for (std::size_t layer = 0; layer < full.size(); ++layer) {
-      if (full[layer] != (layer % n == n - 1))
-        refuse_key(key, "only a pattern with every n-th layer full is modelled");
-    }
-    return {static_cast<double>(n)};
+    const std::optional<double> n = interval_of(full_layers(parts[0], *found));
+    if (!n) refuse_key(parts[0].name, "only a pattern with every n-th layer full is modelled");
+    return {*n};
+  }
+
+  Value windows(const std::vector<Node>& parts) const {
+    const json* const found = list(parts[0]);
+    if (!found) return {};
+    const std::vector<bool> full = full_layers(parts[0], *found);
+    if (interval_of(full)) return {};
+    std::string all;
+    for (const bool is : full) all += is ? '*' : 'W';
+    return {all};
   }
 
   Value leading(const std::vector<Node>& parts) const {
@@ -510,8 +545,38 @@ class Evaluation {
     return {static_cast<double>(found->size())};
   }
 
+  Value same(const std::vector<Node>& parts) const {
+    const std::string& name = parts[0].name;
+    const json* const found = scope_.find(name);
+    if (!found || !found->is_array()) return key(name);
+    for (const json& one : *found)
+      if (one != found->front()) refuse_key(name, "only the same number in all layers is modelled");
+    return found->empty() ? Value{{}, name} : value_of(found->front(), name, 1.0, true);
+  }
+
+  Value among(const std::vector<Node>& parts) const {
+    const json* const found = list(parts[0]);
+    if (!found) return {};
+    const std::string &name = parts[0].name, all = text(of(parts[1])), letter = text(of(parts[2]));
+    check_layers(name, found->size(), "a number");
+    Value one;
+    for (std::size_t layer = 0; layer < found->size() && !all.empty(); ++layer) {
+      if (all.compare(layer % all.size(), 1, letter) != 0) continue;
+      const Value value = value_of((*found)[layer], name, 1.0, true);
+      if (!one.is_none() && one.value != value.value)
+        refuse_key(name, "only the same number in all layers of a kind is modelled");
+      one = value;
+    }
+    return one;
+  }
+
   const ExpressionScope& scope_;
 };
+
+// Functions whose first argument is a key.
+constexpr std::string_view kOfKeys[] = {"zero_or_more", "integer",       "number", "has",
+                                        "letters",      "first_letters", "listed", "full_every",
+                                        "windows",      "leading",       "same",   "among"};
 
 // Functions with as many arguments as they take, and keys where they take those.
 void check_calls(const Node& node, const std::string& text) {
@@ -519,10 +584,8 @@ void check_calls(const Node& node, const std::string& text) {
     const auto found = Evaluation::calls().find(node.name);
     if (found == Evaluation::calls().end())
       throw Error("\"" + text + "\": there is no function " + node.name);
-    const bool takes_key = node.name == "zero_or_more" || node.name == "number" ||
-                           node.name == "has" || node.name == "letters" ||
-                           node.name == "first_letters" || node.name == "full_every" ||
-                           node.name == "leading" || node.name == "listed";
+    const bool takes_key =
+        std::find(std::begin(kOfKeys), std::end(kOfKeys), node.name) != std::end(kOfKeys);
     if (node.parts.size() < found->second.least || node.parts.size() > found->second.most ||
         (takes_key && node.parts[0].kind != Node::Kind::Key))
       throw Error("\"" + text + "\": " + node.name + " takes other arguments");

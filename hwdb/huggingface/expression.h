@@ -13,6 +13,8 @@
 // int, or as a function says:
 //
 //   zero_or_more(key)  number(key)          from 0; any positive number
+//   integer(key)                            any integer, negative ones too
+//   same(key)                               a number, or the one that a list repeats
 //   has(key)                                whether the file has it, null or not
 //   min(a, b) max(a, b) floor(a) ceil(a)
 //   length(list)                            0 of a list that is not there
@@ -20,7 +22,7 @@
 //   letters(list, 'name', 'L', ...)         a letter for each layer; other kinds are '1' or 'true'
 //   first_letters(list, ...)                the same of a list that may go on after the last layer
 //   has_letter(text, 'x')                   whether it has one
-//   each_layer(text)                        a text that has one
+//   each_layer(text)                        a text that has one, or a list of them
 //   every(period, offset, 'x', 'y')         x in layers offset, offset + period, ..., y in others
 //   listed(list, 'x', 'y')                  x in the layers that a list names, y in others; with a
 //                                           fourth argument, 1, they are counted from one
@@ -30,7 +32,11 @@
 //   repeated(letters)                       the shortest period of letters
 //   full_every(list)                        of windows: n, where every n-th layer is full and the
 //                                           others are windowed; 1 all windowed, 0 all full
+//   windows(list)                           of a list for which no n is: * in full layers, W in
+//                                           windowed ones
 //   leading(list)                           how many layers a list 0, 1, ... names
+//   among(list, letters, 'x')               of a number for each layer, that of the layers x; none
+//                                           where no layer is x
 #pragma once
 
 #include <functional>

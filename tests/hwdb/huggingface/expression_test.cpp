@@ -72,6 +72,8 @@ TEST(Expression, PatternsAreLettersOfLayers) {
     "windows": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
     "full": ["full_attention", "full_attention", "full_attention", "full_attention"],
     "from_one": [1, 3], "in_text": "2, 3", "flags": [0, 1, 1, 0],
+    "full_first": ["full_attention", "sliding_attention", "full_attention", "sliding_attention"],
+    "singles": ["M", "E", "M", "*"], "heads": [6, 4, 6, 4], "other_heads": [6, 4, 8, 4],
     "letters": "MEM*", "dense": [0, 1], "odd": [1], "short": ["full_attention"]})");
   EXPECT_EQ(keys.word("letters(kinds, 'full_attention', '*', 'linear', 'G')"), "*GG*");
   EXPECT_EQ(keys.word("every(2, 1, 'a', 'b')"), "baba");
@@ -90,15 +92,35 @@ TEST(Expression, PatternsAreLettersOfLayers) {
   EXPECT_EQ(keys.refusal("before(letters(flags, '0', '-', '1', 'E'), 'E')"),
             "flags: only leading layers may be of another kind, and layer 3 is");
   EXPECT_EQ(keys.word("repeated(every(2, 1, 'a', 'b'))"), "ba");
+  EXPECT_EQ(keys.number("among(heads, 'W*', 'W') * 10 + among(heads, 'W*', '*')"), 64);
+  EXPECT_TRUE(keys.value("among(missing, 'W*', 'W')").is_none());
+  EXPECT_TRUE(keys.value("among(heads, '*', 'W')").is_none());
+  EXPECT_EQ(keys.refusal("among(other_heads, 'W*', 'W')"),
+            "other_heads: only the same number in all layers of a kind is modelled");
   EXPECT_EQ(keys.number("full_every(windows)"), 2);
   EXPECT_EQ(keys.number("full_every(full)"), 0);
   EXPECT_EQ(keys.number("full_every(other) | 9"), 9);
+  EXPECT_TRUE(keys.value("windows(windows)").is_none());
+  EXPECT_TRUE(keys.value("windows(full)").is_none());
+  EXPECT_EQ(keys.word("repeated(windows(full_first))"), "*W");
+  EXPECT_EQ(keys.refusal("full_every(full_first)"),
+            "full_first: only a pattern with every n-th layer full is modelled");
   EXPECT_TRUE(keys.holds("has_letter(each_layer(letters), 'E') and not has_letter(letters, 'S')"));
+  EXPECT_EQ(keys.word("each_layer(singles)"), "MEM*");
   EXPECT_EQ(keys.number("leading(dense) + leading(other)"), 2);
   EXPECT_EQ(keys.refusal("leading(odd)"), "odd: only the leading layers may be dense: [0, 1, ...]");
   EXPECT_EQ(keys.refusal("full_every(short)"), "short: a string for each of 4 layers is expected");
   EXPECT_EQ(keys.refusal("full_every(kinds)"),
             "kinds: layers of the kind \"linear\" are not modelled for this model_type");
+}
+
+TEST(Expression, ANumberMayStandForEachLayer) {
+  const Keys keys(R"({"one": 3, "list": [5, 5], "odd": [5, 6], "empty": [], "minus": -1})");
+  EXPECT_EQ(keys.number("same(one) + same(list)"), 8);
+  EXPECT_EQ(keys.number("same(empty) | 2"), 2);
+  EXPECT_EQ(keys.refusal("same(odd)"), "odd: only the same number in all layers is modelled");
+  EXPECT_EQ(keys.number("integer(minus)"), -1);
+  EXPECT_TRUE(keys.value("integer(missing)").is_none());
 }
 
 TEST(Expression, WhatIsNoSizeNamesItsKey) {
