@@ -44,10 +44,25 @@ std::string name_of_model(const json& document, const Transformer& model) {
   return clean_name(model.name);
 }
 
-// The decoder's part of a model that also sees; null where the document is the decoder.
-const json* text_part(const json& document) {
-  const auto part = document.find("text_config");
-  return part != document.end() && part->is_object() && !part->empty() ? &*part : nullptr;
+// The decoder's part of a model that also sees or hears.
+struct TextPart {
+  const json* config = nullptr;  // null where the document is the decoder
+  std::string key;
+};
+
+// Under the key of transformers, of InternVL and Ovis, of DeepSeek-VL and Janus, of Qwen's Omni.
+TextPart text_part(const json& document) {
+  for (const char* path : {"/text_config", "/llm_config", "/language_config",
+                           "/thinker_config/text_config", "/thinker_config"}) {
+    const json::json_pointer pointer(path);
+    if (!document.contains(pointer)) continue;
+    const json& part = document.at(pointer);
+    if (!part.is_object() || part.empty()) continue;
+    std::string key = std::string(path).substr(1);
+    std::replace(key.begin(), key.end(), '/', '.');
+    return {&part, key};
+  }
+  return {};
 }
 
 // A class of the file that trains something else than its model_type says.
@@ -82,9 +97,9 @@ Transformer read_document(const json& document, const std::string& file) {
   if (!document.contains("model_type") && document.contains("d_embd"))
     return model_of_type(*find_model_type("llm-train-bench"), document, file, false);
   refuse_classes(document, file);
-  if (const json* const text = text_part(document)) {
-    const std::string place = file + ": text_config";
-    json part = *text;
+  if (const TextPart text = text_part(document); text.config) {
+    const std::string place = file + ": " + text.key;
+    json part = *text.config;
     // Of the whole model where its text part does not say it.
     if (!part.contains("tie_word_embeddings") && document.contains("tie_word_embeddings"))
       part["tie_word_embeddings"] = document["tie_word_embeddings"];
@@ -95,17 +110,32 @@ Transformer read_document(const json& document, const std::string& file) {
   return model_of_type(type_of(document, file), document, file, false);
 }
 
+// Layers ahead of the last that a file has and a row does not.
+void add_layers_ahead(const json& config, std::vector<std::string>& notes) {
+  for (const char* key : {"num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules",
+                          "mtp_num_layers", "num_mtp_layers"}) {
+    const auto found = config.find(key);
+    if (found != config.end() && found->is_number_integer() && *found > 0)
+      notes.push_back(std::string(key) + " = " + found->dump() +
+                      ": layers of multi-token prediction are not counted");
+  }
+}
+
 // Parts of a model that its text part leaves out: objects of the file that configure another tower.
-std::vector<std::string> notes_on(const json& document) {
+// `ahead`: layers of multi-token prediction that were read.
+std::vector<std::string> notes_on(const json& document, int ahead) {
   std::vector<std::string> notes;
   for (const auto& [key, value] : document.items()) {
     const auto has = [&](const char* word) { return key.find(word) != std::string::npos; };
-    if (value.is_object() && !value.empty() && key.ends_with("_config") &&
+    const bool is_given = (value.is_object() && !value.empty()) || key.ends_with("vision_tower");
+    if (is_given && !value.is_null() &&
         (has("vision") || has("audio") || has("visual") || has("image") || has("speech")))
       notes.push_back(key + " is not counted: of this model the text part alone is read");
   }
-  if (notes.empty() && text_part(document))
-    notes.push_back("text_config alone is read: other parts of this model are not counted");
+  const TextPart text = text_part(document);
+  if (notes.empty() && text.config)
+    notes.push_back(text.key + " alone is read: other parts of this model are not counted");
+  if (ahead == 0) add_layers_ahead(text.config ? *text.config : document, notes);
   return notes;
 }
 
@@ -114,8 +144,8 @@ sim::NamedModel model_in(const std::string& text, const std::string& file) {
   sim::NamedModel read{.model = read_document(document, file),
                        .aliases = {},
                        .published_parameters = {},
-                       .source = file,
-                       .notes = notes_on(document)};
+                       .source = file};
+  read.notes = notes_on(document, read.model.mtp_layers);
   read.model.name = name_of_model(document, read.model);
   try {
     read.model.validate();

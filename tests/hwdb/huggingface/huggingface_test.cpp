@@ -364,8 +364,11 @@ TEST(ModelConfig, OtherEncodersAndHybridsAreRefusedForWhatTheyAre) {
                 rule);
   EXPECT_EQ(complaint(R"({"model_type": "t5"})"),
             "config.json: model_type = \"t5\": an encoder-decoder" + rule);
-  EXPECT_EQ(complaint(R"({"model_type": "falcon_mamba"})"),
-            "config.json: model_type = \"falcon_mamba\": a model of Mamba-1" + rule);
+  EXPECT_EQ(
+      complaint(R"({"model_type": "falcon_mamba"})"),
+      "config.json: model_type = \"falcon_mamba\": a stack of Mamba-1 whose steps, B and C have no "
+      "weighted norms" +
+          rule);
 }
 
 // nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16, keys of the shape.
@@ -545,6 +548,36 @@ TEST(ModelConfig, PartsThatAreNotCountedAreNoted) {
   EXPECT_EQ(notes(R"({"model_type": "vipllava", "text_config": {"model_type": "llama"}})"),
             std::vector<std::string>{
                 "text_config alone is read: other parts of this model are not counted"});
+}
+
+// InternVL and Ovis have it under llm_config, DeepSeek-VL under language_config, Qwen's Omni inside
+// the configuration of its thinker.
+TEST(ModelConfig, TextPartsStandUnderOtherKeysToo) {
+  const std::string part = std::string(kQwen25);
+  const std::int64_t parameters = count(kQwen25);
+  for (const std::string key : {"text_config", "llm_config", "language_config"})
+    EXPECT_EQ(count((R"({"model_type": "seeing", ")" + key + "\": " + part + "}").c_str()),
+              parameters)
+        << key;
+  EXPECT_EQ(count((R"({"model_type": "omni", "thinker_config": {"text_config": )" + part +
+                   R"(, "audio_config": {"d_model": 8}}})")
+                      .c_str()),
+            parameters);
+  EXPECT_EQ(complaint(R"({"model_type": "seeing", "llm_config": {"hidden_size": 8}})"),
+            "config.json: llm_config: model_type = \"seeing\": unknown");
+}
+
+TEST(ModelConfig, LayersAheadThatAreNotCountedAreNoted) {
+  const TemporaryFolder folder;
+  const auto notes = [&](const std::string& text) {
+    std::ofstream(folder / "config.json") << text;
+    return load_model_config(folder / "config.json").notes;
+  };
+  const std::string note = ": layers of multi-token prediction are not counted";
+  EXPECT_EQ(
+      notes(replaced(kQwen3, "\"head_dim\"", "\"num_nextn_predict_layers\": 2, \"head_dim\"")),
+      std::vector{"num_nextn_predict_layers = 2" + note});
+  EXPECT_EQ(notes(kDeepSeekV3), std::vector<std::string>{});
 }
 
 // transformers writes a text_config without the keys that its class has the same: LLaVA of Vicuna 7B.
