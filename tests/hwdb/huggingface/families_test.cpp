@@ -1,0 +1,574 @@
+// Families that are read by a row of known parts, each with a file of a published model, or of a
+// small one where none is known, and its exact count.
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "hwdb/huggingface/huggingface.h"
+#include "sim/model/parameters.h"
+#include "tests/error_of.h"
+
+namespace llmsim::hwdb {
+namespace {
+
+struct Family {
+  std::string config;
+  std::int64_t parameters;  // of the text part, without layers ahead
+};
+
+// A list of the kinds of layers that the letters name, over and over.
+std::string layers(const std::string& letters, int times) {
+  const std::map<char, std::string> kinds = {{'M', "mamba"},
+                                             {'G', "global"},
+                                             {'O', "local"},
+                                             {'D', "dense"},
+                                             {'S', "sparse"},
+                                             {'A', "attention"},
+                                             {'W', "sliding_attention"},
+                                             {'F', "full_attention"},
+                                             {'L', "linear_attention"}};
+  std::string all;
+  for (int i = 0; i < times; ++i) {
+    for (const char letter : letters) {
+      const auto kind = kinds.find(letter);
+      all += all.empty() ? "" : ", ";
+      all += kind == kinds.end() ? std::string(1, letter) : '"' + kind->second + '"';
+    }
+  }
+  return '[' + all + ']';
+}
+
+void expect_counts(const std::vector<Family>& families) {
+  for (const Family& family : families) {
+    const sim::Parameters count = sim::parameters(read_model_config(family.config, "config.json"));
+    EXPECT_EQ(count.total() - count.mtp, family.parameters) << family.config;
+  }
+}
+
+// The tensors of mlx-lm's definition of each (ml-explore/mlx-lm mlx_lm/models), which are also the
+// totals of the published weights where these are known.
+TEST(Families, HaveTheParametersThatMlxLmGivesThem) {
+  expect_counts({
+      // Ling-lite
+      {R"({"model_type": "bailing_moe", "hidden_size": 2048, "intermediate_size": 5632,
+      "max_position_embeddings": 16384, "moe_intermediate_size": 1408, "num_experts": 64,
+      "num_shared_experts": 2, "num_attention_heads": 16, "num_experts_per_tok": 6,
+      "num_hidden_layers": 28, "num_key_value_heads": 4, "vocab_size": 126464,
+      "first_k_dense_replace": 0, "use_bias": false, "use_qkv_bias": false,
+      "tie_word_embeddings": false})",
+       16'801'974'272},
+      // Ling-mini-2.0
+      {R"({"model_type": "bailing_moe_v2", "hidden_size": 2048, "intermediate_size": 5120,
+      "max_position_embeddings": 32768, "moe_intermediate_size": 512, "num_experts": 256,
+      "num_shared_experts": 1, "num_attention_heads": 16, "num_experts_per_tok": 8,
+      "num_hidden_layers": 20, "num_key_value_heads": 4, "vocab_size": 157184,
+      "first_k_dense_replace": 1, "use_bias": false, "use_qkv_bias": false,
+      "use_qk_norm": true, "head_dim": 128, "n_group": 8, "topk_group": 4,
+      "moe_router_enable_expert_bias": true, "num_nextn_predict_layers": 0,
+      "tie_word_embeddings": false})",
+       16'255'643'392},
+      // ERNIE-4.5-21B-A3B, with the correction biases of its routers, 27 * 64
+      {R"({"model_type": "ernie4_5_moe", "hidden_size": 2560, "intermediate_size": 12288,
+      "max_position_embeddings": 131072, "moe_intermediate_size": 1536, "moe_k": 6,
+      "moe_layer_interval": 1, "moe_layer_start_index": 1, "moe_num_experts": 64,
+      "moe_num_shared_experts": 2, "moe_use_aux_free": true, "num_attention_heads": 20,
+      "num_hidden_layers": 28, "num_key_value_heads": 4, "num_nextn_predict_layers": 1,
+      "tie_word_embeddings": true, "use_bias": false, "vocab_size": 103424,
+      "head_dim": 128})",
+       21'825'437'888},
+      // Granite 4.0 H Tiny
+      {R"({"model_type": "granitemoehybrid", "hidden_size": 1536, "intermediate_size": 512,
+      "num_hidden_layers": 40, "layer_types": )" +
+           layers("MMMMMAMMMM", 4) +
+           R"(, "max_position_embeddings": 131072, "num_attention_heads": 12,
+      "num_key_value_heads": 4, "attention_bias": false, "num_local_experts": 64,
+      "num_experts_per_tok": 6, "shared_intermediate_size": 1024, "mamba_n_heads": 48,
+      "mamba_d_head": 64, "mamba_proj_bias": false, "mamba_d_state": 128,
+      "mamba_d_conv": 4, "mamba_n_groups": 1, "mamba_conv_bias": true, "mamba_expand": 2,
+      "position_embedding_type": "nope", "tie_word_embeddings": true,
+      "vocab_size": 100352})",
+       6'939'037'248},
+      // Granite 4.0 H Micro
+      {R"({"model_type": "granitemoehybrid", "hidden_size": 2048, "intermediate_size": 8192,
+      "num_hidden_layers": 40, "layer_types": )" +
+           layers("MMMMMAMMMM", 4) +
+           R"(, "max_position_embeddings": 131072, "num_attention_heads": 32,
+      "num_key_value_heads": 8, "attention_bias": false, "num_local_experts": 0,
+      "num_experts_per_tok": 0, "shared_intermediate_size": 8192, "mamba_n_heads": 64,
+      "mamba_d_head": 64, "mamba_proj_bias": false, "mamba_d_state": 128,
+      "mamba_d_conv": 4, "mamba_n_groups": 1, "mamba_conv_bias": true, "mamba_expand": 2,
+      "position_embedding_type": "nope", "tie_word_embeddings": true,
+      "vocab_size": 100352})",
+       3'191'396'096},
+      // Phi-3.5-MoE
+      {R"({"model_type": "phimoe", "attention_bias": true, "hidden_size": 4096,
+      "intermediate_size": 6400, "lm_head_bias": true, "max_position_embeddings": 131072,
+      "num_attention_heads": 32, "num_experts_per_tok": 2, "num_hidden_layers": 32,
+      "num_key_value_heads": 8, "num_local_experts": 16, "sliding_window": 131072,
+      "tie_word_embeddings": false, "vocab_size": 32064})",
+       41'873'153'344},
+      // MiniCPM3-4B with a head of its own
+      {R"({"model_type": "minicpm3", "hidden_size": 2560, "num_hidden_layers": 62,
+      "intermediate_size": 6400, "num_attention_heads": 40, "num_key_value_heads": 40,
+      "vocab_size": 73448, "q_lora_rank": 768, "qk_nope_head_dim": 64,
+      "qk_rope_head_dim": 32, "kv_lora_rank": 256, "max_position_embeddings": 32768,
+      "tie_word_embeddings": false})",
+       4'261'902'848},
+      // InternLM3-8B
+      {R"({"model_type": "internlm3", "hidden_size": 4096, "num_hidden_layers": 48,
+      "intermediate_size": 10240, "num_attention_heads": 32, "num_key_value_heads": 2,
+      "head_dim": 128, "vocab_size": 128512, "bias": false, "qkv_bias": false,
+      "max_position_embeddings": 32768, "tie_word_embeddings": false})",
+       8'804'241'408},
+      // EXAONE 3.0 7.8B
+      {R"({"model_type": "exaone", "hidden_size": 4096, "num_layers": 32,
+      "intermediate_size": 14336, "num_attention_heads": 32, "num_key_value_heads": 8,
+      "head_dim": 128, "vocab_size": 102400, "max_position_embeddings": 4096,
+      "tie_word_embeddings": false})",
+       7'818'448'896},
+      // EXAONE 3.5 2.4B
+      {R"({"model_type": "exaone", "hidden_size": 2560, "num_layers": 30,
+      "intermediate_size": 7168, "num_attention_heads": 32, "num_key_value_heads": 8,
+      "head_dim": 80, "vocab_size": 102400, "max_position_embeddings": 32768,
+      "tie_word_embeddings": true})",
+       2'405'327'360},
+      // K-EXAONE-236B-A23B
+      {R"({"model_type": "exaone_moe", "hidden_size": 6144, "num_hidden_layers": 48,
+      "intermediate_size": 18432, "moe_intermediate_size": 2048, "num_attention_heads": 64,
+      "num_key_value_heads": 8, "head_dim": 128, "num_experts": 128,
+      "num_experts_per_tok": 8, "num_shared_experts": 1, "first_k_dense_replace": 1,
+      "n_group": 1, "topk_group": 1, "vocab_size": 153600, "sliding_window": 128,
+      "sliding_window_pattern": "LLLG", "layer_types": )" +
+           layers("WWWF", 12) +
+           R"(, "max_position_embeddings": 262144, "num_nextn_predict_layers": 1,
+      "tie_word_embeddings": false})",
+       236'571'156'352},
+      // GLM-4.7-Flash, without the layer ahead
+      {R"({"model_type": "glm4_moe_lite", "vocab_size": 154880, "hidden_size": 2048,
+      "intermediate_size": 10240, "moe_intermediate_size": 1536, "num_hidden_layers": 47,
+      "num_attention_heads": 20, "num_key_value_heads": 20, "n_shared_experts": 1,
+      "n_routed_experts": 64, "kv_lora_rank": 512, "q_lora_rank": 768,
+      "qk_rope_head_dim": 64, "qk_nope_head_dim": 192, "v_head_dim": 256,
+      "num_experts_per_tok": 4, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1,
+      "max_position_embeddings": 202752, "num_nextn_predict_layers": 1,
+      "tie_word_embeddings": false, "attention_bias": false})",
+       29'943'393'920},
+      // Solar Open 100B
+      {R"({"model_type": "solar_open", "vocab_size": 196608, "hidden_size": 4096,
+      "intermediate_size": 10240, "moe_intermediate_size": 1280, "num_hidden_layers": 48,
+      "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 128,
+      "n_shared_experts": 1, "n_routed_experts": 128, "num_experts_per_tok": 8,
+      "first_k_dense_replace": 0, "max_position_embeddings": 131072,
+      "tie_word_embeddings": false, "use_qk_norm": false, "n_group": 1, "topk_group": 1})",
+       102'651'799'552},
+      // nanochat, d20
+      {R"({"model_type": "nanochat", "hidden_size": 1280, "num_hidden_layers": 20,
+      "num_attention_heads": 10, "num_key_value_heads": 10, "vocab_size": 65536,
+      "max_position_embeddings": 2048, "intermediate_size": 5120})",
+       560'988'160},
+      // of the size of TeleChat3-36B
+      {R"({"model_type": "telechat3", "hidden_size": 6144, "intermediate_size": 24576,
+      "max_position_embeddings": 32768, "num_attention_heads": 48, "num_hidden_layers": 64,
+      "num_key_value_heads": 48, "vocab_size": 131072, "head_dim": 128,
+      "tie_word_embeddings": false})",
+       40'266'110'976},
+      // Youtu-LLM-2B
+      {R"({"model_type": "youtu_llm", "vocab_size": 128256, "hidden_size": 2048,
+      "intermediate_size": 6144, "num_hidden_layers": 32, "num_attention_heads": 16,
+      "num_key_value_heads": 16, "kv_lora_rank": 512, "q_lora_rank": 1536,
+      "qk_rope_head_dim": 64, "v_head_dim": 128, "qk_nope_head_dim": 128,
+      "max_position_embeddings": 131072, "tie_word_embeddings": true})",
+       1'961'560'064},
+      // small
+      {R"({"model_type": "mellum", "hidden_size": 384, "num_hidden_layers": 6,
+      "intermediate_size": 512, "num_attention_heads": 6, "num_experts": 12,
+      "num_experts_per_tok": 3, "moe_intermediate_size": 96, "vocab_size": 1200,
+      "num_key_value_heads": 2, "head_dim": 72, "tie_word_embeddings": false,
+      "max_position_embeddings": 512, "sliding_window": 64, "layer_types": )" +
+           layers("WWF", 2) + R"(})",
+       11'571'936},
+      // Mamba-Codestral-7B
+      {R"({"model_type": "mamba2", "num_heads": 128, "head_dim": 64, "vocab_size": 32768,
+      "hidden_size": 4096, "intermediate_size": 8192, "state_size": 128,
+      "num_hidden_layers": 64, "conv_kernel": 4, "n_groups": 8, "use_bias": false,
+      "use_conv_bias": true, "tie_word_embeddings": false, "chunk_size": 256})",
+       7'285'403'648},
+      // phixtral-2x2_8
+      {R"({"model_type": "phi-msft", "n_embd": 2560, "n_head": 32, "n_layer": 32,
+      "n_inner": null, "n_head_kv": null, "n_positions": 2048, "num_local_experts": 2,
+      "num_experts_per_tok": 2, "vocab_size": 51200, "tie_word_embeddings": false})",
+       4'457'978'880},
+      // small
+      {R"({"model_type": "phixtral", "num_vocab": 1000, "model_dim": 96, "num_heads": 4,
+      "num_layers": 3, "num_experts_per_tok": 2, "num_local_experts": 5})",
+       1'420'072},
+      // of the size of PLaMo-13B
+      {R"({"model_type": "plamo", "hidden_size": 5120, "num_hidden_layers": 40,
+      "intermediate_size": 13824, "num_attention_heads": 40, "n_shared_head": 5,
+      "vocab_size": 50432})",
+       11'526'681'600},
+      // of the size of Lille 130M
+      {R"({"model_type": "lille-130m", "block_size": 512, "n_embd": 640, "n_head": 10,
+      "n_kv_heads": 2, "n_layer": 24, "vocab_size": 32768})",
+       127'171'200},
+      // Hunyuan-A13B
+      {R"({"model_type": "hunyuan_v1_moe", "vocab_size": 128167, "hidden_size": 4096,
+      "num_hidden_layers": 32, "intermediate_size": 3072, "num_attention_heads": 32,
+      "num_key_value_heads": 8, "attention_head_dim": 128, "head_dim": 128,
+      "attention_bias": false, "moe_topk": )" +
+           layers("8", 32) + R"(, "num_experts": 64, "num_shared_expert": )" + layers("1", 32) +
+           R"(, "use_mixed_mlp_moe": true, "use_qk_norm": true, "use_cla": false,
+      "moe_intermediate_size": 3072, "moe_layer_num_skipped": 0,
+      "tie_word_embeddings": true, "max_position_embeddings": 32768})",
+       80'393'183'232},
+      // Mistral Small 3.1
+      {R"({"model_type": "mistral3", "text_config": {"model_type": "mistral",
+      "hidden_size": 5120, "head_dim": 128, "intermediate_size": 32768,
+      "max_position_embeddings": 131072, "num_attention_heads": 32,
+      "num_hidden_layers": 40, "num_key_value_heads": 8, "sliding_window": null,
+      "vocab_size": 131072}})",
+       23'572'403'200},
+      // Ministral 3 14B
+      {R"({"model_type": "mistral3", "text_config": {"model_type": "ministral3",
+      "hidden_size": 5120, "head_dim": 128, "intermediate_size": 16384,
+      "max_position_embeddings": 262144, "num_attention_heads": 32,
+      "num_hidden_layers": 40, "num_key_value_heads": 8, "sliding_window": null,
+      "vocab_size": 131072, "tie_word_embeddings": false}})",
+       13'506'073'600},
+      // Kimi-VL-A3B, whose text part need not say its type
+      {R"({"model_type": "kimi_vl", "text_config": {"vocab_size": 163840,
+      "max_position_embeddings": 131072, "hidden_size": 2048, "intermediate_size": 11264,
+      "moe_intermediate_size": 1408, "num_hidden_layers": 27, "num_attention_heads": 16,
+      "n_shared_experts": 2, "n_routed_experts": 64, "kv_lora_rank": 512,
+      "q_lora_rank": null, "qk_rope_head_dim": 64, "v_head_dim": 128,
+      "qk_nope_head_dim": 128, "n_group": 1, "topk_group": 1, "num_experts_per_tok": 6,
+      "moe_layer_freq": 1, "first_k_dense_replace": 1, "num_key_value_heads": 16}})",
+       15'960'110'208},
+      // Qwen2-VL-7B, whose file has no text_config
+      {R"({"model_type": "qwen2_vl", "hidden_size": 3584, "intermediate_size": 18944,
+      "max_position_embeddings": 32768, "max_window_layers": 28, "num_attention_heads": 28,
+      "num_hidden_layers": 28, "num_key_value_heads": 4, "sliding_window": 32768,
+      "tie_word_embeddings": false, "use_sliding_window": false, "vocab_size": 152064})",
+       7'615'616'512},
+      // DeepSeek-OCR, without MLA
+      {R"({"model_type": "deepseek_vl_v2", "language_config": {"model_type": "deepseek_v2",
+      "hidden_size": 1280, "intermediate_size": 6848, "kv_lora_rank": null,
+      "q_lora_rank": null, "qk_nope_head_dim": 0, "qk_rope_head_dim": 0, "v_head_dim": 0,
+      "use_mla": false, "num_attention_heads": 10, "num_key_value_heads": 10,
+      "num_hidden_layers": 12, "n_routed_experts": 64, "n_shared_experts": 2,
+      "num_experts_per_tok": 6, "moe_intermediate_size": 896, "first_k_dense_replace": 1,
+      "n_group": 1, "topk_group": 1, "vocab_size": 129280,
+      "max_position_embeddings": 8192}})",
+       2'934'734'080},
+      // small, with heads of each kind of layer
+      {R"({"model_type": "laguna", "vocab_size": 10000, "hidden_size": 128,
+      "intermediate_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4,
+      "num_key_value_heads": 2, "head_dim": 32, "sliding_window": 4, "num_experts": 8,
+      "num_experts_per_tok": 2, "moe_intermediate_size": 128,
+      "shared_expert_intermediate_size": 128, "layer_types": ["full_attention",
+      "sliding_attention", "sliding_attention", "sliding_attention"],
+      "mlp_layer_types": ["dense", "sparse", "sparse", "sparse"],
+      "num_attention_heads_per_layer": [4, 6, 6, 6], "max_position_embeddings": 512})",
+       4'238'488},
+      // small
+      {R"({"model_type": "exaone_moe", "vocab_size": 1000, "hidden_size": 128,
+      "intermediate_size": 256, "moe_intermediate_size": 64, "num_hidden_layers": 4,
+      "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "num_experts": 4,
+      "num_experts_per_tok": 2, "num_shared_experts": 1, "n_group": 1, "topk_group": 1,
+      "sliding_window": 32, "max_position_embeddings": 1000,
+      "layer_types": ["sliding_attention", "sliding_attention", "sliding_attention",
+      "full_attention"], "is_moe_layer": [false, true, true, true],
+      "tie_word_embeddings": false})",
+       922'508},
+      // small, with the sizes of its class
+      {R"({"model_type": "youtu_llm", "vocab_size": 1000, "hidden_size": 128,
+      "intermediate_size": 128, "num_hidden_layers": 4, "kv_lora_rank": 128,
+      "q_lora_rank": 256})",
+       6'848'128},
+      // small, with an MLP in its first layer
+      {R"({"model_type": "qwen3_next", "hidden_size": 128, "num_hidden_layers": 4,
+      "intermediate_size": 128, "num_attention_heads": 8, "num_key_value_heads": 4,
+      "vocab_size": 1000, "linear_num_value_heads": 4, "linear_num_key_heads": 4,
+      "linear_key_head_dim": 32, "linear_value_head_dim": 32, "linear_conv_kernel_dim": 3,
+      "num_experts": 4, "num_experts_per_tok": 2, "decoder_sparse_step": 1,
+      "shared_expert_intermediate_size": 128, "mlp_only_layers": [0],
+      "moe_intermediate_size": 128, "head_dim": 64, "max_position_embeddings": 1000})",
+       1'560'184},
+  });
+}
+
+// The tensors of the modeling files of transformers, or of the publisher, added up, which are also
+// the totals of the published weights where these are known; the decoder of a model that sees or
+// hears is one that was published alone before.
+TEST(Families, HaveTheParametersThatTransformersGivesThem) {
+  expect_counts({
+      // InternLM 7B
+      {R"({"model_type": "internlm", "hidden_size": 4096, "intermediate_size": 11008,
+      "num_attention_heads": 32, "num_hidden_layers": 32, "vocab_size": 103168,
+      "bias": true, "max_position_embeddings": 2048, "tie_word_embeddings": false})",
+       7'321'948'160},
+      // Orion 14B
+      {R"({"model_type": "orion", "hidden_size": 5120, "intermediate_size": 15360,
+      "num_attention_heads": 40, "num_key_value_heads": 40, "num_hidden_layers": 40,
+      "vocab_size": 84608, "max_position_embeddings": 4096, "tie_word_embeddings": false})",
+       14'498'703'360},
+      // Grok-1, with the head of its class
+      {R"({"model_type": "grok-1", "hidden_size": 6144, "intermediate_size": 32768,
+      "num_attention_heads": 48, "num_key_value_heads": 8, "num_hidden_layers": 64,
+      "vocab_size": 131072, "max_position_embeddings": 8192, "num_experts": 8,
+      "num_experts_per_tok": 2})",
+       315'684'820'992},
+      // Falcon 7B, as its first files name it
+      {R"({"model_type": "RefinedWebModel", "alibi": false, "bias": false, "hidden_size": 4544,
+      "multi_query": true, "n_head": 71, "n_layer": 32, "parallel_attn": true,
+      "vocab_size": 65024})",
+       6'921'720'704},
+      // Falcon 40B, as its first files name it
+      {R"({"model_type": "RefinedWeb", "alibi": false, "bias": false, "hidden_size": 8192,
+      "n_head": 128, "n_head_kv": 8, "n_layer": 60, "parallel_attn": true,
+      "vocab_size": 65024})",
+       41'303'293'952},
+      // CWM 32B
+      {R"({"model_type": "cwm", "hidden_size": 6144, "intermediate_size": 21504,
+      "num_hidden_layers": 64, "num_attention_heads": 48, "num_key_value_heads": 8,
+      "head_dim": 128, "max_position_embeddings": 131072, "vocab_size": 128256,
+      "sliding_window": 8192, "layer_types": )" +
+           layers("FWWW", 16) + R"(, "tie_word_embeddings": false})",
+       32'581'097'472},
+      // Ministral 8B, whose first layer of each four sees everything
+      {R"({"model_type": "ministral", "hidden_size": 4096, "intermediate_size": 12288,
+      "num_hidden_layers": 36, "num_attention_heads": 32, "num_key_value_heads": 8,
+      "head_dim": 128, "vocab_size": 131072, "max_position_embeddings": 32768,
+      "sliding_window": 32768, "layer_types": )" +
+           layers("FWWW", 9) + R"(, "tie_word_embeddings": false})",
+       8'019'808'256},
+      // Muse Glimmer 30B, with the sizes of its class
+      {R"({"model_type": "muse_glimmer", "text_config": {"model_type": "muse_glimmer_text",
+      "head_dim": 128}})",
+       27'854'780'928},
+      // of the size of HunyuanOCR
+      {R"({"model_type": "hunyuan_vl", "text_config": {"model_type": "hunyuan_vl_text",
+      "hidden_size": 1024, "intermediate_size": 3584, "num_hidden_layers": 24,
+      "num_attention_heads": 16, "num_key_value_heads": 8, "attention_head_dim": 128,
+      "vocab_size": 120818, "max_position_embeddings": 32768}})",
+       539'010'048},
+      // Emu3, with the sizes of its class
+      {R"({"model_type": "emu3", "text_config": {"model_type": "emu3_text_model",
+      "max_position_embeddings": 9216}, "vq_config": {}})",
+       8'492'011'520},
+      // Granite Swash 2B
+      {R"({"model_type": "granite_swa", "hidden_size": 2560, "intermediate_size": 8192,
+      "num_hidden_layers": 24, "num_attention_heads": 20, "num_key_value_heads": 4,
+      "max_position_embeddings": 8192, "vocab_size": 100352, "sliding_window": 128,
+      "layer_types": )" +
+           layers("FWWW", 6) + R"(, "tie_word_embeddings": true})",
+       2'144'463'840},
+      // small
+      {R"({"model_type": "granitemoe_swa", "hidden_size": 512, "intermediate_size": 96,
+      "shared_intermediate_size": 160, "num_hidden_layers": 4, "num_attention_heads": 8,
+      "num_key_value_heads": 2, "num_local_experts": 10, "num_experts_per_tok": 3,
+      "vocab_size": 2000, "max_position_embeddings": 512, "tie_word_embeddings": true})",
+       10'551'840},
+      // GPT-Neo 125M
+      {R"({"model_type": "gpt_neo", "attention_layers": )" + layers("GO", 6) +
+           R"(, "hidden_size": 768, "intermediate_size": null, "max_position_embeddings": 2048,
+      "num_heads": 12, "num_layers": 12, "vocab_size": 50257, "window_size": 256})",
+       125'198'592},
+      // Hy3-preview
+      {R"({"model_type": "hy_v3", "vocab_size": 120832, "hidden_size": 4096,
+      "intermediate_size": 13312, "num_hidden_layers": 80, "num_attention_heads": 64,
+      "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 131072,
+      "num_experts": 192, "num_experts_per_tok": 8, "num_shared_experts": 1,
+      "moe_intermediate_size": 1536, "tie_word_embeddings": false})",
+       295'033'543'488},
+      // HyperCLOVA X SEED Think 14B
+      {R"({"model_type": "hyperclovax", "hidden_size": 6144, "intermediate_size": 14336,
+      "num_hidden_layers": 38, "num_attention_heads": 48, "num_key_value_heads": 8,
+      "head_dim": 128, "vocab_size": 110592, "use_post_norm": true,
+      "max_position_embeddings": 131072, "tie_word_embeddings": false})",
+       14'748'112'896},
+      // small
+      {R"({"model_type": "cohere2_moe", "hidden_size": 256, "intermediate_size": 80,
+      "prefix_dense_intermediate_size": 300, "num_hidden_layers": 5,
+      "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 48,
+      "vocab_size": 1000, "num_experts": 6, "num_experts_per_tok": 2,
+      "num_shared_experts": 2, "mlp_layer_types": ["dense", "sparse", "sparse", "sparse",
+      "sparse"], "layer_types": )" +
+           layers("F", 5) + R"(, "max_position_embeddings": 512})",
+       3'197'440},
+      // GLM-OCR, with the sizes of its class
+      {R"({"model_type": "glm_ocr", "text_config": {"model_type": "glm_ocr_text",
+      "head_dim": 128, "num_nextn_predict_layers": 1}})",
+       423'691'264},
+      // Aria
+      {R"({"model_type": "aria", "text_config": {"model_type": "aria_text",
+      "hidden_size": 2560, "intermediate_size": 1664, "num_hidden_layers": 28,
+      "num_attention_heads": 20, "num_key_value_heads": 20, "vocab_size": 100352,
+      "moe_num_experts": 64, "moe_topk": 6, "moe_num_shared_experts": 2,
+      "max_position_embeddings": 65536}})",
+       24'869'091'840},
+      // FlexOlmo-7x7B-1T
+      {R"({"model_type": "flex_olmo", "hidden_size": 4096, "intermediate_size": 11008,
+      "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 32,
+      "vocab_size": 100352, "num_experts": 7, "num_experts_per_tok": 5,
+      "tie_word_embeddings": false, "max_position_embeddings": 4096})",
+       33'270'665'216},
+      // small
+      {R"({"model_type": "granitemoeshared", "hidden_size": 512, "intermediate_size": 96,
+      "shared_intermediate_size": 160, "num_hidden_layers": 4, "num_attention_heads": 8,
+      "num_key_value_heads": 2, "num_local_experts": 10, "num_experts_per_tok": 3,
+      "vocab_size": 2000, "max_position_embeddings": 512, "tie_word_embeddings": true})",
+       10'551'808},
+      // Jais-2-8B
+      {R"({"model_type": "jais2", "hidden_size": 3328, "intermediate_size": 26624,
+      "num_hidden_layers": 32, "num_attention_heads": 26, "num_key_value_heads": 26,
+      "head_dim": 128, "max_position_embeddings": 8192, "vocab_size": 150272,
+      "attention_bias": true, "mlp_bias": true, "tie_word_embeddings": false})",
+       8'090'401'280},
+      // small
+      {R"({"model_type": "mistral4", "hidden_size": 512, "intermediate_size": 640,
+      "moe_intermediate_size": 96, "num_hidden_layers": 5, "num_attention_heads": 8,
+      "num_key_value_heads": 8, "n_routed_experts": 12, "n_shared_experts": 1,
+      "num_experts_per_tok": 3, "first_k_dense_replace": 2, "q_lora_rank": 80,
+      "kv_lora_rank": 48, "qk_nope_head_dim": 24, "qk_rope_head_dim": 8, "v_head_dim": 40,
+      "vocab_size": 3000, "n_group": 1, "topk_group": 1, "max_position_embeddings": 1024,
+      "tie_word_embeddings": false})",
+       12'206'208},
+      // OLMo Hybrid 7B
+      {R"({"model_type": "olmo_hybrid", "hidden_size": 3840, "intermediate_size": 11008,
+      "num_hidden_layers": 32, "num_attention_heads": 30, "num_key_value_heads": 30,
+      "max_position_embeddings": 65536, "vocab_size": 100352, "layer_types": )" +
+           layers("LLLF", 8) + R"(, "linear_num_key_heads": 30, "linear_num_value_heads": 30,
+      "linear_key_head_dim": 96, "linear_value_head_dim": 192, "linear_conv_kernel_dim": 4,
+      "tie_word_embeddings": false})",
+       7'430'870'688},
+      // Persimmon 8B
+      {R"({"model_type": "persimmon", "hidden_size": 4096, "intermediate_size": 16384,
+      "max_position_embeddings": 16384, "num_attention_heads": 64, "num_hidden_layers": 36,
+      "qk_layernorm": true, "tie_word_embeddings": false, "vocab_size": 262144})",
+       9'397'175'296},
+      // BioGPT
+      {R"({"model_type": "biogpt", "hidden_size": 1024, "intermediate_size": 4096,
+      "max_position_embeddings": 1024, "num_attention_heads": 16, "num_hidden_layers": 24,
+      "vocab_size": 42384})",
+       346'763'264},
+      // CodeGen 350M
+      {R"({"model_type": "codegen", "n_embd": 1024, "n_head": 16, "n_layer": 20,
+      "n_inner": null, "n_positions": 2048, "vocab_size": 51200,
+      "tie_word_embeddings": false})",
+       356'712'448},
+      // VaultGemma 1B
+      {R"({"model_type": "vaultgemma", "hidden_size": 1152, "intermediate_size": 6912,
+      "num_hidden_layers": 26, "num_attention_heads": 4, "num_key_value_heads": 4,
+      "head_dim": 256, "vocab_size": 256000, "max_position_embeddings": 1024,
+      "sliding_window": 512, "layer_types": )" +
+           layers("WF", 13) + R"(})",
+       1'038'741'120},
+      // MiniMax-Text-01
+      {R"({"model_type": "minimax_text_01", "hidden_size": 6144, "intermediate_size": 9216,
+      "num_hidden_layers": 80, "num_attention_heads": 64, "num_key_value_heads": 8,
+      "head_dim": 128, "vocab_size": 200064, "num_local_experts": 32,
+      "num_experts_per_tok": 2, "attn_type_list": )" +
+           layers("00000001", 10) +
+           R"(, "shared_intermediate_size": 0, "max_position_embeddings": 10240000,
+      "tie_word_embeddings": false})",
+       456'089'655'296},
+      // MiniMax-Text-01-hf
+      {R"({"model_type": "minimax", "hidden_size": 6144, "intermediate_size": 9216,
+      "num_hidden_layers": 80, "num_attention_heads": 64, "num_key_value_heads": 8,
+      "head_dim": 128, "vocab_size": 200064, "num_local_experts": 32,
+      "num_experts_per_tok": 2, "layer_types": )" +
+           layers("LLLLLLLF", 10) +
+           R"(, "max_position_embeddings": 10240000, "tie_word_embeddings": false})",
+       456'089'655'296},
+      // XGLM 564M
+      {R"({"model_type": "xglm", "d_model": 1024, "ffn_dim": 4096, "attention_heads": 16,
+      "num_layers": 24, "max_position_embeddings": 2048, "vocab_size": 256008})",
+       564'463'616},
+      // MiniCPM-V 2.6: Qwen2-7B with 151,666 rows
+      {R"({"hidden_size": 3584, "intermediate_size": 18944, "max_position_embeddings": 32768,
+      "num_attention_heads": 28, "num_hidden_layers": 28, "num_key_value_heads": 4,
+      "tie_word_embeddings": false, "vocab_size": 151666, "model_type": "minicpmv",
+      "version": 2.6})",
+       7'612'763'648},
+      // Janus-Pro-7B: DeepSeek LLM 7B
+      {R"({"model_type": "multi_modality", "language_config": {"model_type": "llama",
+      "max_position_embeddings": 16384, "num_hidden_layers": 30, "vocab_size": 102400}})",
+       6'910'365'696},
+      // BLIP-2 with OPT-2.7B
+      {R"({"model_type": "blip-2", "text_config": {"model_type": "opt", "ffn_dim": 10240,
+      "hidden_size": 2560, "num_attention_heads": 32, "num_hidden_layers": 32,
+      "word_embed_proj_dim": 2560}})",
+       2'651'596'800},
+      // Qwen3-Omni-30B-A3B: Qwen3-30B-A3B with 152,064 rows
+      {R"({"model_type": "qwen3_omni_moe", "thinker_config": {"audio_config": {"d_model": 8},
+      "text_config": {"model_type": "qwen3_omni_moe_text", "hidden_size": 2048,
+      "head_dim": 128, "intermediate_size": 768, "moe_intermediate_size": 768,
+      "num_attention_heads": 32, "num_hidden_layers": 48, "num_key_value_heads": 4,
+      "num_experts": 128, "num_experts_per_tok": 8, "vocab_size": 152064,
+      "max_position_embeddings": 65536}}, "talker_config": {}})",
+       30'532'646'912},
+      // GLM-4.1V-9B
+      {R"({"model_type": "glm4v", "text_config": {"model_type": "glm4v_text",
+      "attention_bias": true, "hidden_size": 4096, "intermediate_size": 13696,
+      "num_attention_heads": 32, "num_hidden_layers": 40, "num_key_value_heads": 2,
+      "vocab_size": 151552, "max_position_embeddings": 65536},
+      "tie_word_embeddings": false})",
+       9'400'279'040},
+      // GLM-4.5V: GLM-4.5-Air
+      {R"({"model_type": "glm4v_moe", "text_config": {"model_type": "glm4v_moe_text",
+      "attention_bias": true, "head_dim": 128, "hidden_size": 4096,
+      "intermediate_size": 10944, "moe_intermediate_size": 1408, "n_routed_experts": 128,
+      "n_shared_experts": 1, "num_experts_per_tok": 8, "first_k_dense_replace": 1,
+      "n_group": 1, "topk_group": 1, "num_attention_heads": 96, "num_hidden_layers": 46,
+      "num_key_value_heads": 8, "vocab_size": 151552, "max_position_embeddings": 65536},
+      "tie_word_embeddings": false})",
+       106'852'251'264},
+  });
+}
+
+// Nothing that changes the shape is passed over in silence.
+TEST(Families, WhatTheyCannotHaveIsRefused) {
+  const auto complaint = [](const std::string& more) {
+    return error_of([&] {
+      read_model_config(R"({"hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4,
+      "intermediate_size": 128, "vocab_size": 1000, "max_position_embeddings": 512, )" +
+                            more + "}",
+                        "f");
+    });
+  };
+  EXPECT_EQ(
+      complaint(R"("model_type": "hunyuan_v1_moe", "num_experts": [4, 4, 2, 2], "moe_topk": 2)"),
+      "f: num_experts = [4,4,2,2]: only the same number in all layers is modelled");
+  EXPECT_EQ(
+      complaint(R"("model_type": "hunyuan", "num_experts": 4, "moe_topk": 2, "use_cla": true)"),
+      "f: use_cla = true: layers that have no keys and values of their own are not modelled");
+  EXPECT_EQ(complaint(R"("model_type": "ernie4_5_moe", "moe_num_experts": 4,
+                         "moe_intermediate_size": 32, "moe_layer_end_index": 2)"),
+            "f: moe_layer_end_index = 2: dense layers after those with experts are not modelled");
+  EXPECT_EQ(complaint(R"("model_type": "minimax_text_01", "attn_type_list": [0, 0, 0, 1],
+                         "shared_intermediate_size": 32)"),
+            "f: shared_intermediate_size = 32: a shared expert with a coefficient of its own is "
+            "not modelled");
+  EXPECT_EQ(complaint(R"("model_type": "mamba2", "num_heads": 4, "head_dim": 32,
+                         "use_conv_bias": false)"),
+            "f: use_conv_bias = false: convolutions without a bias are not modelled");
+  EXPECT_EQ(complaint(R"("model_type": "bailing_moe", "num_experts": 4, "num_experts_per_tok": 2,
+                         "moe_intermediate_size": 32, "multi_gate": true)"),
+            "f: multi_gate = true: routers of their own for images and sound are not modelled");
+  EXPECT_EQ(complaint(R"("model_type": "exaone4", "sliding_window": 64,
+                         "sliding_window_pattern": "LG")"),
+            "f: sliding_window_pattern = \"LG\": other patterns than every fourth layer full are "
+            "read from layer_types");
+  EXPECT_EQ(complaint(R"("model_type": "minicpmv", "version": 9.5)"),
+            "f: version = 9.5: its decoder is known of 2.5, 2.6, 4.0 and 4.5 alone");
+  EXPECT_EQ(complaint(R"("model_type": "gpt_neo", "num_heads": 4, "num_layers": 4,
+                         "attention_types": [[["local"], 4]])"),
+            "f: attention_types = [[[\"local\"],4]]: the kinds of layers are read from "
+            "attention_layers, a list of global and local");
+}
+
+}  // namespace
+}  // namespace llmsim::hwdb
