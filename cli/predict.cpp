@@ -41,8 +41,10 @@ void add_reported_options(CLI::App& c, PredictOptions& o) {
              "the same as TFLOP/s per device; example: --reported-tflops 790");
   add_option(
       c, "--convention", o.convention, "NAME",
-      "how it was counted: 6N, 6N_no_embedding, palm, palm_causal, palm_no_embedding, megatron, "
-      "gemm_causal or hardware; default all; example: --reported-mfu 0.8 --convention palm");
+      "how it was counted: 6N, 6N_no_embedding, palm, palm_causal, palm_no_embedding, megatron "
+      "(what Megatron-LM logs since April 2025), megatron_2024 (from April 2024 on), megatron_2022 "
+      "(its papers), gemm_causal or hardware; default all; example: --reported-mfu 0.8 "
+      "--convention palm");
 }
 
 void add_timeline_options(CLI::App& c, PredictOptions& o) {

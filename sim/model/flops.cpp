@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 
 #include "sim/model/layer_kinds.h"
 #include "sim/model/parameters.h"
@@ -94,6 +95,89 @@ Flops training_flops_per_token(const Transformer& model, double adapter_paramete
   return 3.0 * forward - weights + 6.0 * adapter_parameters * FLOP;
 }
 
+namespace {
+
+// --- as Megatron-LM counts ---
+
+bool is_logged(const LayerWeight& weight) {
+  using enum WeightName;
+  constexpr WeightName kLeftOut[] = {Router,   SharedGate,   StreamWeights,  IndexQuery,
+                                     IndexKey, IndexWeights, CompressorInput};
+  return std::ranges::find(kLeftOut, weight.name) == std::end(kLeftOut);
+}
+
+// Of its columns, where it is a vector that counts as a matrix of one row.
+Count logged_vector(const LayerWeight& weight, LayerKind kind) {
+  using enum WeightName;
+  const bool counts = weight.name == MlaNorm || weight.name == QueryNorm ||
+                      (weight.name == Convolution && kind.mixer == Mixer::GatedDeltaNet);
+  return counts ? weight.columns : 0;
+}
+
+// Multiply-adds of the scan of a layer; of a Mamba-2 layer also those of its matrices.
+double logged_scan(const Transformer& m, LayerKind kind) {
+  const double h = m.hidden_size;
+  if (kind.mixer == Mixer::Mamba2) {
+    const Mamba& mamba = *m.mamba;
+    const double state = mamba.state_size;
+    return h * (4.0 * h + 2.0 * mamba.num_groups * state + mamba.num_heads) + 7.0 * h * state +
+           2.0 * h * h;
+  }
+  if (kind.mixer == Mixer::GatedDeltaNet)
+    return 4.0 * m.gated_delta_net->num_value_heads * m.gated_delta_net->value_head_dim *
+           m.gated_delta_net->value_head_dim;
+  const ScanMixer* const other = scan_mixer(kind.mixer);
+  return other ? other->flops_per_token(m) / (2.0 * FLOP) : 0.0;
+}
+
+double logged_layer(const Transformer& model, LayerKind kind) {
+  double sum = logged_scan(model, kind);
+  for (const LayerWeight& weight : layer_weights(model, kind)) {
+    const bool in_scan = kind.mixer == Mixer::Mamba2 && weight.part == LayerPart::Mixer;
+    if (!in_scan && is_logged(weight))
+      sum += real(weight.multiplied() + logged_vector(weight, kind));
+  }
+  if (!kind.has_attention()) return sum;
+  const std::optional<Transformer> own = own_shape(model, kind);
+  const Transformer& seen = own ? *own : model;
+  const double width = real(seen.num_heads) * query_head_dim(seen) + attention_output_width(seen);
+  return sum + width * document_len(model) / 2.0;
+}
+
+// Multiply-adds of a token's forward pass.
+double logged_today(const Transformer& m) {
+  const LayerKinds kinds = layer_kinds(m);
+  const double h = m.hidden_size, ahead = m.mtp_layers;
+  double sum = (1.0 + ahead) * h * m.vocab_size;
+  bool parted = false;  // a layer is a mixer or an MLP
+  for_each_kind(count_layers(m, 0, m.num_layers + m.mtp_layers), [&](std::size_t slot, int layers) {
+    const LayerKind kind = kinds[slot];
+    sum += layers * logged_layer(m, kind);
+    parted |= kind.mixer == Mixer::None || kind.mlp == LayerMlp::None;
+  });
+  return parted ? sum : sum + ahead * (3.0 * h + 2.0 * h * h);
+}
+
+double logged_in_2024(const Transformer& m) {
+  const double layers = m.num_layers, h = m.hidden_size, matrices = m.gated_mlp ? 3.0 : 2.0,
+               q = real(m.num_heads) * m.head_dim, groups = real(m.num_kv_heads) / m.num_heads;
+  double width = m.ffn_size;
+  if (m.moe) {
+    const double dense = m.ffn_size > 0 ? m.ffn_size : m.moe->expert_ffn_size;
+    width = m.moe->top_k * dense + real(m.moe->num_shared_experts) * m.moe->shared_expert_ffn_size;
+  }
+  return layers * (2.0 * q * h * (1.0 + groups) + 2.0 * q * m.seq_len + matrices * h * width) +
+         h * m.vocab_size;
+}
+
+// Of Korthikanti et al., forward and backward.
+double logged_at_first(const Transformer& m) {
+  const double layers = m.num_layers, h = m.hidden_size, s = m.seq_len;
+  return 72.0 * layers * h * h * (1.0 + s / (6.0 * h) + m.vocab_size / (12.0 * h * layers));
+}
+
+}  // namespace
+
 std::vector<Convention> conventions(const Transformer& model, const StepWork& work) {
   const Parameters counts = parameters(model);
   const double all = real(counts.active());
@@ -104,10 +188,7 @@ std::vector<Convention> conventions(const Transformer& model, const StepWork& wo
   for_each_kind(count_layers(model, 0, model.num_layers), [&](std::size_t slot, int count) {
     if (kinds[slot].has_attention()) attention_layers += count;
   });
-  const double layers = model.num_layers, h = model.hidden_size, s = model.seq_len;
-  const double square = 12.0 * attention_layers * model.num_heads * model.head_dim * s;
-  const double megatron =
-      72.0 * layers * h * h * (1.0 + s / (6.0 * h) + model.vocab_size / (12.0 * h * layers));
+  const double square = 12.0 * attention_layers * model.num_heads * model.head_dim * model.seq_len;
   const Flops per_token{work.tokens};
   std::vector<Convention> list;
   const auto add = [&](const char* name, Flops flops) {
@@ -120,7 +201,9 @@ std::vector<Convention> conventions(const Transformer& model, const StepWork& wo
   add("palm", (6.0 * all + square) * per_token);
   add("palm_causal", (6.0 * all + square / 2.0) * per_token);
   add("palm_no_embedding", (6.0 * no_embedding + square) * per_token);
-  add("megatron", megatron * per_token);
+  add("megatron", 6.0 * logged_today(model) * per_token);
+  add("megatron_2024", 6.0 * logged_in_2024(model) * per_token);
+  add("megatron_2022", logged_at_first(model) * per_token);
   add("gemm_causal", work.model);
   add("hardware", work.hardware);
   return list;

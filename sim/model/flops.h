@@ -76,15 +76,49 @@ Flops training_flops_per_token(const Transformer& model, double adapter_paramete
 //   palm_causal        6 N T + 6 L H Q S T                attention's causal half
 //   palm_no_embedding  6 (N - N_embedding) T
 //                        + 12 L H Q S T                   torchtitan
-//   megatron           72 T L h^2 (1 + S/(6h)
+//   megatron           what Megatron-LM logs              since April 2025, below
+//   megatron_2024      what it logged before              from April 2024 on, below
+//   megatron_2022      72 T L h^2 (1 + S/(6h)
 //                        + V/(12 h L))                    GPT shape, ffn 4 h, full attention
-//                                                         (Korthikanti et al. 2022)
+//                                                         (Korthikanti et al. 2022), which
+//                                                         Megatron-LM logged at first
 //   gemm_causal        every GEMM, attention without      this program's own count
 //                        its masked half
 //   hardware           all that is executed: recomputed, padded and replicated work too
 //
-// In palm, L is the number of layers with attention.  Scans of states count in the last two alone.
+// In palm, L is the number of layers with attention.  Scans of states count in megatron and in the
+// last two alone.
 // An embedding lookup multiplies nothing: only the last two count it as zero by construction.
+
+// Megatron-LM's num_floating_point_operations (--log-throughput) counts, of a token with p
+// multi-token-prediction layers, a heads, g key/value heads, q = a * head_dim, D tokens of a
+// document, and m = 3 matrices of a gated MLP, else 2,
+//
+//   megatron        6 [W + a (d_q + d_v) D / 2 of each layer with attention + scans
+//                      + (1 + p) h V + p (3 h + 2 h^2)]
+//   megatron_2024   6 [L (2 q h (1 + g / a) + 2 q S + m h (k F + X)) + h V]
+//
+// W are the projections of attention with a gate, MLPs, and of the experts those that a token
+// visits, with the projections around them; the norms of MLA's bottlenecks are taken for matrices,
+// and routers, indexers and the gate of shared experts for nothing.  Attention sees the causal
+// half of a document whatever its window.  A Mamba-2 layer of H heads, G groups and states of N is
+// taken to be 2 h wide, whatever its heads are:
+//
+//   h (4 h + 2 G N + H) + 7 h N + 2 h^2
+//
+// A gated delta net has its projections, its convolution and 4 d_v^2 for each value head.  Where
+// layers are a mixer or an MLP alone, p (3 h + 2 h^2) is not there.  Mixers that Megatron-LM does
+// not have are counted as in gemm_causal.
+//
+// Until February 2025 every layer was counted with full attention by plain heads, and with an MLP
+// of width F = ffn_size for each of k = top_k experts (1 without experts), X the width of shared
+// ones: what experts of another width and layers without experts do not have was logged all the
+// same.  F is the experts' width where the model has no other.
+//
+// Source: NVIDIA/Megatron-LM megatron/training/training.py @d98e8a64dd (2026-08-22; MLA and
+// multi-token prediction since @d4f9a6f7b4, 2025-04-03), @1fa9464e7c (2024-09-11; shared experts
+// since then, the rest since @2bfe9beaae, 2024-04-03; halves of attention from @8873b55d6a,
+// 2025-03-06), megatron/training.py @2748e7c7d4 (2023-11-28, the first).
 
 struct Convention {
   std::string name;

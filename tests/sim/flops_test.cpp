@@ -213,6 +213,106 @@ TEST(Conventions, CausalPalmCountsHalfOfTheSquare) {
       (named(list, "palm_causal").flops_per_step - named(list, "6N").flops_per_step).value());
 }
 
+// --- Megatron-LM's own count ---
+
+// Of one token, in multiply-adds of a forward pass: six FLOP each.
+double logged(const Transformer& model, const std::string& name = "megatron") {
+  StepWork work = proxy_work(model);
+  work.tokens = 1.0;
+  return named(conventions(model, work), name).flops_per_step / (6.0 * FLOP);
+}
+
+// A layer's attention has projections of 8 (8 + 4 + 4) + 8 * 8 = 192, and 8 (6 / 2) of keys and of
+// values each.
+TEST(MegatronFlops, ATinyModelByHand) {
+  EXPECT_DOUBLE_EQ(logged(tiny()), 2 * (192 + 48 + 2 * 8 * 16) + 8 * 10);
+  // Attention over the full square: 2 * 8 * 6.
+  EXPECT_DOUBLE_EQ(logged(tiny(), "megatron_2024"), 2 * (192 + 96 + 2 * 8 * 16) + 8 * 10);
+  // 12 h^2 and 2 h S, no groups of key/value heads.
+  EXPECT_DOUBLE_EQ(logged(tiny(), "megatron_2022"), 2 * (12 * 64 + 2 * 8 * 6) + 8 * 10);
+}
+
+// A window is not looked at; documents are, today.
+TEST(MegatronFlops, AttentionIsTheHalfOfADocument) {
+  Transformer m = tiny();
+  m.sliding_window = 2;
+  EXPECT_DOUBLE_EQ(logged(m), logged(tiny()));
+  m.document_len = 3;
+  EXPECT_DOUBLE_EQ(logged(m), logged(tiny()) - 2 * 24);
+  EXPECT_DOUBLE_EQ(logged(m, "megatron_2024"), logged(tiny(), "megatron_2024"));
+}
+
+// The first layer is dense; in the second a token visits two experts of 5 and the shared one of 7,
+// and the router of four columns is not counted.  In 2024 both layers had two experts of 16.
+TEST(MegatronFlops, ExpertsByHand) {
+  Transformer m = tiny();
+  m.gated_mlp = true;
+  m.moe = Moe{.num_experts = 4,
+              .top_k = 2,
+              .expert_ffn_size = 5,
+              .num_shared_experts = 1,
+              .shared_expert_ffn_size = 7,
+              .num_dense_layers = 1};
+  EXPECT_DOUBLE_EQ(logged(m), 2 * (192 + 48) + 3 * 8 * 16 + 3 * 8 * (2 * 5 + 7) + 80);
+  EXPECT_DOUBLE_EQ(logged(m, "megatron_2024"), 2 * (192 + 96 + 3 * 8 * (2 * 16 + 7)) + 80);
+}
+
+// Bottlenecks of 9 and 6 with their norms, one block and one layer ahead, its joining projection of
+// 16 * 8 with three norms, and a second pass through the head.
+TEST(MegatronFlops, MlaAndMultiTokenPredictionByHand) {
+  Transformer m = tiny();
+  m.num_layers = 1;
+  m.mtp_layers = 1;
+  m.mla = Mla{.q_lora_rank = 9,
+              .kv_lora_rank = 6,
+              .qk_nope_head_dim = 5,
+              .qk_rope_head_dim = 3,
+              .v_head_dim = 7};
+  const double projections = 9 * (8 + 4 * 8 + 1) + 6 * (8 + 4 * 12 + 1) + 8 * 3 + 4 * 7 * 8;
+  const double core = (4 * 8 + 4 * 7) * 6 / 2;
+  EXPECT_DOUBLE_EQ(logged(m), 2 * (projections + core + 256) + 3 * 8 + 2 * 64 + 2 * 80);
+}
+
+// Mamba-2 is taken to be 16 wide, not 3 * 2; experts of 5 work on latents of 4.
+TEST(MegatronFlops, AHybridByHand) {
+  Transformer m = tiny();
+  m.num_layers = 4;
+  m.layer_pattern = "M*-E";
+  m.mamba = Mamba{.num_heads = 3, .head_dim = 2, .num_groups = 2, .state_size = 5};
+  m.moe = Moe{.num_experts = 4, .top_k = 2, .expert_ffn_size = 5, .latent_size = 4};
+  const double mamba = 8 * (2 * 16 + 2 * 2 * 5 + 3) + 7 * 16 * 5 / 2 + 16 * 8;
+  const double experts = 2 * 2 * 4 * 5 + 2 * 8 * 4;
+  EXPECT_DOUBLE_EQ(logged(m), mamba + (192 + 48) + 256 + experts + 80);
+}
+
+// Keys of 2 and values of 6 values, a convolution of four tokens over 2 * 2 + 6 channels.
+TEST(MegatronFlops, AGatedDeltaNetByHand) {
+  Transformer m = tiny();
+  m.layer_pattern = "G*";
+  m.gated_delta_net = GatedDeltaNet{
+      .num_key_heads = 1, .key_head_dim = 2, .num_value_heads = 2, .value_head_dim = 3};
+  const double net = 8 * (2 * 2 + 2 * 6 + 2 * 2) + 4 * (2 * 2 + 6) + 2 * 3 * 3 * 4 + 8 * 6;
+  EXPECT_DOUBLE_EQ(logged(m), net + 256 + (192 + 48) + 256 + 80);
+}
+
+// Every GEMM of a dense model is counted, as in gemm_causal.
+TEST(MegatronFlops, OfADenseModelAreItsWork) {
+  const Transformer& llama = find_model("llama-3-70b")->model;
+  EXPECT_DOUBLE_EQ(logged(llama), forward_flops_per_token(llama, true) / (2.0 * FLOP));
+}
+
+// 128 sequences of 2,048 tokens on 16 devices, logged as 243.6 TFLOP/s in 2024: a layer has h (2 q +
+// 2 q / 4), twice its square of attention and two gated experts, and took 5.36 s, not the 2.87 s of
+// one 4 h wide MLP.
+TEST(MegatronFlops, AMixtralsLogOf2024IsReadWithItsExperts) {
+  Transformer mixtral = find_model("mixtral-8x7b")->model;
+  mixtral.seq_len = 2048;
+  const double layer = 4096.0 * (2.5 * 4096) + 2.0 * 4096 * 2048 + 3.0 * 4096 * 2 * 14336;
+  const double step = 6.0 * (32 * layer + 4096.0 * 32000) * 128 * 2048;
+  EXPECT_NEAR(logged(mixtral, "megatron_2024") * 6.0 * 128 * 2048, step, 1e-9 * step);
+  EXPECT_NEAR(step / 16 / 243.6e12, 5.36, 0.005);
+}
+
 TEST(Plausibility, APredictionOfARealDeviceIsFine) {
   TrainingRun run = small_run();
   run.cluster.device.achieved.gemm.fill({});
