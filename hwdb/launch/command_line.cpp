@@ -127,6 +127,7 @@ LaunchText parsed_command_line(const std::string& text, const std::string& path)
   const int devices =
       number_of_option(launcher, "nnodes") * number_of_option(launcher, "nproc_per_node");
   if (devices > 0) read.num_devices = devices;
+  if (has_program) read.program = program->substr(program->rfind('/') + 1);
   return read;
 }
 

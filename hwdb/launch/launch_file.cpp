@@ -1,6 +1,7 @@
 #include "hwdb/launch/launch_file.h"
 
 #include <algorithm>
+#include <cctype>
 #include <utility>
 
 #include "hwdb/launch/launch_fields.h"
@@ -30,6 +31,28 @@ bool is_one_of(const std::string& key, const std::vector<std::string>& patterns)
 }
 
 // --- reading ---
+
+// The words of "pretrain_t5_core.py".
+std::vector<std::string> words_of(const std::string& program) {
+  std::vector<std::string> words(1);
+  for (const unsigned char c : program) {
+    if (std::isalnum(c) == 0)
+      words.emplace_back();
+    else
+      words.back() += static_cast<char>(std::tolower(c));
+  }
+  return words;
+}
+
+// What a program trains is said by no key of it.
+void check_program(const LaunchTarget& target, const std::string& program) {
+  const std::vector<std::string> words = words_of(program);
+  for (const Term& other : shipped_table(target.name).programs) {
+    if (is_one_of(other.key, words))
+      throw Error(program + " trains " + other.value + ": only causal decoders are read of " +
+                  target.name);
+  }
+}
 
 // Keys that do not belong to a row: listed where they cannot matter, else refused.
 void check_others(const LaunchTarget& target, const LaunchValues& values, ReadLaunch& read) {
@@ -78,6 +101,7 @@ LaunchValues read_rows(const LaunchTarget& target, const LaunchText& text, ReadL
 ReadLaunch read_text(const LaunchTarget& target, const LaunchText& text, const std::string& path) {
   ReadLaunch read{.record = {}, .target = target.name, .defaults = {}, .not_needed = {}};
   try {
+    check_program(target, text.program);
     check_others(target, text.values, read);
     read.record = record_of(read_rows(target, text, read));
   } catch (const Error& error) {

@@ -261,10 +261,22 @@ void add_list(const Block& block, bool harmless, const std::string& file, Launch
   }
 }
 
+// "programs REASON" with a word of a name and what such a program trains.
+void add_programs(const Block& block, const std::string& file, LaunchTable& table) {
+  for (const Line& line : block.body) {
+    at_line(file, line, [&] {
+      const auto [word, what] = parted(line.text, " ");
+      if (what.empty()) throw Error(word + ": what such a program trains is missing");
+      table.programs.push_back({word, what.substr(what.find_first_not_of(' '))});
+    });
+  }
+}
+
 void add_table(const LaunchTable& other, LaunchTable& table) {
   table.rows.insert(table.rows.end(), other.rows.begin(), other.rows.end());
   table.harmless.insert(table.harmless.end(), other.harmless.begin(), other.harmless.end());
   table.refused.insert(table.refused.end(), other.refused.begin(), other.refused.end());
+  table.programs.insert(table.programs.end(), other.programs.begin(), other.programs.end());
 }
 
 void add_let(const std::string& text, Words& known) {
@@ -286,6 +298,8 @@ bool add_statement(const Block& block, const std::string& file, Words& known, La
     at_line(file, block.head, [&] { add_table(shipped_table(rest), table); });
   else if (word == "harmless" || word == "refused")
     add_list(block, word == "harmless", file, table);
+  else if (word == "programs")
+    add_programs(block, file, table);
   else
     return false;
   return true;

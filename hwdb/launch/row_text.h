@@ -17,6 +17,8 @@ struct LaunchTable {
   std::vector<std::string> harmless;
   // Keys that matter and are not modelled, with the only value that does not, or kAbsent.
   std::vector<Term> refused;
+  // Words of the names of programs that train what a file cannot say, and what that is.
+  std::vector<Term> programs;
 };
 
 // The table in the text of a file.  Throws Error "FILE: line N: ..." for what is not of the form, a

@@ -17,6 +17,7 @@ namespace llmsim::hwdb {
 struct LaunchText {
   LaunchValues values;
   std::optional<int> num_devices{};  // of the launcher's own options
+  std::string program{};             // whose options these are, a file's name; empty: not said
 };
 
 struct LaunchTarget {

@@ -574,6 +574,23 @@ TEST(LaunchFile, ValuesThatNoCaseHasAreNamed) {
             "a.sh: model.num_layers = two: an i");
 }
 
+// Its keys are those of a GPT.
+TEST(LaunchFile, AProgramThatTrainsNoCausalDecoderIsRefused) {
+  const auto refusal = [](const std::string& program) {
+    return error_of([&] { parse_launch("python " + program + " --num-layers 2", "a.sh"); });
+  };
+  EXPECT_EQ(refusal("/opt/megatron/pretrain_bert.py"),
+            "a.sh: pretrain_bert.py trains BERT, an encoder: only causal decoders are read of "
+            "megatron");
+  EXPECT_EQ(refusal("pretrain_t5_core.py").substr(0, 60),
+            "a.sh: pretrain_t5_core.py trains T5, an encoder and a decode");
+  EXPECT_NE(refusal("pretrain_vision_dino.py"), "");
+  // Words of folders, and parts of words, say nothing.
+  for (const char* program : {"bert/pretrain_gpt.py", "pretrain_albertina.py", "pretrain_llama.py"})
+    EXPECT_EQ(parse_launch(std::string("python ") + program + " --num-layers 2", "a.sh").target,
+              "megatron");
+}
+
 TEST(LaunchFile, WhatCannotMatterIsListed) {
   const ReadLaunch read = parse_launch("--num-layers 2 --lr 1e-4 --save out", "a.sh");
   EXPECT_EQ(read.not_needed, (std::vector<std::string>{"--lr", "--save"}));

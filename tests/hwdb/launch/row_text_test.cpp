@@ -109,6 +109,15 @@ TEST(RowText, ListsOfKeysHaveAReason) {
   EXPECT_EQ(lists.refused[2].value, "vanilla");
 }
 
+TEST(RowText, ProgramsOfOtherKindsSayWhatTheyTrain) {
+  const LaunchTable others = table("programs of other kinds\n    t5    an encoder and a decoder\n");
+  ASSERT_EQ(others.programs.size(), 1U);
+  EXPECT_EQ(others.programs[0].key, "t5");
+  EXPECT_EQ(others.programs[0].value, "an encoder and a decoder");
+  EXPECT_EQ(error_in("programs\n    t5\n"),
+            "some.rows: line 2: t5: what such a program trains is missing");
+}
+
 TEST(RowText, AWrongRowIsNamedByItsLine) {
   EXPECT_EQ(error_in("# a comment\n--tp <-> tensor"),
             "some.rows: line 2: tensor: no field of a run");
