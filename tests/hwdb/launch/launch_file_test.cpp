@@ -591,6 +591,21 @@ TEST(LaunchFile, AProgramThatTrainsNoCausalDecoderIsRefused) {
               "megatron");
 }
 
+// The program's own layers multiply scores and values without a fused kernel, whatever is said of
+// TransformerEngine's attention.
+TEST(LaunchFile, MegatronsOwnLayersHaveUnfusedAttention) {
+  const auto flash = [](const std::string& keys) {
+    const RunRecord record = parse_launch("--num-layers 2 " + keys, "a.sh").record;
+    return sim::stated<bool>(record.training.strategy, "flash_attention");
+  };
+  EXPECT_EQ(flash("--transformer-impl local"), false);
+  EXPECT_EQ(flash("--transformer-impl local --attention-backend flash"), false);
+  EXPECT_EQ(flash("--transformer-impl local --use-flash-attn"), true);
+  EXPECT_EQ(flash(""), std::nullopt);
+  EXPECT_EQ(flash("--attention-backend flash"), true);
+  EXPECT_EQ(flash("--attention-backend unfused"), false);
+}
+
 TEST(LaunchFile, WhatCannotMatterIsListed) {
   const ReadLaunch read = parse_launch("--num-layers 2 --lr 1e-4 --save out", "a.sh");
   EXPECT_EQ(read.not_needed, (std::vector<std::string>{"--lr", "--save"}));
