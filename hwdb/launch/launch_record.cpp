@@ -112,7 +112,21 @@ void put_stages(LaunchValues& fields, RunRecord& record) {
   put_remainder(fields, layers, record);
 }
 
+// A width that a file leaves to its program, which makes it of the hidden size h: "4h", or "8h/3"
+// in whole 64s.  Whether it did.
+bool put_width(LaunchValues& fields) {
+  const auto width = fields.find("model.ffn_size");
+  if (width == fields.end() || (width->second != "4h" && width->second != "8h/3")) return false;
+  const std::int64_t hidden = count_in(fields, "model.hidden_size", 0);
+  if (hidden > 0)
+    width->second = std::to_string(width->second == "4h" ? 4 * hidden : hidden * 8 / 3 / 64 * 64);
+  else
+    fields.erase(width);
+  return true;
+}
+
 void put_experts(LaunchValues& fields, RunRecord& record) {
+  const bool is_usual = put_width(fields);
   if (const auto width = taken(fields, "model.moe.shared_width"); width && *width != "0") {
     fields["model.moe.num_shared_experts"] = "1";
     fields["model.moe.shared_expert_ffn_size"] = *width;
@@ -125,6 +139,11 @@ void put_experts(LaunchValues& fields, RunRecord& record) {
   const auto wide = fields.find("model.ffn_size");
   if (fields.contains("model.moe.num_experts") && wide != fields.end())
     fields.emplace("model.moe.expert_ffn_size", wide->second);
+  // Where each layer has experts, MLPs have no width.
+  const auto& put = record.model.fields;
+  if (is_usual && sim::stated<int>(put, "moe.num_dense_layers") == 0 &&
+      sim::stated<int>(put, "moe.layer_interval") == 1)
+    fields.erase("model.ffn_size");
 }
 
 // A hybrid's layers are one thing each: without a letter for them there are no MLPs.  Heads fill

@@ -606,6 +606,27 @@ TEST(LaunchFile, MegatronsOwnLayersHaveUnfusedAttention) {
   EXPECT_EQ(flash("--attention-backend unfused"), false);
 }
 
+// Four times the hidden size, of gated MLPs 8 / 3 in whole 64s: 8 * 1000 / 3 = 2666 = 41 * 64 + 42.
+TEST(LaunchFile, MegatronsWidthsThatAreNotStated) {
+  const auto widths = [](const std::string& keys) {
+    const sim::PartialTransformer fields =
+        parse_launch("--num-layers 4 --hidden-size 1000 " + keys, "a.sh").record.model.fields;
+    return std::pair{sim::stated<int>(fields, "ffn_size").value_or(0),
+                     sim::stated<int>(fields, "moe.expert_ffn_size").value_or(0)};
+  };
+  EXPECT_EQ(widths(""), std::pair(4000, 0));
+  EXPECT_EQ(widths("--swiglu"), std::pair(41 * 64, 0));
+  EXPECT_EQ(widths("--quick-geglu"), std::pair(4000, 0));
+  EXPECT_EQ(widths("--swiglu --ffn-hidden-size 1024"), std::pair(1024, 0));
+  // Experts have that width too, unless they have their own; MLPs of the first layers keep theirs.
+  const std::string experts = "--num-experts 8 ", own = "--moe-ffn-hidden-size 512 ",
+                    first = "--moe-layer-freq '([0]*1+[1]*3)' ";
+  EXPECT_EQ(widths(experts), std::pair(0, 4000));
+  EXPECT_EQ(widths(experts + first), std::pair(4000, 4000));
+  EXPECT_EQ(widths(experts + first + own), std::pair(4000, 512));
+  EXPECT_EQ(widths(experts + first + "--ffn-hidden-size 1024"), std::pair(1024, 1024));
+}
+
 TEST(LaunchFile, WhatCannotMatterIsListed) {
   const ReadLaunch read = parse_launch("--num-layers 2 --lr 1e-4 --save out", "a.sh");
   EXPECT_EQ(read.not_needed, (std::vector<std::string>{"--lr", "--save"}));
@@ -622,6 +643,7 @@ TEST(LaunchFile, WhatAFileLeavesOpenHasTheDefaultOfItsProgram) {
   EXPECT_EQ(noted("assumed.training.tp"), "1, default of megatron");
   EXPECT_EQ(noted("assumed.training.gradient_overlap"), "false, default of megatron");
   EXPECT_EQ(noted("assumed.training.dropout"), "0.1, default of megatron");
+  EXPECT_EQ(noted("assumed.model.ffn_size"), "4h, default of megatron");
   EXPECT_EQ(noted("assumed.model.num_layers"), "");
 }
 
