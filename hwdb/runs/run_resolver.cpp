@@ -165,6 +165,15 @@ void set_adapters(const RecordedModel& m, const sim::Transformer& model, sim::St
   s.adapters = adapters;
 }
 
+// Weights of 4 bits are storage: they are multiplied in 16, and no optimizer updates them.
+void check_trained(const sim::Strategy& s, const Assumptions& assume) {
+  const bool frozen = s.precision == sim::Precision::Nf4 || s.precision == sim::Precision::Int4;
+  if (frozen && !s.adapters)
+    assume.refuse("training.precision = " + std::string(name_of(s.precision)) +
+                  ": weights of 4 bits are frozen, and without adapters nothing is trained; --lora "
+                  "RANK, or model.lora of a run file, is expected");
+}
+
 // bf16, fp16 or fp32: the first in which the device multiplies.
 std::string usual_precision(const sim::Device& device) {
   for (const auto& [name, dtype] :
@@ -203,6 +212,7 @@ sim::Strategy strategy_of(const RunRecord& record, const Run& run, const Recipe&
   check_memory_savers(s.recompute, s.offload, assume);
   set_defaults(t, defaults.strategy, laid_out, s, assume);
   set_adapters(record.model, run.model, s, assume);
+  check_trained(s, assume);
   assume.given(stated<std::string>(t, "optimizer"), "training.optimizer", std::string("adamw"),
                "the usual optimizer");
   return s;

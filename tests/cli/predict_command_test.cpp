@@ -51,6 +51,18 @@ TEST_F(PredictCommand, RepeatsWhatWasAskedFor) {
   expect_same("--model llama-8b --gpus 8 --cp 1,2 --seq-len 8192 --document-len 900");
 }
 
+// They are frozen.
+TEST_F(PredictCommand, WeightsOfFourBitsNeedAdapters) {
+  for (const std::string command : {"predict", "plan"}) {
+    const Outcome outcome = run(command + " --model gpt2 --gpus 1 --precision nf4");
+    EXPECT_EQ(outcome.status, 1) << command;
+    EXPECT_NE(outcome.messages.find("training.precision = nf4: weights of 4 bits are frozen, and "
+                                    "without adapters nothing is trained; --lora"),
+              std::string::npos)
+        << command << ": " << outcome.messages;
+  }
+}
+
 // The default batch of a search is divided by the devices, that of one run by its replicas.
 TEST_F(PredictCommand, NamesTheBatchWhateverTheNumberOfDevices) {
   expect_same("--model llama-70b --gpus 96");
