@@ -356,6 +356,23 @@ void name_model(hwdb::RunRecord& record) {
   if (found) record.model.name = found->model.name;
 }
 
+// What a program makes of its tokenizer, or leaves to another file, is no guess.
+void require_sizes(const RunOptions& options, const hwdb::RecordedModel& m) {
+  if (m.name && hwdb::find_model(*m.name)) return;
+  const std::string file = options.launch_file;
+  for (const std::string size : {"num_layers", "hidden_size", "num_heads", "vocab_size"}) {
+    if (m.fields.contains(size)) continue;
+    if (m.name)
+      throw Error("--model: " + file + " trains " + *m.name +
+                  ", which is no model of the catalogue" +
+                  hwdb::did_you_mean(hwdb::nearest_models(*m.name, 3)));
+    throw Error("--model: " + file + " does not say the model" +
+                (size == "num_layers" ? "" : "'s " + size));
+  }
+  if (!m.fields.contains("seq_len"))
+    throw Error("--seq-len: " + file + " does not say the sequence length");
+}
+
 sim::Run launched_run(const RunOptions& options, hwdb::RunResolver& resolver) {
   Notes notes;
   hwdb::ReadLaunch read = hwdb::read_launch(options.launch_file);
@@ -363,8 +380,7 @@ sim::Run launched_run(const RunOptions& options, hwdb::RunResolver& resolver) {
   put_over_launch(options, record);
   put_batch_over_launch(options, record, notes);
   name_model(record);
-  if (!record.model.name && !record.model.fields.contains("num_layers"))
-    throw Error("--model: " + options.launch_file + " does not say the model");
+  require_sizes(options, record.model);
   const int devices = launch_devices(options, record);
   if (options.gpus) record.training.strategy.erase("dp");
   record.hardware = hardware_of(options, devices, resolver, notes);

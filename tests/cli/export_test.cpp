@@ -110,6 +110,11 @@ TEST_F(Program, ALaunchFileWithoutAModelAsksForIt) {
   EXPECT_EQ(outcome.status, 1);
   EXPECT_EQ(outcome.messages, "llmsim: --model: ds.json does not say the model\n");
   EXPECT_EQ(run("predict --from ds.json --gpus 8 --model gpt2").status, 0);
+  write("tokenizer.sh",
+        "--num-layers 30 --hidden-size 4096 --num-attention-heads 32 --seq-length 2048 "
+        "--tokenizer-type HuggingFaceTokenizer");
+  EXPECT_EQ(run("predict --from tokenizer.sh --gpus 8 --global-batch 64").messages,
+            "llmsim: --model: tokenizer.sh does not say the model's vocab_size\n");
   write("args.sh", "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 2048");
   const Outcome several = run("predict --from args.sh --gpus 8 --global-batch 64");
   EXPECT_NE(several.out.find("args.sh on 8 x h100_sxm"), std::string::npos) << several.out;
