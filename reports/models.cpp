@@ -1,11 +1,13 @@
 #include "reports/models.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "reports/json.h"
+#include "reports/result_text.h"
 
 #include "sim/base/error.h"
 #include "sim/model/flops.h"
@@ -233,6 +235,32 @@ Table catalogue_table(const std::vector<const NamedModel*>& entries) {
   return table;
 }
 
+namespace {
+
+// Of a model's file: the keys that were read, what was assumed, and what was ignored by reason.
+std::vector<std::string> notes_on_keys(const NamedModel& entry) {
+  std::vector<std::pair<std::string, std::string>> lines;  // in the order in which they come
+  const auto add = [&](const std::string& head, const std::string& text) {
+    const auto found = std::find_if(lines.begin(), lines.end(),
+                                    [&](const auto& line) { return line.first == head; });
+    if (found == lines.end())
+      lines.emplace_back(head, text);
+    else
+      found->second += ", " + text;
+  };
+  for (const sim::ModelKey& key : entry.keys) {
+    if (key.outcome == "assumed")
+      add("assumed, the file does not say", key.why + " = " + key.value);
+    else
+      add(key.outcome + (key.outcome == "ignored" ? ", " + key.why : ""), key.key);
+  }
+  std::vector<std::string> notes;
+  for (const auto& [head, text] : lines) notes.push_back(head + ": " + text);
+  return notes;
+}
+
+}  // namespace
+
 Table shape_table(const NamedModel& entry) {
   Table table(entry.model.name, {as_text("field", "shape"), as_text("value")});
   Fields fields;
@@ -241,6 +269,7 @@ Table shape_table(const NamedModel& entry) {
   if (!entry.aliases.empty()) fields.emplace_back("also called", sim::joined(entry.aliases, ", "));
   for (auto& [field, value] : fields) table.add_row({std::move(field), std::move(value)});
   table.add_note("source: " + entry.source);
+  for (const std::string& note : notes_on_keys(entry)) add_wrapped_note(table, note);
   return table;
 }
 
@@ -279,6 +308,9 @@ std::string model_json(const NamedModel& entry) {
                    {"not_counted", entry.notes},       {"model", transformer_json(entry.model)},
                    {"parameters", Json::object()},     {"published_parameters", {}},
                    {"flops_per_token", Json::object()}};
+  for (const sim::ModelKey& key : entry.keys)
+    document["keys"].push_back(
+        {{"key", key.key}, {"value", key.value}, {"outcome", key.outcome}, {"why", key.why}});
   for (const auto& [name, n] : parts(p)) document["parameters"][name] = n;
   document["parameters"]["total"] = p.total();
   document["parameters"]["without_embedding"] = p.without_embedding();

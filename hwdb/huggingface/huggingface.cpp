@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "hwdb/huggingface/model_types.h"
 #include "hwdb/text/input_file.h"
@@ -91,7 +92,7 @@ std::string without_infinities(std::string text) {
   return text;
 }
 
-Transformer read_document(const json& document, const std::string& file) {
+ModelReading read_document(const json& document, const std::string& file) {
   if (!document.is_object())
     throw Error(file + ": " + shown(document) + ": an object { ... } is expected");
   if (!document.contains("model_type") && document.contains("d_embd"))
@@ -141,10 +142,12 @@ std::vector<std::string> notes_on(const json& document, int ahead) {
 
 sim::NamedModel model_in(const std::string& text, const std::string& file) {
   const json document = parse_json(without_infinities(text), file);
-  sim::NamedModel read{.model = read_document(document, file),
+  ModelReading reading = read_document(document, file);
+  sim::NamedModel read{.model = std::move(reading.model),
                        .aliases = {},
                        .published_parameters = {},
-                       .source = file};
+                       .source = file,
+                       .keys = std::move(reading.keys)};
   read.notes = notes_on(document, read.model.mtp_layers);
   read.model.name = name_of_model(document, read.model);
   try {

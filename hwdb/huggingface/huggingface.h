@@ -29,7 +29,8 @@ namespace llmsim::hwdb {
 sim::Transformer read_model_config(const std::string& text, const std::string& file);
 
 // The same for the file at `path`, with a note for each part that is not counted, such as the
-// vision tower of a model that sees.  Throws Error also where it cannot be read.
+// vision tower of a model that sees, and with what became of each key.  Throws Error also where it
+// cannot be read.
 sim::NamedModel load_model_config(const std::string& path);
 
 // The values of model_type that are understood, in alphabetical order.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <iterator>
 #include <set>
+#include <utility>
 
 #include "hwdb/store/shipped_facts.h"
 #include "hwdb/text/spelling.h"
@@ -111,6 +112,22 @@ class Reading {
     return model;
   }
 
+  // Of the file, those that were read before those that were not.
+  std::vector<sim::ModelKey> keys() {
+    const std::map<std::string, std::string> fields = fields_by_key();
+    std::vector<sim::ModelKey> list, ignored;
+    for (const auto& [key, value] : config_.items()) {
+      const auto found = fields.find(key);
+      if (found != fields.end())
+        list.push_back({key, shown(value), "read", found->second});
+      else if (key != "model_type")
+        ignored.push_back({key, shown(value), "ignored", reason_of(key)});
+    }
+    for (const sim::TransformerField& field : sim::transformer_fields()) list_assumed(field, list);
+    list.insert(list.end(), ignored.begin(), ignored.end());
+    return list;
+  }
+
  private:
   const json* find(const std::string& key) const {
     const json* at = &config_;
@@ -176,6 +193,54 @@ class Reading {
            is_count ? integer_expected(1) : expected_values(field) + " is expected");
   }
 
+  // The fields that each key gives, by the part of it before a dot.
+  std::map<std::string, std::string> fields_by_key() const {
+    std::map<std::string, std::string> fields;
+    const auto add = [&](const Expression& expression, const std::string& field) {
+      for (const std::string& key : expression.keys()) {
+        std::string& named = fields[key.substr(0, key.find('.'))];
+        if (named.find(field) == std::string::npos) named += (named.empty() ? "" : ", ") + field;
+      }
+    };
+    for (const auto& [field, expression] : type_.fields)
+      if (has_object_of(field)) add(expression, field);
+    for (const auto& [object, condition] : type_.objects) add(condition, object);
+    for (const ModelTypeRule& rule : type_.rules) add(rule.condition, "what is modelled");
+    return fields;
+  }
+
+  // A field whose keys the file lacks, and which has a value all the same.
+  void list_assumed(const sim::TransformerField& field, std::vector<sim::ModelKey>& list) {
+    const auto known = type_.fields.find(field.key);
+    if (known == type_.fields.end() || !has_object_of(field.key)) return;
+    const std::vector<std::string> keys = known->second.keys();
+    const ExpressionValue value = this->field(field.key);
+    const auto is_there = [&](const std::string& key) {
+      return config_.contains(key.substr(0, key.find('.')));
+    };
+    if (keys.empty() || value.is_none() || std::ranges::any_of(keys, is_there)) return;
+    const bool own_class = find(keys.front()) != nullptr;
+    list.push_back({keys.front(), text_of(value), "assumed",
+                    field.key + (own_class ? ", of the configuration class" : "")});
+  }
+
+  static std::string text_of(const ExpressionValue& value) {
+    if (const auto* is = std::get_if<bool>(&value.value)) return *is ? "true" : "false";
+    if (const auto* text = std::get_if<std::string>(&value.value)) return *text;
+    const auto* number = std::get_if<double>(&value.value);
+    return number ? sim::text_of(*number) : "";
+  }
+
+  static std::string reason_of(const std::string& key) {
+    for (const IgnoredKeys& ignored : model_types().ignored) {
+      for (const std::string& name : ignored.keys) {
+        if (name == key || (name.starts_with('*') && key.ends_with(name.substr(1))))
+          return ignored.because;
+      }
+    }
+    return "not known";
+  }
+
   [[noreturn]] void refuse(const std::string& key, const std::string& right) const {
     reader_.refuse(key, right);
   }
@@ -196,12 +261,17 @@ ModelTypes parse_model_types(const std::string& content, const std::string& file
   ObjectReader reader(document, file);
   reader.count("schema");
   reader.texts("about");
-  reader.any("classes"), reader.any("types");
+  reader.any("classes"), reader.any("types"), reader.any("ignored");
   reader.finish();
   ModelTypes all;
   for (const json& row : member(document, "classes", json::value_t::array, file + ": ")) {
     ObjectReader fields(row, file + ": classes");
     all.classes.push_back({fields.texts("has"), fields.text("because").value_or("")});
+    fields.finish();
+  }
+  for (const json& row : member(document, "ignored", json::value_t::array, file + ": ")) {
+    ObjectReader fields(row, file + ": ignored");
+    all.ignored.push_back({fields.texts("keys"), fields.text("because").value_or("")});
     fields.finish();
   }
   std::map<std::string, ModelType> above;
@@ -231,9 +301,11 @@ const ModelType* find_model_type(const std::string& name) {
   return found == types.end() ? nullptr : &*found;
 }
 
-sim::Transformer model_of_type(const ModelType& type, const json& config, const std::string& place,
-                               bool nested) {
-  return Reading(type, config, place, nested).model();
+ModelReading model_of_type(const ModelType& type, const json& config, const std::string& place,
+                           bool nested) {
+  Reading reading(type, config, place, nested);
+  sim::Transformer model = reading.model();
+  return {.model = std::move(model), .keys = reading.keys()};
 }
 
 }  // namespace llmsim::hwdb

@@ -45,9 +45,16 @@ struct RefusedClasses {
   std::string because;
 };
 
+// Keys on which no size depends, and what they are.
+struct IgnoredKeys {
+  std::vector<std::string> keys;  // "*_token_id": all that end so
+  std::string because;
+};
+
 struct ModelTypes {
   std::vector<ModelType> types;
   std::vector<RefusedClasses> classes;
+  std::vector<IgnoredKeys> ignored;
 };
 
 // What stands in `content`.  Throws Error that names file and row.
@@ -57,9 +64,13 @@ ModelTypes parse_model_types(const std::string& content, const std::string& file
 const ModelTypes& model_types();
 const ModelType* find_model_type(const std::string& name);
 
-// The shape of the object `config` of a file; `nested`: a text_config, whose keys the class may
-// have.  Throws Error that names `place` and the key.
-sim::Transformer model_of_type(const ModelType& type, const nlohmann::json& config,
-                               const std::string& place, bool nested);
+// The shape of the object `config` of a file, and what became of its keys; `nested`: a text_config,
+// whose keys the class may have.  Throws Error that names `place` and the key.
+struct ModelReading {
+  sim::Transformer model;
+  std::vector<sim::ModelKey> keys;
+};
+ModelReading model_of_type(const ModelType& type, const nlohmann::json& config,
+                           const std::string& place, bool nested);
 
 }  // namespace llmsim::hwdb

@@ -70,8 +70,8 @@
 // a layer has its stream_weights.
 //
 // Layers that share keys have no g (d + v) columns in qkv and one d in qk_norm.  p is the width of
-// layer_embedding, whose table of V_p L p values, projection (h, L p) and norm (p) stand with the
-// embedding.
+// layer_embedding, whose table of V_p L p values, projection (h, L p) and norm (p) are part of the
+// model's embedding.
 //
 // A gate on the output of attention adds a v columns to qkv, one value for each head a; keys that
 // are values too take away g v.  v is d unless value_head_dim is given.  A router chooses among E

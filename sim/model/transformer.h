@@ -247,6 +247,14 @@ struct Transformer {
   bool operator==(const Transformer&) const = default;
 };
 
+// What became of a key of a model's file.
+struct ModelKey {
+  std::string key;
+  std::string value;    // shortened
+  std::string outcome;  // "read", "assumed" (the file has it not) or "ignored"
+  std::string why;      // which fields it gives, what was taken instead, why it does not matter
+};
+
 // A model as it was published.
 struct NamedModel {
   Transformer model;                 // model.name is the canonical name, such as "llama-3-70b"
@@ -254,6 +262,7 @@ struct NamedModel {
   std::optional<std::int64_t> published_parameters;  // exact integer where one is published
   std::string source;                                // where the shape and the count were read
   std::vector<std::string> notes = {};               // what its file has that the shape has not
+  std::vector<ModelKey> keys = {};                   // of its file, where it was read from one
 };
 
 // The letters before the first digit or hyphen of a model's name: "llama" of "llama-3-70b", "gpt"

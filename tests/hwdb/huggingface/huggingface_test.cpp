@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <fstream>
+#include <map>
 #include <random>
 #include <string>
 
@@ -603,6 +604,25 @@ TEST(ModelConfig, ClassesThatTrainSomethingElseAreRefused) {
       "not modelled; a model with the head of its vocabulary is");
   EXPECT_NE(complaint(with_class("LlamaForCausalLMEagle3")).find("a draft model"),
             std::string::npos);
+}
+
+// What became of the keys of a file: sizes, what nobody said, what no size depends on, what no row
+// knows.
+TEST(ModelConfig, EveryKeyIsReadAssumedOrIgnored) {
+  const std::string path = testing::TempDir() + "keys.json";
+  std::ofstream(path) << R"({"model_type": "qwen3", "hidden_size": 1024, "num_hidden_layers": 2,
+    "num_attention_heads": 32, "intermediate_size": 2048, "vocab_size": 1000, "rope_theta": 1000000,
+    "hidden_act": "silu", "bos_token_id": 1, "frobnicate": true})";
+  std::map<std::string, std::string> outcomes;
+  for (const sim::ModelKey& key : load_model_config(path).keys)
+    outcomes[key.key] = key.outcome + ": " + key.why;
+  EXPECT_EQ(outcomes["hidden_size"], "read: hidden_size");
+  EXPECT_EQ(outcomes["head_dim"], "assumed: head_dim");
+  EXPECT_EQ(outcomes["num_key_value_heads"], "assumed: num_kv_heads");
+  EXPECT_EQ(outcomes["rope_theta"], "ignored: how queries and keys are turned: the same cost");
+  EXPECT_EQ(outcomes["bos_token_id"], "ignored: no size");
+  EXPECT_EQ(outcomes["frobnicate"], "ignored: not known");
+  EXPECT_FALSE(outcomes.contains("model_type"));
 }
 
 TEST(ModelConfig, NumbersThatPythonWritesAreNone) {

@@ -27,7 +27,7 @@ sim::Transformer read(const std::string& rows, const std::string& type, const ch
   const ModelTypes all = parse_model_types(document(rows), "types.json");
   for (const ModelType& one : all.types) {
     if (one.names == std::vector{type})
-      return model_of_type(one, nlohmann::json::parse(config), "f", nested);
+      return model_of_type(one, nlohmann::json::parse(config), "f", nested).model;
   }
   return {};
 }
