@@ -282,7 +282,9 @@ void put_over(const RunOptions& options, hwdb::RecordedTraining& training) {
 // --- launch files ---
 
 // What options state beside a launch file, and the model where the file leaves it open.
-void put_over_launch(const RunOptions& options, hwdb::RunRecord& record) {
+// `model`: of --model, where it is given.
+void put_over_launch(const RunOptions& options, const std::optional<sim::NamedModel>& model,
+                     hwdb::RunRecord& record) {
   put_over(options, record.training);
   for (const auto& [key, value] : options.settings) record.training.settings[key] = value;
   if (options.dp_overlap) {
@@ -293,9 +295,9 @@ void put_over_launch(const RunOptions& options, hwdb::RunRecord& record) {
   if (options.framework) record.training.framework = options.framework;
   if (options.framework_version) record.training.framework_version = options.framework_version;
   if (options.date) record.date = date_in(*options.date);
-  if (!options.model.empty()) {
+  if (model) {
     const hwdb::RecordedModel stated = record.model;
-    record.model = hwdb::recorded(model_named("--model", options.model).model);
+    record.model = hwdb::recorded(model->model);
     for (const auto& [key, value] : stated.fields) record.model.fields[key] = value;
     record.model.trainable = stated.trainable, record.model.lora_rank = stated.lora_rank;
     record.model.lora_targets = stated.lora_targets;
@@ -377,7 +379,9 @@ sim::Run launched_run(const RunOptions& options, hwdb::RunResolver& resolver) {
   Notes notes;
   hwdb::ReadLaunch read = hwdb::read_launch(options.launch_file);
   hwdb::RunRecord& record = read.record;
-  put_over_launch(options, record);
+  std::optional<sim::NamedModel> model;
+  if (!options.model.empty()) model = model_named("--model", options.model);
+  put_over_launch(options, model, record);
   put_batch_over_launch(options, record, notes);
   name_model(record);
   require_sizes(options, record.model);
@@ -388,6 +392,7 @@ sim::Run launched_run(const RunOptions& options, hwdb::RunResolver& resolver) {
   if (!record.model.name) run.model.name = std::filesystem::path(options.launch_file).filename();
   notes.insert(notes.end(), read.defaults.begin(), read.defaults.end());
   add_notes(notes, run);
+  if (model) add_warnings(*model, run);
   if (!read.not_needed.empty())
     run.warnings.push_back(options.launch_file + ": keys that cannot matter are not read: " +
                            sim::joined(read.not_needed, ", "));

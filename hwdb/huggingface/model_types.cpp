@@ -109,6 +109,7 @@ class Reading {
     }
     for (const ModelTypeRule& rule : type_.rules)
       if (rule.condition.holds_in(scope_)) refuse(rule.key, rule.because);
+    refuse_parts_that_no_field_has();
     return model;
   }
 
@@ -193,6 +194,20 @@ class Reading {
            is_count ? integer_expected(1) : expected_values(field) + " is expected");
   }
 
+  void refuse_parts_that_no_field_has() const {
+    const std::map<std::string, std::string> named = fields_by_key();
+    for (const PartKeys& part : model_types().matter) {
+      if (std::ranges::any_of(part.keys, [&](const auto& key) { return named.contains(key); }))
+        continue;
+      for (const std::string& key : part.keys) {
+        const auto found = config_.find(key);
+        if (found == config_.end()) continue;
+        if (found->is_number() ? *found > 1 : !found->empty() && *found != false)
+          refuse(key, part.part + " are not known of this model_type");
+      }
+    }
+  }
+
   // The fields that each key gives, by the part of it before a dot.
   std::map<std::string, std::string> fields_by_key() const {
     std::map<std::string, std::string> fields;
@@ -202,8 +217,7 @@ class Reading {
         if (named.find(field) == std::string::npos) named += (named.empty() ? "" : ", ") + field;
       }
     };
-    for (const auto& [field, expression] : type_.fields)
-      if (has_object_of(field)) add(expression, field);
+    for (const auto& [field, expression] : type_.fields) add(expression, field);
     for (const auto& [object, condition] : type_.objects) add(condition, object);
     for (const ModelTypeRule& rule : type_.rules) add(rule.condition, "what is modelled");
     return fields;
@@ -261,12 +275,17 @@ ModelTypes parse_model_types(const std::string& content, const std::string& file
   ObjectReader reader(document, file);
   reader.count("schema");
   reader.texts("about");
-  reader.any("classes"), reader.any("types"), reader.any("ignored");
+  for (const char* list : {"classes", "matter", "ignored", "types"}) reader.any(list);
   reader.finish();
   ModelTypes all;
   for (const json& row : member(document, "classes", json::value_t::array, file + ": ")) {
     ObjectReader fields(row, file + ": classes");
     all.classes.push_back({fields.texts("has"), fields.text("because").value_or("")});
+    fields.finish();
+  }
+  for (const json& row : member(document, "matter", json::value_t::array, file + ": ")) {
+    ObjectReader fields(row, file + ": matter");
+    all.matter.push_back({fields.text("part").value_or(""), fields.texts("keys")});
     fields.finish();
   }
   for (const json& row : member(document, "ignored", json::value_t::array, file + ": ")) {

@@ -51,10 +51,17 @@ struct IgnoredKeys {
   std::string because;
 };
 
+// Keys that a file has where its model has a part: where its row names none of them it is refused.
+struct PartKeys {
+  std::string part;  // "experts"
+  std::vector<std::string> keys;
+};
+
 struct ModelTypes {
   std::vector<ModelType> types;
   std::vector<RefusedClasses> classes;
   std::vector<IgnoredKeys> ignored;
+  std::vector<PartKeys> matter;
 };
 
 // What stands in `content`.  Throws Error that names file and row.

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
 #include <string>
+#include <vector>
 
 #include "sim/base/error.h"
 #include "sim/predict.h"
@@ -32,6 +34,27 @@ std::string request_error(const RunOptions& options) {
 std::string rule_of(const RunOptions& options) {
   const sim::Prediction prediction = sim::predict(run_of(options, database()));
   return prediction.infeasible ? prediction.infeasible->rule : "";
+}
+
+// A model that sees, over a launch file and without one: what is not counted is a warning.
+TEST(RunOf, WarnsOfPartsOfAModelThatAreNotCounted) {
+  const std::string folder = testing::TempDir();
+  std::ofstream(folder + "sees.json")
+      << R"({"model_type": "qwen3_vl", "vision_config": {"depth": 2},
+    "text_config": {"model_type": "qwen3_vl_text", "hidden_size": 1024, "num_hidden_layers": 2,
+    "num_attention_heads": 32, "head_dim": 32, "intermediate_size": 2048, "vocab_size": 1000}})";
+  std::ofstream(folder + "zero2.json")
+      << R"({"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": 1})";
+  const auto warns = [&](const std::string& launch) {
+    RunOptions options{.model = folder + "sees.json"};
+    options.gpus = "8", options.launch_file = launch;
+    const std::vector<std::string> warnings = run_of(options, database()).warnings;
+    return std::ranges::any_of(warnings, [](const std::string& warning) {
+      return warning.find("vision_config is not counted") != std::string::npos;
+    });
+  };
+  EXPECT_TRUE(warns(""));
+  EXPECT_TRUE(warns(folder + "zero2.json"));
 }
 
 TEST(QueryOf, ModelAndDevicesAreEnough) {

@@ -174,7 +174,7 @@ constexpr const char* kDbrx =
   "d_model": 6144, "ffn_config": {"ffn_hidden_size": 10752, "model_type": "", "moe_num_experts": 16, "moe_top_k": 4},
   "max_seq_len": 32768, "n_heads": 48, "n_layers": 40, "tie_word_embeddings": false, "vocab_size": 100352})";
 
-std::int64_t count(const char* text) {
+std::int64_t count(const std::string& text) {
   return sim::parameters(read_model_config(text, "config.json")).total();
 }
 
@@ -604,6 +604,27 @@ TEST(ModelConfig, ClassesThatTrainSomethingElseAreRefused) {
       "not modelled; a model with the head of its vocabulary is");
   EXPECT_NE(complaint(with_class("LlamaForCausalLMEagle3")).find("a draft model"),
             std::string::npos);
+}
+
+// Experts of a type whose row has none would be lost.
+TEST(ModelConfig, PartsThatARowDoesNotHaveAreRefused) {
+  EXPECT_EQ(complaint(replaced(kLlama31, "\"hidden_size\": 4096",
+                               "\"hidden_size\": 4096, \"num_experts\": 8")),
+            "config.json: num_experts = 8: experts are not known of this model_type");
+  EXPECT_EQ(count(replaced(kLlama31, "\"hidden_size\": 4096",
+                           "\"hidden_size\": 4096, \"num_experts\": 0")),
+            count(kLlama31));
+}
+
+// MiniCPM-2B ties its tables without saying so; MiniCPM-MoE-8x2B is of the same type.
+TEST(ModelConfig, MiniCpmTiesItsTables) {
+  const std::string dense = R"({"model_type": "minicpm", "hidden_size": 2304,
+    "intermediate_size": 5760, "max_position_embeddings": 2048, "num_attention_heads": 36,
+    "num_hidden_layers": 40, "num_key_value_heads": 36, "vocab_size": 122753})";
+  const std::int64_t layer = 4LL * 2304 * 2304 + 3LL * 2304 * 5760 + 2 * 2304;
+  EXPECT_EQ(count(dense), 122753LL * 2304 + 40 * layer + 2304);  // 2.72 billion
+  EXPECT_EQ(count(replaced(dense, "40,", "40, \"num_experts\": 8, \"num_experts_per_tok\": 2,")),
+            count(dense) + 40 * (7LL * 3 * 2304 * 5760 + 8 * 2304));
 }
 
 // What became of the keys of a file: sizes, what nobody said, what no size depends on, what no row
