@@ -223,7 +223,8 @@ class Evaluation {
         {"each_layer", {&E::each_layer, 1, 1}},
         {"every", {&E::every, 4, 4}},
         {"listed", {&E::listed, 3, 4}},
-        {"before", {&E::before, 2, 2}},
+        {"before", {&E::before, 2, 3}},
+        {"spacing", {&E::spacing, 2, 2}},
         {"in_last", {&E::in_last, 4, kAny}},
         {"repeated", {&E::repeated, 1, 1}},
         {"full_every", {&E::full_every, 1, 1}},
@@ -469,17 +470,34 @@ class Evaluation {
     return {all};
   }
 
+  // The first layer of a letter; as many as there are where there is none.
+  static std::size_t first_of(const std::string& all, const std::string& letter) {
+    return std::min(all.find(letter), all.size());
+  }
+
   Value before(const std::vector<Node>& parts) const {
     const Value value = of(parts[0]);
     if (value.is_none()) return value;
     const std::string all = text(value), letter = text(of(parts[1]));
-    const std::size_t first = std::min(all.find(letter), all.size());
-    const std::size_t other = all.find_first_not_of(letter, first);
-    if (other != std::string::npos)
-      refuse_key(
-          parts[0].parts.empty() ? parts[0].name : parts[0].parts[0].name,
-          "only leading layers may be of another kind, and layer " + std::to_string(other) + " is");
+    const Value spacing = parts.size() > 2 ? of(parts[2]) : Value{1.0};
+    const auto n = static_cast<std::size_t>(std::get<double>(spacing.value));
+    const std::size_t first = first_of(all, letter);
+    for (std::size_t layer = first; layer < all.size(); ++layer) {
+      if ((all.compare(layer, 1, letter) == 0) != ((layer - first) % n == 0))
+        refuse_key(parts[0].parts.empty() ? parts[0].name : parts[0].parts[0].name,
+                   "only leading layers may be of another kind, and layer " +
+                       std::to_string(layer) + " is");
+    }
     return {static_cast<double>(first)};
+  }
+
+  Value spacing(const std::vector<Node>& parts) const {
+    const Value value = of(parts[0]);
+    if (value.is_none()) return value;
+    const std::string all = text(value), letter = text(of(parts[1]));
+    const std::size_t first = first_of(all, letter);
+    const std::size_t second = std::min(all.find(letter, first + 1), all.size());
+    return {std::max(1.0, static_cast<double>(second) - static_cast<double>(first))};
   }
 
   Value repeated(const std::vector<Node>& parts) const {

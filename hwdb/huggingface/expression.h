@@ -28,7 +28,9 @@
 //                                           fourth argument, 1, they are counted from one
 //   in_last(letters, n, 'x', 'y', ...)      in the last n layers x is y
 //   before(letters, 'x')                    how many layers stand before the first x, after which
-//                                           there must be nothing else
+//                                           there must be nothing else, or with a third argument,
+//                                           n, x in every n-th layer
+//   spacing(letters, 'x')                   from the first x to the next: such an n
 //   repeated(letters)                       the shortest period of letters
 //   full_every(list)                        of windows: n, where every n-th layer is full and the
 //                                           others are windowed; 1 all windowed, 0 all full

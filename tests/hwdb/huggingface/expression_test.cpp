@@ -86,6 +86,11 @@ TEST(Expression, PatternsAreLettersOfLayers) {
             "dense: numbers of layers, from 1 to the last, are expected");
   EXPECT_EQ(keys.word("letters(flags, '0', '*', '1', 'W')"), "*WW*");
   EXPECT_EQ(keys.number("before(listed(in_text, 'E', '-'), 'E')"), 2);
+  EXPECT_EQ(keys.number("spacing('-E-E', 'E')"), 2);
+  EXPECT_EQ(keys.number("before('-E-E', 'E', spacing('-E-E', 'E'))"), 1);
+  EXPECT_EQ(keys.number("spacing('--EE', 'E') + spacing('---E', 'E') + spacing('----', 'E')"), 3);
+  EXPECT_EQ(keys.refusal("before(letters(flags, '0', '-', '1', 'E'), 'E', 2)"),
+            "flags: only leading layers may be of another kind, and layer 2 is");
   EXPECT_EQ(keys.number("before(other, 'E') | 7"), 7);
   EXPECT_EQ(keys.word("in_last(letters, 2, 'M', 'V', '*', 'U')"), "MEVU");
   EXPECT_EQ(keys.refusal("in_last(letters, 5, 'M', 'V')"), ": a number of layers is expected");

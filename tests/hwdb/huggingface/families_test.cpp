@@ -157,11 +157,11 @@ TEST(Families, HaveTheParametersThatMlxLmGivesThem) {
        29'943'393'920},
       // Solar Open 100B
       {R"({"model_type": "solar_open", "vocab_size": 196608, "hidden_size": 4096,
-      "intermediate_size": 10240, "moe_intermediate_size": 1280, "num_hidden_layers": 48,
-      "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 128,
-      "n_shared_experts": 1, "n_routed_experts": 128, "num_experts_per_tok": 8,
-      "first_k_dense_replace": 0, "max_position_embeddings": 131072,
-      "tie_word_embeddings": false, "use_qk_norm": false, "n_group": 1, "topk_group": 1})",
+      "moe_intermediate_size": 1280, "num_hidden_layers": 48, "num_attention_heads": 64,
+      "num_key_value_heads": 8, "head_dim": 128, "n_shared_experts": 1,
+      "n_routed_experts": 128, "num_experts_per_tok": 8, "first_k_dense_replace": 0,
+      "max_position_embeddings": 131072, "tie_word_embeddings": false,
+      "use_qk_norm": false, "n_group": 1, "topk_group": 1})",
        102'651'799'552},
       // nanochat, d20
       {R"({"model_type": "nanochat", "hidden_size": 1280, "num_hidden_layers": 20,
@@ -181,14 +181,14 @@ TEST(Families, HaveTheParametersThatMlxLmGivesThem) {
       "qk_rope_head_dim": 64, "v_head_dim": 128, "qk_nope_head_dim": 128,
       "max_position_embeddings": 131072, "tie_word_embeddings": true})",
        1'961'560'064},
-      // small
-      {R"({"model_type": "mellum", "hidden_size": 384, "num_hidden_layers": 6,
-      "intermediate_size": 512, "num_attention_heads": 6, "num_experts": 12,
-      "num_experts_per_tok": 3, "moe_intermediate_size": 96, "vocab_size": 1200,
-      "num_key_value_heads": 2, "head_dim": 72, "tie_word_embeddings": false,
-      "max_position_embeddings": 512, "sliding_window": 64, "layer_types": )" +
-           layers("WWF", 2) + R"(})",
-       11'571'936},
+      // of the size of Mellum 2 12B
+      {R"({"model_type": "mellum", "hidden_size": 2304, "num_hidden_layers": 28,
+      "intermediate_size": 7168, "num_attention_heads": 32, "num_experts": 64,
+      "num_experts_per_tok": 8, "moe_intermediate_size": 896, "vocab_size": 98304,
+      "num_key_value_heads": 4, "head_dim": 128, "tie_word_embeddings": false,
+      "max_position_embeddings": 131072, "sliding_window": 1024, "layer_types": )" +
+           layers("WWWF", 7) + R"(})",
+       12'149'923'072},
       // Mamba-Codestral-7B
       {R"({"model_type": "mamba2", "num_heads": 128, "head_dim": 64, "vocab_size": 32768,
       "hidden_size": 4096, "intermediate_size": 8192, "state_size": 128,
@@ -330,6 +330,10 @@ TEST(Families, HaveTheParametersThatTransformersGivesThem) {
       "n_head": 128, "n_head_kv": 8, "n_layer": 60, "parallel_attn": true,
       "vocab_size": 65024})",
        41'303'293'952},
+      // Cosmos 3 Edge, with the sizes of its class
+      {R"({"model_type": "cosmos3_edge", "text_config": {"model_type": "cosmos3_edge_text",
+      "max_position_embeddings": 131072}})",
+       1'946'273'792},
       // CWM 32B
       {R"({"model_type": "cwm", "hidden_size": 6144, "intermediate_size": 21504,
       "num_hidden_layers": 64, "num_attention_heads": 48, "num_key_value_heads": 8,
