@@ -221,6 +221,7 @@ class Evaluation {
         {"letters", {&E::letters, 3, kAny}},
         {"first_letters", {&E::first_letters, 3, kAny}},
         {"each_layer", {&E::each_layer, 1, 1}},
+        {"spelled", {&E::spelled, 3, kAny}},
         {"every", {&E::every, 4, 4}},
         {"listed", {&E::listed, 3, 4}},
         {"before", {&E::before, 2, 3}},
@@ -407,6 +408,21 @@ class Evaluation {
     }
     if (!letters.is_none()) check_layers(letters.key, text(letters).size(), "a letter");
     return letters;
+  }
+
+  Value spelled(const std::vector<Node>& parts) const {
+    const Value value = of(parts[0]);
+    if (!std::holds_alternative<std::string>(value.value)) return {};
+    std::string letters = text(value);
+    for (char& letter : letters) {
+      std::size_t i = 1;
+      while (i + 1 < parts.size() && text(of(parts[i])) != std::string(1, letter)) i += 2;
+      if (i + 1 >= parts.size()) refuse_kind(value.key, std::string(1, letter));
+      letter = text(of(parts[i + 1])).front();
+    }
+    std::string all;
+    while (!letters.empty() && all.size() < num_layers()) all += letters;
+    return {all.substr(0, num_layers())};
   }
 
   Value every(const std::vector<Node>& parts) const {

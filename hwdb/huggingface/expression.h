@@ -23,6 +23,8 @@
 //   first_letters(list, ...)                the same of a list that may go on after the last layer
 //   has_letter(text, 'x')                   whether it has one
 //   each_layer(text)                        a text that has one, or a list of them
+//   spelled(text, 'L', 'x', ...)            of a text that repeats, an x for each layer L; none of
+//                                           what is no text
 //   every(period, offset, 'x', 'y')         x in layers offset, offset + period, ..., y in others
 //   listed(list, 'x', 'y')                  x in the layers that a list names, y in others; with a
 //                                           fourth argument, 1, they are counted from one

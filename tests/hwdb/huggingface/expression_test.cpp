@@ -112,6 +112,11 @@ TEST(Expression, PatternsAreLettersOfLayers) {
             "full_first: only a pattern with every n-th layer full is modelled");
   EXPECT_TRUE(keys.holds("has_letter(each_layer(letters), 'E') and not has_letter(letters, 'S')"));
   EXPECT_EQ(keys.word("each_layer(singles)"), "MEM*");
+  EXPECT_EQ(keys.word("spelled('LG', 'L', 'W', 'G', '*')"), "W*W*");
+  EXPECT_EQ(keys.word("spelled('LLG', 'L', 'W', 'G', '*')"), "WW*W");
+  EXPECT_TRUE(keys.value("spelled(4, 'L', 'W')").is_none());
+  EXPECT_EQ(keys.refusal("spelled(letters, 'M', 'W', 'E', '*')"),
+            "letters: layers of the kind \"*\" are not modelled for this model_type");
   EXPECT_EQ(keys.number("leading(dense) + leading(other)"), 2);
   EXPECT_EQ(keys.refusal("leading(odd)"), "odd: only the leading layers may be dense: [0, 1, ...]");
   EXPECT_EQ(keys.refusal("full_every(short)"), "short: a string for each of 4 layers is expected");
