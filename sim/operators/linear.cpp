@@ -32,6 +32,17 @@ Operator cast(const char* label, double elements) {
   return memory_bound(OperatorKind::Cast, label, elements, 6.0, 1);
 }
 
+// Of weights of 4 bits.
+Operator dequantise(double elements) {
+  return memory_bound(OperatorKind::Cast, "dequantise_weight", elements, 0.5 + 4.0 / 64.0 + 2.0, 1);
+}
+
+// The head, which has no adapters, stays in 16 bits.
+bool dequantises(const LinearContext& context) {
+  const bool packed = context.precision == Precision::Nf4 || context.precision == Precision::Int4;
+  return packed && context.adapters;
+}
+
 void add_adapter(LayerOperators& linear, std::int64_t tokens, std::int64_t out, std::int64_t in,
                  std::int64_t rank, DType dtype) {
   linear.forward.push_back(transposed(gemm("adapter_down", 1, tokens, rank, in, dtype, dtype)));
@@ -138,6 +149,10 @@ LayerOperators in_order(const LinearContext& context, const Linear& linear, bool
   if (casts_weights(context)) forward.push_back(cast("weight_cast", linear.weights));
   if (casts_weights(context) && context.framework->casts_weights_in_backward)
     backward.push_back(cast("weight_cast", linear.weights));
+  if (dequantises(context)) {
+    forward.push_back(repeated(dequantise(linear.weights), linear));
+    backward.push_back(repeated(dequantise(linear.weights), linear));
+  }
   if (low_precision) add_quantisation(operators, context, linear);
   forward.push_back(transposed(linear.forward));
   backward.push_back(linear.data_gradient);

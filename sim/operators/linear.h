@@ -7,6 +7,17 @@
 // 8- and 4-bit recipes quantise x, w and dy before each GEMM (quantise_traffic in traffic.h), as
 // LowPrecisionScaling has it.  Adapters (LoRA) leave w frozen: no wgrad of w, but a pair of GEMMs
 // of width `rank` for each adapted matrix.
+//
+// Frozen weights of 4 bits are no operand of a GEMM: before each that reads them, forward and
+// dgrad, a memory-bound kernel makes a 16-bit copy, which is read and thrown away.  Of a value it
+// reads 0.5 bytes and its share of an fp32 scale of 64, and writes 2:
+//
+//   dequantise   (1/2 + 4/64 + 2) k n bytes
+//
+// Source: bitsandbytes-foundation/bitsandbytes bitsandbytes/autograd/_functions.py, MatMul4Bit:
+// dequantize_4bit in forward and in backward.  Scales that are 8-bit themselves (double
+// quantisation) take a small kernel more, which is left out; so is the head, which such programs
+// leave in 16 bits.
 #pragma once
 
 #include <optional>

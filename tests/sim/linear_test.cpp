@@ -44,6 +44,24 @@ TEST(Linear, CurrentScalesReadEverythingOnceMore) {
   EXPECT_DOUBLE_EQ(cast_bytes(linear.backward), 6.0 * kGradients);
 }
 
+// Half a byte and a share of 4 / 64 of a scale are read for a value, 2 are written: for the forward
+// GEMM, and again for that of the input's gradient.
+TEST(Linear, WeightsOfFourBitsAreMadeWideBeforeEachGemm) {
+  const Framework framework;
+  const auto lowered_with = [&](Precision precision, std::optional<Adapters> adapters) {
+    return lower_linear(
+        {.precision = precision, .framework = &framework, .adapters = std::move(adapters)},
+        "linear", kInputTokens, kOut, kIn);
+  };
+  for (const Precision precision : {Precision::Nf4, Precision::Int4}) {
+    const LayerOperators linear = lowered_with(precision, Adapters{.rank = 8});
+    EXPECT_DOUBLE_EQ(cast_bytes(linear.forward), 2.5625 * kWeights);
+    EXPECT_DOUBLE_EQ(cast_bytes(linear.backward), 2.5625 * kWeights);
+  }
+  EXPECT_DOUBLE_EQ(cast_bytes(lowered_with(Precision::Bf16, Adapters{.rank = 8}).forward), 0.0);
+  EXPECT_DOUBLE_EQ(cast_bytes(lowered_with(Precision::Nf4, std::nullopt).forward), 0.0);
+}
+
 TEST(Linear, OneCopyIsEnoughWhereTheDeviceMultipliesInAnyLayout) {
   Framework framework = framework_with(LowPrecisionScaling::Current);
   framework.low_precision.copies = 1.0;
