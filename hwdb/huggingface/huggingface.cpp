@@ -1,6 +1,7 @@
 #include "hwdb/huggingface/huggingface.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -122,15 +123,18 @@ void add_layers_ahead(const json& config, std::vector<std::string>& notes) {
   }
 }
 
+// Words in the keys of towers for other things than text.
+constexpr const char* kTowers[] = {"vision", "visual", "image",  "img",      "vit",
+                                   "video",  "audio",  "speech", "projector"};
+
 // Parts of a model that its text part leaves out: objects of the file that configure another tower.
 // `ahead`: layers of multi-token prediction that were read.
 std::vector<std::string> notes_on(const json& document, int ahead) {
   std::vector<std::string> notes;
   for (const auto& [key, value] : document.items()) {
-    const auto has = [&](const char* word) { return key.find(word) != std::string::npos; };
     const bool is_given = (value.is_object() && !value.empty()) || key.ends_with("vision_tower");
-    if (is_given && !value.is_null() &&
-        (has("vision") || has("audio") || has("visual") || has("image") || has("speech")))
+    const auto has = [&key = key](const char* word) { return key.find(word) != std::string::npos; };
+    if (is_given && !value.is_null() && std::any_of(std::begin(kTowers), std::end(kTowers), has))
       notes.push_back(key + " is not counted: of this model the text part alone is read");
   }
   const TextPart text = text_part(document);

@@ -549,6 +549,11 @@ TEST(ModelConfig, PartsThatAreNotCountedAreNoted) {
   EXPECT_EQ(notes(R"({"model_type": "vipllava", "text_config": {"model_type": "llama"}})"),
             std::vector<std::string>{
                 "text_config alone is read: other parts of this model are not counted"});
+  EXPECT_EQ(notes(R"({"model_type": "phi3_v", "hidden_size": 3072, "intermediate_size": 8192,
+    "num_attention_heads": 32, "num_hidden_layers": 32, "vocab_size": 32064,
+    "img_processor": {"name": "clip_vision_model"}})"),
+            std::vector<std::string>{
+                "img_processor is not counted: of this model the text part alone is read"});
 }
 
 // InternVL and Ovis have it under llm_config, DeepSeek-VL under language_config, Qwen's Omni inside
