@@ -61,9 +61,16 @@ struct ModelShowOptions {
   OutputOptions output;
 };
 
+struct ModelAddOptions {
+  std::string file;      // rows of model_types
+  bool replace = false;  // names that exist already
+  OutputOptions output;
+};
+
 // 0.  Throw Error for an unknown name, family or format and for a bad file.
 int run_model_list(const ModelListOptions& options);
 int run_model_show(const ModelShowOptions& options);
+int run_model_add(const ModelAddOptions& options);
 
 // --- calibrate ---
 

@@ -9,7 +9,9 @@
 #include "cli/help_format.h"
 #include "cli/number_list.h"
 #include "cli/run_request.h"
+#include "hwdb/huggingface/own_model_types.h"
 #include "hwdb/models/catalogue.h"
+#include "hwdb/text/input_file.h"
 #include "hwdb/text/spelling.h"
 #include "reports/models.h"
 #include "sim/base/error.h"
@@ -88,13 +90,27 @@ void add_show(CLI::App& models, int& status) {
   command->callback([options, &status] { status = run_model_show(*options); });
 }
 
+void add_add(CLI::App& models, int& status) {
+  CLI::App* command =
+      models.add_subcommand("add", "store how a model_type of your own writes its config.json");
+  const auto options = std::make_shared<ModelAddOptions>();
+  add_option(*command, "file", options->file, "FILE",
+             "JSON with rows of model_types; hwdb/README.md has an example")
+      ->required();
+  command->add_flag("--replace", options->replace, "let rows hide those of the same name");
+  add_output_options(*command, options->output);
+  command->callback([options, &status] { status = run_model_add(*options); });
+}
+
 }  // namespace
 
 void add_models(CLI::App& program, int& status) {
-  CLI::App* command = program.add_subcommand("models", "list the known models, show one in full");
+  CLI::App* command = program.add_subcommand(
+      "models", "list the known models, show one in full, add your own model_type");
   command->require_subcommand(1);
   add_list(*command, status);
   add_show(*command, status);
+  add_add(*command, status);
 }
 
 int run_model_list(const ModelListOptions& options) {
@@ -111,6 +127,16 @@ int run_model_show(const ModelShowOptions& options) {
     std::cerr << "warning: " << entry.source << ": " << note << "\n";
   write_result(rendered(entry, format, style_of(options.output)), options.output);
   return 0;
+}
+
+int run_model_add(const ModelAddOptions& options) {
+  format_of(options.output);
+  reports::Table table("Model types added", {reports::as_text("model_type")});
+  for (const std::string& name :
+       hwdb::add_model_types(hwdb::content_of_file(options.file), options.file, options.replace))
+    table.add_row({name});
+  table.add_note("stored in " + hwdb::own_model_types_path().value());
+  return print_answer(table, options.output);
 }
 
 }  // namespace llmsim::cli

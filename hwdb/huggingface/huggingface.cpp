@@ -174,10 +174,8 @@ sim::NamedModel load_model_config(const std::string& path) {
 
 std::vector<std::string> known_model_types() {
   std::vector<std::string> names;
-  for (const ModelType& type : model_types().types) {
-    if (type.refused.empty()) names.insert(names.end(), type.names.begin(), type.names.end());
-  }
-  std::sort(names.begin(), names.end());
+  for (const auto& [name, row] : model_types().rows)
+    if (!row.names.empty() && row.refused.empty()) names.push_back(name);
   return names;
 }
 

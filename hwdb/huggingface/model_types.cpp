@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <iterator>
 #include <set>
 #include <utility>
 
+#include "hwdb/huggingface/own_model_types.h"
 #include "hwdb/store/shipped_facts.h"
+#include "hwdb/text/input_file.h"
 #include "hwdb/text/spelling.h"
 #include "sim/base/error.h"
 
@@ -270,7 +273,8 @@ class Reading {
 
 }  // namespace
 
-ModelTypes parse_model_types(const std::string& content, const std::string& file) {
+ModelTypes parse_model_types(const std::string& content, const std::string& file,
+                             const ModelTypes& known) {
   const json document = parse_json(content, file);
   ObjectReader reader(document, file);
   reader.count("schema");
@@ -293,31 +297,36 @@ ModelTypes parse_model_types(const std::string& content, const std::string& file
     all.ignored.push_back({fields.texts("keys"), fields.text("because").value_or("")});
     fields.finish();
   }
-  std::map<std::string, ModelType> above;
+  Rows above = known.rows;
   for (const json& row : member(document, "types", json::value_t::array, file + ": ")) {
     std::string name;
-    ModelType type = read_row(row, above, file + ": ", name);
+    const ModelType type = read_row(row, above, file + ": ", name);
     if (name.empty()) throw Error(file + ": a row has neither type nor base");
     for (const std::string& own : type.names.empty() ? std::vector{name} : type.names) {
-      if (!above.emplace(own, type).second) throw Error(file + ": " + own + ": stands twice");
+      above.insert_or_assign(own, type);
+      if (!all.rows.emplace(own, type).second) throw Error(file + ": " + own + ": stands twice");
     }
-    all.types.push_back(std::move(type));
   }
   return all;
 }
 
 const ModelTypes& model_types() {
-  static const ModelTypes types =
-      parse_model_types(std::string(shipped_model_types_json()), "facts/model_types.json");
+  static const ModelTypes types = [] {
+    ModelTypes all =
+        parse_model_types(std::string(shipped_model_types_json()), "facts/model_types.json");
+    const std::optional<std::string> path = own_model_types_path();
+    if (!path || !std::filesystem::exists(*path)) return all;
+    for (auto& [name, row] : parse_model_types(content_of_file(*path), *path, all).rows)
+      all.rows.insert_or_assign(name, row);
+    return all;
+  }();
   return types;
 }
 
 const ModelType* find_model_type(const std::string& name) {
-  const std::vector<ModelType>& types = model_types().types;
-  const auto found = std::find_if(types.begin(), types.end(), [&](const ModelType& type) {
-    return std::find(type.names.begin(), type.names.end(), name) != type.names.end();
-  });
-  return found == types.end() ? nullptr : &*found;
+  const auto found = model_types().rows.find(name);
+  return found == model_types().rows.end() || found->second.names.empty() ? nullptr
+                                                                          : &found->second;
 }
 
 ModelReading model_of_type(const ModelType& type, const json& config, const std::string& place,

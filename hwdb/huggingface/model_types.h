@@ -58,16 +58,18 @@ struct PartKeys {
 };
 
 struct ModelTypes {
-  std::vector<ModelType> types;
+  std::map<std::string, ModelType> rows;  // by model_type, or by the name of a base
   std::vector<RefusedClasses> classes;
   std::vector<IgnoredKeys> ignored;
   std::vector<PartKeys> matter;
 };
 
-// What stands in `content`.  Throws Error that names file and row.
-ModelTypes parse_model_types(const std::string& content, const std::string& file);
+// What stands in `content`, whose rows may be like those of `known`.  Throws Error that names file
+// and row.
+ModelTypes parse_model_types(const std::string& content, const std::string& file,
+                             const ModelTypes& known = {});
 
-// The shipped ones, and the one of a name; null where there is none.
+// The shipped ones with those of one's own over them; the one of a name, or null.
 const ModelTypes& model_types();
 const ModelType* find_model_type(const std::string& name);
 

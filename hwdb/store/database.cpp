@@ -189,8 +189,13 @@ Measurement measurement_row(const Statement& row) {
 
 }  // namespace
 
+std::optional<std::string> known_default_database_path() {
+  const std::optional<fs::path> path = default_path();
+  return path ? std::optional(path->string()) : std::nullopt;
+}
+
 std::string default_database_path() {
-  if (const std::optional<fs::path> path = default_path()) return path->string();
+  if (const std::optional<std::string> path = known_default_database_path()) return *path;
   throw Error("neither XDG_DATA_HOME nor HOME is set: name the database with --db PATH");
 }
 

@@ -65,6 +65,7 @@ struct Measurement {
 // $XDG_DATA_HOME/llmsim/llmsim.db, or .local/share/llmsim/llmsim.db in the home directory.  Throws
 // Error where neither is set.
 std::string default_database_path();
+std::optional<std::string> known_default_database_path();  // none where neither is set
 
 class Database {
  public:

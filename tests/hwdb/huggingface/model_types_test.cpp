@@ -2,9 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <string>
+#include <vector>
 
+#include "hwdb/huggingface/own_model_types.h"
+#include "hwdb/text/input_file.h"
 #include "tests/error_of.h"
+#include "tests/temporary_folder.h"
 
 namespace llmsim::hwdb {
 namespace {
@@ -25,11 +30,7 @@ std::string base(const std::string& more = "") {
 sim::Transformer read(const std::string& rows, const std::string& type, const char* config,
                       bool nested = false) {
   const ModelTypes all = parse_model_types(document(rows), "types.json");
-  for (const ModelType& one : all.types) {
-    if (one.names == std::vector{type})
-      return model_of_type(one, nlohmann::json::parse(config), "f", nested).model;
-  }
-  return {};
+  return model_of_type(all.rows.at(type), nlohmann::json::parse(config), "f", nested).model;
 }
 
 constexpr const char* kConfig = R"({"layers": 2, "width": 64, "rows": 100})";
@@ -95,10 +96,41 @@ TEST(ModelTypes, FaultsOfRowsNameThem) {
 }
 
 TEST(ModelTypes, ShippedOnesAreReadAndKnown) {
-  EXPECT_GT(model_types().types.size(), 60u);
+  EXPECT_GT(model_types().rows.size(), 60u);
   EXPECT_TRUE(find_model_type("llama"));
   EXPECT_FALSE(find_model_type("rotary"));
   EXPECT_EQ(find_model_type("t5")->refused, "an encoder-decoder");
+}
+
+// Rows of one's own are like shipped ones, are stored whole, and are there when the file is read.
+TEST(OwnModelTypes, AreStoredAndReadOverTheShippedOnes) {
+  const TemporaryFolder folder;
+  const char* const before = std::getenv("XDG_DATA_HOME");
+  setenv("XDG_DATA_HOME", folder.path().c_str(), 1);
+  const std::string path = own_model_types_path().value();
+  EXPECT_EQ(path, folder / "llmsim/model_types.json");
+  const std::string mine = R"({"types": [{"type": "mine", "like": "llama", "gated_mlp": false}]})";
+  EXPECT_EQ(add_model_types(mine, "mine.json", false), std::vector<std::string>{"mine"});
+  EXPECT_EQ(add_model_types(mine, "mine.json", false), std::vector<std::string>{"mine"});
+  const ModelTypes stored = parse_model_types(content_of_file(path), path, model_types());
+  EXPECT_EQ(stored.rows.size(), 1u);
+  EXPECT_FALSE(model_of_type(stored.rows.at("mine"), nlohmann::json::parse(R"({"hidden_size": 64,
+      "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128,
+      "vocab_size": 100})"),
+                             "f", false)
+                   .model.gated_mlp);
+  EXPECT_EQ(error_of([&] {
+              add_model_types(R"({"types": [{"type": "llama", "like": "mistral"}]})", "x.json",
+                              false);
+            }),
+            "x.json: llama: exists already; --replace lets this row hide it");
+  EXPECT_EQ(error_of([&] { add_model_types(R"({"types": []})", "x.json", false); }),
+            "x.json: \"types\" has no row");
+  EXPECT_EQ(error_of([&] {
+              add_model_types(R"({"types": [{"type": "a", "like": "nobody"}]})", "x.json", false);
+            }),
+            "x.json: like = nobody: no row above has that name");
+  before ? setenv("XDG_DATA_HOME", before, 1) : unsetenv("XDG_DATA_HOME");
 }
 
 }  // namespace
