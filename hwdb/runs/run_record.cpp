@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <set>
+#include <string>
 
 #include "hwdb/frameworks/settings.h"
 #include "hwdb/text/date.h"
@@ -38,7 +39,18 @@ void read_fields(ObjectReader& reader, const std::string& prefix,
   }
 }
 
-// An object of a model: "moe", "mla", ...
+// Those that fields stand in, but "bias", which may be one word: "moe", "mla", ...
+std::set<std::string> objects_of_models() {
+  std::set<std::string> names;
+  for (const sim::TransformerField& field : sim::transformer_fields()) {
+    const std::size_t dot = field.key.find('.');
+    if (dot != std::string::npos) names.insert(field.key.substr(0, dot));
+  }
+  names.erase("bias");
+  return names;
+}
+
+// An object of a model.
 void read_object(ObjectReader& model, const std::string& name, sim::PartialTransformer& fields) {
   std::optional<ObjectReader> reader = model.object(name.c_str());
   if (!reader) return;
@@ -72,9 +84,7 @@ RecordedModel read_model(ObjectReader reader) {
       reader.one_of("architecture", {"decoder", "encoder", "hybrid", "vision-language", "other"});
   read_fields(reader, "", sim::transformer_fields(), m.fields);
   read_bias(reader, m);
-  for (const char* object : {"moe", "mla", "encoder"}) read_object(reader, object, m.fields);
-  for (const sim::ScanMixer& mixer : sim::scan_mixers())
-    read_object(reader, mixer.object, m.fields);
+  for (const std::string& object : objects_of_models()) read_object(reader, object, m.fields);
   m.num_parameters = reader.integer("num_parameters", 1, std::int64_t{1} << 53);
   m.trainable = reader.one_of("trainable", {"all", "lora", "adapter"});
   if (std::optional<ObjectReader> lora = reader.object("lora")) {
