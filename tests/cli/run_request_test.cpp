@@ -7,9 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "hwdb/runs/run_record.h"
-#include "hwdb/runs/run_resolver.h"
-#include "reports/json.h"
 #include "sim/base/error.h"
 #include "sim/predict.h"
 #include "tests/error_of.h"
@@ -37,45 +34,6 @@ std::string request_error(const RunOptions& options) {
 std::string rule_of(const RunOptions& options) {
   const sim::Prediction prediction = sim::predict(run_of(options, database()));
   return prediction.infeasible ? prediction.infeasible->rule : "";
-}
-
-// Small files of models with layers of each kind.
-constexpr const char* kLayersOfManyKinds[] = {
-    R"({"model_type": "deepseek_v32", "hidden_size": 128, "intermediate_size": 256,
-        "num_hidden_layers": 2, "num_attention_heads": 4, "q_lora_rank": 32, "kv_lora_rank": 32,
-        "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16, "vocab_size": 512,
-        "index_n_heads": 2, "index_head_dim": 16, "index_topk": 64})",
-    R"({"model_type": "deepseek_v4", "hidden_size": 128, "num_hidden_layers": 2,
-        "num_attention_heads": 4, "head_dim": 32, "q_lora_rank": 32, "o_groups": 2,
-        "o_lora_rank": 16, "compress_ratios": [4, 128], "moe_intermediate_size": 64,
-        "n_routed_experts": 4, "num_experts_per_tok": 2, "vocab_size": 512})",
-    R"({"model_type": "gemma4_text", "hidden_size": 128, "intermediate_size": 256,
-        "num_hidden_layers": 6, "num_attention_heads": 4, "num_key_value_heads": 2,
-        "num_kv_shared_layers": 2, "use_double_wide_mlp": true, "vocab_size": 512})",
-    R"({"model_type": "lfm2_moe", "hidden_size": 128, "intermediate_size": 256,
-        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
-        "layer_types": ["conv", "full_attention"], "num_dense_layers": 1, "vocab_size": 512})",
-    R"({"model_type": "falcon_h1", "hidden_size": 128, "intermediate_size": 256, "head_dim": 32,
-        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
-        "mamba_n_heads": 8, "mamba_d_head": 32, "mamba_d_ssm": 256, "vocab_size": 512})",
-    R"({"model_type": "longcat_flash", "hidden_size": 128, "ffn_hidden_size": 256, "num_layers": 1,
-        "num_attention_heads": 4, "q_lora_rank": 32, "kv_lora_rank": 32, "qk_nope_head_dim": 16,
-        "qk_rope_head_dim": 8, "v_head_dim": 16, "n_routed_experts": 4, "zero_expert_num": 2,
-        "moe_topk": 3, "expert_ffn_hidden_size": 64, "vocab_size": 512})"};
-
-TEST(RunOf, ASavedRunOfEveryKindOfLayerIsTheSameRun) {
-  const std::string folder = testing::TempDir();
-  for (const char* config : kLayersOfManyKinds) {
-    std::ofstream(folder + "kinds.json") << config;
-    RunOptions options{.model = folder + "kinds.json"};
-    options.gpus = "1";
-    const sim::Run run = run_of(options, database());
-    std::ofstream(folder + "saved.json") << reports::run_json(run).dump();
-    const sim::Run loaded =
-        hwdb::RunResolver(database()).resolve(hwdb::read_run(folder + "saved.json"));
-    EXPECT_EQ(sim::fields_of(loaded.model), sim::fields_of(run.model)) << config;
-    EXPECT_EQ(sim::predict(loaded).step_time, sim::predict(run).step_time) << config;
-  }
 }
 
 // A model that sees, over a launch file and without one: what is not counted is a warning.

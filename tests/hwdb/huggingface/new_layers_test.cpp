@@ -1,9 +1,17 @@
 // Models with layers of other kinds than attention and an MLP, each with the shape of a published
 // file and its exact count.
 #include <cstdint>
+#include <string>
+#include <variant>
+
+#include <nlohmann/json.hpp>
 
 #include "gtest/gtest.h"
 #include "hwdb/huggingface/huggingface.h"
+#include "hwdb/runs/run_record.h"
+#include "hwdb/runs/run_resolver.h"
+#include "hwdb/store/database.h"
+#include "sim/base/field.h"
 #include "sim/model/parameters.h"
 
 namespace llmsim::hwdb {
@@ -14,9 +22,22 @@ struct Published {
   std::int64_t parameters;  // of the text part, without layers ahead
 };
 
+// A run of the model as its fields have it.
+std::string run_of(const sim::Transformer& model) {
+  nlohmann::json run = {
+      {"schema", 2},
+      {"id", "new"},
+      {"hardware", {{"accelerator", "h100_sxm"}, {"num_devices", 1}}},
+      {"training", {{"framework", "megatron-lm"}, {"micro_batch", 1}, {"global_batch", 8}}}};
+  for (const auto& [key, value] : sim::fields_of(model))
+    std::visit([&](const auto& is) { sim::place_of(run["model"], key) = is; }, value);
+  return run.dump();
+}
+
 // The totals of the published weights, or of ml-explore/mlx-lm's definition of the model
 // (mlx_lm/models), which has no layers ahead and no vision part.
 TEST(NewLayers, HaveTheParametersOfPublishedModels) {
+  static const Database database(":memory:");
   const Published all[] = {
       // moonshotai/Kimi-Linear-48B-A3B-Base, Kimi delta attention and MLA without positions
       {R"({"model_type": "kimi_linear", "vocab_size": 163840, "hidden_size": 2304, "num_hidden_layers":
@@ -204,6 +225,10 @@ TEST(NewLayers, HaveTheParametersOfPublishedModels) {
   for (const Published& model : all) {
     const sim::Parameters count = sim::parameters(read_model_config(model.config, "config.json"));
     EXPECT_EQ(count.total() - count.mtp, model.parameters) << model.config;
+    // Written into the file of a run and read again it is the same.
+    const sim::Transformer shape = read_model_config(model.config, "config.json");
+    const sim::Run run = RunResolver(database).resolve(parse_run(run_of(shape), "run.json"));
+    EXPECT_EQ(sim::fields_of(run.model), sim::fields_of(shape)) << model.config;
   }
 }
 
