@@ -61,9 +61,7 @@ MlaHeadShape mla_head_shape(const RankShape& shape, const sim::Mla& mla) {
           .value = mla.v_head_dim};
 }
 
-}  // namespace
-
-RankShape rank_shape(const sim::Transformer& model, const sim::Strategy& strategy, ShapeRank rank) {
+void require_what_is_executed(const sim::Transformer& model) {
   if (model.mla) require_mla(model);
   refuse(model.encoder.has_value(), "an encoder");
   refuse(sim::is_hybrid(model), "a hybrid, layer_pattern = " + model.layer_pattern.value_or(""));
@@ -90,6 +88,12 @@ RankShape rank_shape(const sim::Transformer& model, const sim::Strategy& strateg
   refuse(model.position != sim::Position::Rope && model.position != sim::Position::Learned,
          std::string("position = ") + sim::name_of(model.position) + " (it has rope and learned)");
   refuse(model.bias.head, "bias.head = true");
+}
+
+}  // namespace
+
+RankShape rank_shape(const sim::Transformer& model, const sim::Strategy& strategy, ShapeRank rank) {
+  require_what_is_executed(model);
   const int n = strategy.tp;
   require_divisible(model, n);
   if (model.moe) require_experts(*model.moe, model.bias, strategy);

@@ -89,8 +89,10 @@ Flops forward_flops_per_token(const Transformer& model, bool causal) {
 
 Flops training_flops_per_token(const Transformer& model, double adapter_parameters) {
   const Flops forward = forward_flops_per_token(model, true);
+  // Only an indexer has such weights; others need not look for them.
+  const bool detaches = model.sparse_attention || model.compressed_attention;
   if (adapter_parameters == 0.0)
-    return 3.0 * forward - 2.0 * real(block_weights(model, true)) * FLOP;
+    return 3.0 * forward - (detaches ? 2.0 * real(block_weights(model, true)) : 0.0) * FLOP;
   const Flops weights = 2.0 * real(block_weights(model)) * FLOP + head_flops_per_token(model);
   return 3.0 * forward - weights + 6.0 * adapter_parameters * FLOP;
 }

@@ -135,24 +135,29 @@ void add_mlp(LayerTable& table, WeightName up, WeightName down, Count width, Lay
   table.add(like);
 }
 
+// The router, and what it and the branches around the experts learn in addition.
+void add_router(LayerTable& table, const Moe& moe) {
+  using enum WeightName;
+  if (moe.branch_norms)
+    table.add({.name = BranchNorms, .part = LayerPart::Norms, .columns = 3 * table.hidden});
+  table.add({.name = Router,
+             .part = LayerPart::Router,
+             .rows = table.hidden,
+             .columns = moe.num_experts + moe.num_zero_experts,
+             .partial = true,
+             .biases = moe.router_bias});
+  if (moe.router_scales)
+    table.add({.name = RouterScales,
+               .part = LayerPart::Router,
+               .columns = table.hidden + moe.num_experts});
+}
+
 void add_experts(LayerTable& table, const Moe& moe) {
   using enum WeightName;
   const LayerPart mlp_part = LayerPart::Mlp;
   const int shared = moe.num_shared_experts;
   const Count shared_width = Count{shared} * moe.shared_expert_ffn_size;
-  const LayerWeight router{.name = Router,
-                           .part = LayerPart::Router,
-                           .rows = table.hidden,
-                           .columns = moe.num_experts + moe.num_zero_experts,
-                           .partial = true,
-                           .biases = moe.router_bias};
-  if (moe.branch_norms)
-    table.add({.name = BranchNorms, .part = LayerPart::Norms, .columns = 3 * table.hidden});
-  table.add(router);
-  if (moe.router_scales)
-    table.add({.name = RouterScales,
-               .part = LayerPart::Router,
-               .columns = table.hidden + moe.num_experts});
+  add_router(table, moe);
   if (moe.latent_size) {
     const Count latent = *moe.latent_size;
     table.add({.name = LatentDown,

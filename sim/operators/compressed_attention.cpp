@@ -51,18 +51,13 @@ TensorId add_keys(LayerBuilder& b, TensorId normed) {
   const bool compresses = b.model.compressed_attention->entry_size > 0;
   const TensorId own = add_key_latents(b, normed),
                  entries = compresses ? add_entries(b, normed) : kNoTensor;
-  SharedInput input = shared_latents(b, WeightName::MlaDown);
-  input.gather_again.reset();
-  const std::size_t place = b.layer.backward_place();
-  const TensorId gathered = b.gathers ? b.gathered(Module::MlaUp, "keys of all tensor ranks",
-                                                   b.of_all_ranks(own), own, input)
-                                      : own;
   const double rows =
       compresses ? b.tokens * (1.0 + 1.0 / b.model.compressed_attention->entry_size) : b.tokens;
-  const TensorId keys = b.tensor("keys and entries", {rows, d, b.element});
-  b.layer.add(Module::MlaUp, rotary(b, rows * d)).reads(gathered, entries).writes(keys);
-  b.layer.share_gradient(place, input);
-  return keys;
+  return of_whole_latents(b, "keys of all tensor ranks", own, [&](TensorId gathered) {
+    const TensorId keys = b.tensor("keys and entries", {rows, d, b.element});
+    b.layer.add(Module::MlaUp, rotary(b, rows * d)).reads(gathered, entries).writes(keys);
+    return keys;
+  });
 }
 
 }  // namespace

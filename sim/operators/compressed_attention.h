@@ -11,7 +11,8 @@
 //   indexer     indexer.h, its keys compressed in the same way
 //   output      rotary backwards, for each group (t, o, a d/g), (t, h, g o/n)
 //
-// Every tensor rank makes keys and entries of its own tokens and gathers them.  Saved: as
+// Every tensor rank makes keys and entries of its own tokens and gathers the keys; the gather of
+// entries, 1/R as long, is not counted.  Saved: as
 // attention.h has it; what entries are made of.  Sources: huggingface/transformers
 // models/deepseek_v4/modular_deepseek_v4.py, DeepseekV4Attention.
 #pragma once

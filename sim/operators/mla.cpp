@@ -29,27 +29,22 @@ LayerOperators assembled_keys(const LayerBuilder& b, const Mla& mla) {
                                       permutation_traffic(b.element)));
 }
 
-// Latents of all tokens with their rotary part; each tensor rank has a summand of their gradient.
+// Latents of all tokens with their rotary part.
 TensorId whole_latents(LayerBuilder& b, TensorId own, const Mla& mla) {
-  SharedInput input = shared_latents(b, WeightName::MlaDown);
-  input.gather_again.reset();
-  const std::size_t place = b.layer.backward_place();
-  const TensorId gathered = b.gathers ? b.gathered(Module::MlaUp, "latents of all tensor ranks",
-                                                   b.of_all_ranks(own), own, input)
-                                      : own;
-  const double width = mla.kv_lora_rank + mla.qk_rope_head_dim;
-  const TensorId latents = b.values("latents", width);
-  LayerOperators operators =
-      elementwise(OperatorKind::Rotary, "rotary", b.tokens * mla.qk_rope_head_dim,
-                  rotary_traffic(b.framework, b.element));
-  b.layer
-      .add(Module::MlaUp,
-           operators.append(elementwise(OperatorKind::Copy, "assemble_keys", b.tokens * width,
-                                        permutation_traffic(b.element))))
-      .reads(gathered)
-      .writes(latents);
-  b.layer.share_gradient(place, input);
-  return latents;
+  return of_whole_latents(b, "latents of all tensor ranks", own, [&](TensorId gathered) {
+    const double width = mla.kv_lora_rank + mla.qk_rope_head_dim;
+    const TensorId latents = b.values("latents", width);
+    LayerOperators operators =
+        elementwise(OperatorKind::Rotary, "rotary", b.tokens * mla.qk_rope_head_dim,
+                    rotary_traffic(b.framework, b.element));
+    b.layer
+        .add(Module::MlaUp,
+             operators.append(elementwise(OperatorKind::Copy, "assemble_keys", b.tokens * width,
+                                          permutation_traffic(b.element))))
+        .reads(gathered)
+        .writes(latents);
+    return latents;
+  });
 }
 
 // Of the queries' rows, whose plain part goes on to the latents of keys.

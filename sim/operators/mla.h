@@ -27,6 +27,19 @@ AttentionInputs add_sparse_mla(LayerBuilder& layer, TensorId normed);
 TensorId add_query_latents(LayerBuilder& layer, TensorId normed);
 TensorId add_key_latents(LayerBuilder& layer, TensorId normed);
 SharedInput shared_latents(const LayerBuilder& layer, WeightName down);
+// What `make` gives of these latents of keys and values of all tensor ranks, each of which has a
+// summand of their gradient.  They are gathered once: what reads them saves what it needs.
+template <class Make>
+TensorId of_whole_latents(LayerBuilder& layer, const char* name, TensorId own, const Make& make) {
+  SharedInput input = shared_latents(layer, WeightName::MlaDown);
+  input.gather_again.reset();
+  const std::size_t place = layer.layer.backward_place();
+  const TensorId made =
+      make(layer.gathers ? layer.gathered(Module::MlaUp, name, layer.of_all_ranks(own), own, input)
+                         : own);
+  layer.layer.share_gradient(place, input);
+  return made;
+}
 // `columns` of the latents of all tokens up to this rank's heads.
 TensorId up_from(LayerBuilder& layer, TensorId latents, const SharedInput& input, const char* name,
                  WeightName matrix);

@@ -223,10 +223,10 @@ TEST(NewLayers, HaveTheParametersOfPublishedModels) {
        1'572'973'211'491},
   };
   for (const Published& model : all) {
-    const sim::Parameters count = sim::parameters(read_model_config(model.config, "config.json"));
+    const sim::Transformer shape = read_model_config(model.config, "config.json");
+    const sim::Parameters count = sim::parameters(shape);
     EXPECT_EQ(count.total() - count.mtp, model.parameters) << model.config;
     // Written into the file of a run and read again it is the same.
-    const sim::Transformer shape = read_model_config(model.config, "config.json");
     const sim::Run run = RunResolver(database).resolve(parse_run(run_of(shape), "run.json"));
     EXPECT_EQ(sim::fields_of(run.model), sim::fields_of(shape)) << model.config;
   }
