@@ -35,12 +35,6 @@ double size_of(std::vector<double> errors) {
   return median(std::move(errors));
 }
 
-double mean(const std::vector<double>& values) {
-  double sum = 0.0;
-  for (const double value : values) sum += value;
-  return sum / static_cast<double>(values.size());
-}
-
 // The mean over studies of a figure of those that have such errors; none where none has.
 template <typename Figure>
 std::optional<double> over_studies(const Class& studies, std::vector<double> StudyErrors::*errors,

@@ -84,21 +84,31 @@ class HelpExamples : public Program {
   }
 };
 
-TEST_F(HelpExamples, OfOptionsRun) {
-  expect_answer(
-      "sweep --model gpt2 --gpus 16 --tp 1,2 --pp 1,2 --micro-batch 1,2 --recompute none -o "
-      "grid.csv");
-  for (const std::string command : {"predict", "plan", "plot", "trace", "report", "validate",
-                                    "models list", "models show gpt2", "hardware list"}) {
-    const Outcome help = run(command + " --help", "COLUMNS=10000");
-    ASSERT_EQ(help.status, 0) << command;
-    const Texts examples = after("example: ", help.out);
-    EXPECT_TRUE(command == "validate" || !examples.empty()) << command;
-    for (const std::string& example : examples) {
-      if (example.starts_with("-")) expect_answer(completed(command, example));
-    }
+class OptionsOf : public HelpExamples, public testing::WithParamInterface<std::string> {};
+
+TEST_P(OptionsOf, HaveExamplesThatRun) {
+  const std::string& command = GetParam();
+  if (command == "plot")
+    expect_answer(
+        "sweep --model gpt2 --gpus 16 --tp 1,2 --pp 1,2 --micro-batch 1,2 --recompute none -o "
+        "grid.csv");
+  const Outcome help = run(command + " --help", "COLUMNS=10000");
+  ASSERT_EQ(help.status, 0) << command;
+  const Texts examples = after("example: ", help.out);
+  EXPECT_TRUE(command == "validate" || !examples.empty()) << command;
+  for (const std::string& example : examples) {
+    if (example.starts_with("-")) expect_answer(completed(command, example));
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(All, OptionsOf,
+                         testing::Values("predict", "plan", "plot", "trace", "report", "validate",
+                                         "models list", "models show gpt2", "hardware list"),
+                         [](const auto& tested) {
+                           std::string name = tested.param;
+                           std::erase(name, ' ');
+                           return name;
+                         });
 
 TEST_F(HelpExamples, OfCommandsRun) {
   int count = 0;
