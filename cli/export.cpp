@@ -45,6 +45,10 @@ void export_run(const sim::Run& run, const std::optional<std::string>& target,
   hwdb::RunResolver resolver = resolver_of(options.site, database);
   const std::vector<hwdb::LaunchFile> files =
       hwdb::launch_files(run, target ? *target : hwdb::usual_target(run), resolver);
+  for (const hwdb::LaunchFile& file : files)
+    if (!file.unsaid.empty())
+      std::cerr << "warning: " << file.name << " does not say " << sim::joined(file.unsaid, ", ")
+                << ": the program trains with its own\n";
   if (!folder) return write_result(files.back().text, {});
   std::error_code error;
   fs::create_directories(*folder, error);

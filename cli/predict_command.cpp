@@ -86,6 +86,7 @@ void add_asked(Command& command, const RunOptions& o) {
   command.add("--inter-node-bandwidth", o.inter_node_bandwidth);
   command.add("--seq-len", o.seq_len);
   command.add("--document-len", o.document_len);
+  command.add("--image-tokens", o.image_tokens);
   command.add("--global-batch", o.global_batch);
   command.add("--global-batch-tokens", o.global_batch_tokens);
   if (!o.site.empty()) command.add("--site", o.site);
@@ -95,6 +96,7 @@ void add_asked(Command& command, const RunOptions& o) {
   command.add("--offload", o.offload);
   command.add("--lora", o.lora);
   command.add("--lora-targets", o.lora_targets);
+  if (o.freeze_vision) command.add_switch("--freeze-vision", true);
   if (o.dp_overlap) command.add_switch("--dp-overlap", *o.dp_overlap);
 }
 

@@ -84,6 +84,13 @@ void add_work(CLI::App& c, RunOptions& o) {
              "tokens of a document where sequences are packed with several that do not see each "
              "other: of documents of lengths d, sum d^2 / sum d; default a sequence is one "
              "document; example: --document-len 600");
+  add_option(c, "--image-tokens", o.image_tokens, "TOKENS",
+             "tokens of a sequence that are images, which a model's image tower makes, 1 to "
+             "16777216; default none: the text part alone is trained; example: --model "
+             "gemma-3-4b --image-tokens 1024");
+  c.add_flag("--freeze-vision", o.freeze_vision,
+             "the image tower does not learn; default it does; example: --model gemma-3-4b "
+             "--image-tokens 1024 --freeze-vision");
   add_option(c, "--global-batch", o.global_batch, "SEQS",
              "sequences per optimizer step; default 4 Mi tokens, or 1024 tokens a device where "
              "that is more; example: --global-batch 1024");
@@ -159,8 +166,8 @@ void add_recipe(CLI::App& c, RunOptions& o) {
   set_group(c, "Layout", {"--offload", "--recompute"});
   set_group(c, "Model and hardware",
             {"--model", "--gpus", "--hardware", "--system", "--inter-node-bandwidth", "--transport",
-             "--collective-algorithm", "--seq-len", "--document-len", "--global-batch",
-             "--global-batch-tokens", "--site"});
+             "--collective-algorithm", "--seq-len", "--document-len", "--image-tokens",
+             "--freeze-vision", "--global-batch", "--global-batch-tokens", "--site"});
 }
 
 }  // namespace

@@ -54,6 +54,16 @@ Text name_in(const char* option, const Text& text) {
 
 // --- model ---
 
+// Whether a model has a tower for the images that are asked for.
+void require_tower(const RunOptions& options, bool has_tower, const std::string& model) {
+  if (has_tower || (!options.image_tokens && !options.freeze_vision)) return;
+  const std::string option =
+      options.image_tokens ? "--image-tokens " + *options.image_tokens : "--freeze-vision";
+  throw Error(option + ": " + model +
+              " has no image tower that is known; the config.json of a model with one is expected "
+              "(--model FILE)");
+}
+
 sim::NamedModel model_of(const RunOptions& options, Notes& notes) {
   sim::NamedModel named = model_named("--model", options.model);
   sim::Transformer& model = named.model;
@@ -63,6 +73,10 @@ sim::NamedModel model_of(const RunOptions& options, Notes& notes) {
     note(notes, "model.seq_len", std::to_string(model.seq_len), "training length of the model");
   if (const auto length = optional_number("--document-len", options.document_len, kSequence))
     model.document_len = *length;
+  require_tower(options, model.vision.has_value(), model.name);
+  if (const auto tokens = optional_number("--image-tokens", options.image_tokens, kSequence))
+    model.vision->image_tokens = *tokens;
+  if (options.freeze_vision) model.vision->frozen = true;
   return named;
 }
 
@@ -307,6 +321,11 @@ void put_over_launch(const RunOptions& options, const std::optional<sim::NamedMo
     record.model.fields["seq_len"] = std::int64_t{*seq_len};
   if (const auto length = optional_number("--document-len", options.document_len, kSequence))
     record.model.fields["document_len"] = std::int64_t{*length};
+  require_tower(options, sim::states_object(record.model.fields, "vision"),
+                record.model.name.value_or("the model"));
+  if (const auto tokens = optional_number("--image-tokens", options.image_tokens, kSequence))
+    record.model.fields["vision.image_tokens"] = std::int64_t{*tokens};
+  if (options.freeze_vision) record.model.fields["vision.frozen"] = true;
 }
 
 // A batch in tokens is of sequences of the file, or of --seq-len.

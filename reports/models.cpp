@@ -12,6 +12,7 @@
 #include "sim/base/error.h"
 #include "sim/model/flops.h"
 #include "sim/model/parameters.h"
+#include "sim/model/vision_tower.h"
 
 namespace llmsim::reports {
 namespace {
@@ -130,6 +131,29 @@ std::string encoder(const sim::Encoder& encoder) {
          (encoder.next_sentence ? ", sentences told apart" : "");
 }
 
+std::string vision(const sim::Transformer& model) {
+  const sim::VisionTower& tower = *model.vision;
+  return fmt::format("{} layers of {}, {} parameters, {} patches an image, {} to a token{}",
+                     tower.num_layers, tower.hidden_size, grouped(sim::vision_parameters(model)),
+                     tower.image_patches, tower.merged_patches,
+                     tower.image_tokens > 0
+                         ? fmt::format("; {} tokens of a sequence are images{}", tower.image_tokens,
+                                       tower.frozen ? ", frozen" : "")
+                         : std::string("; not of this run (--image-tokens)"));
+}
+
+std::string positions(const sim::Transformer& model) {
+  std::string text = name_of(model.position);
+  if (!model.rope) return text;
+  const sim::Rope& rope = *model.rope;
+  text += " of base " + sim::text_of(rope.base);
+  if (rope.window_base) text += ", in windows " + sim::text_of(*rope.window_base);
+  if (rope.share < 1.0) text += fmt::format(", in {:.3g} of a head", rope.share);
+  if (rope.scaling != sim::RopeScaling::None)
+    text += fmt::format(", {} scaling by {:.3g}", name_of(rope.scaling), rope.factor);
+  return text;
+}
+
 using Fields = std::vector<std::pair<std::string, std::string>>;
 
 void add_sizes(Fields& fields, const Transformer& m) {
@@ -139,7 +163,9 @@ void add_sizes(Fields& fields, const Transformer& m) {
   fields.emplace_back("hidden size", std::to_string(m.hidden_size));
   fields.emplace_back("heads", std::to_string(m.num_heads) + " of " + std::to_string(m.head_dim));
   fields.emplace_back("kv heads", std::to_string(m.num_kv_heads));
-  fields.emplace_back("MLP", std::to_string(m.ffn_size) + (m.gated_mlp ? ", gated" : ", plain"));
+  fields.emplace_back(
+      "MLP", std::to_string(m.ffn_size) + (m.gated_mlp ? ", gated" : ", plain") +
+                 (m.activation ? std::string(" ") + name_of(*m.activation) : std::string()));
   fields.emplace_back("vocabulary", std::to_string(m.vocab_size) +
                                         (m.tied_embeddings ? ", tied head" : ", own head"));
   fields.emplace_back(
@@ -162,6 +188,7 @@ void add_details(Fields& fields, const Transformer& m) {
   if (m.residual_streams > 1)
     fields.emplace_back("residual streams", std::to_string(m.residual_streams));
   if (m.sliding_window) fields.emplace_back("sliding window", window(m));
+  if (m.vision) fields.emplace_back("image tower", vision(m));
   if (m.attention_sinks) fields.emplace_back("attention sinks", "one per head");
   if (m.layer_pattern) fields.emplace_back("layer pattern", *m.layer_pattern);
   if (m.mamba) fields.emplace_back("Mamba-2", mamba(*m.mamba));
@@ -178,8 +205,10 @@ void add_details(Fields& fields, const Transformer& m) {
   if (m.attention_gate) fields.emplace_back("attention gate", "yes");
   if (m.attention_head_gate) fields.emplace_back("attention gate", "one value per head");
   if (m.moe) fields.emplace_back("experts", experts(*m.moe));
-  fields.emplace_back("positions", name_of(m.position));
-  fields.emplace_back("norms", norms(m));
+  fields.emplace_back("positions", positions(m));
+  fields.emplace_back(
+      "norms",
+      norms(m) + (m.norm_epsilon ? ", epsilon " + sim::text_of(*m.norm_epsilon) : std::string()));
   if (m.qk_norm != sim::QkNorm::None) fields.emplace_back("q/k norm", text_of(m.qk_norm));
   if (m.embedding_norm) fields.emplace_back("embedding norm", "yes");
   fields.emplace_back("block", m.parallel_block ? "parallel" : "sequential");

@@ -11,6 +11,7 @@
 #include "reports/explain.h"
 #include "reports/json.h"
 #include "sim/base/dtype.h"
+#include "sim/model/vision_tower.h"
 
 namespace llmsim::reports {
 
@@ -131,7 +132,8 @@ Json step_json(const StepDetail& detail) {
 std::vector<StepPart> step_parts(const sim::Prediction& prediction) {
   std::vector<StepPart> parts;
   for (const sim::TimeTerm& term : prediction.breakdown) {
-    const char* const name = part_of(term.name);
+    const bool sees = term.name == "embedding" && running_tower(prediction.run.model);
+    const char* const name = sees ? "image tower" : part_of(term.name);
     const auto known = std::ranges::find_if(
         parts, [&](const StepPart& part) { return std::string_view(part.name) == name; });
     if (known == parts.end())

@@ -1,5 +1,7 @@
 #include "hwdb/huggingface/huggingface.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <optional>
@@ -10,6 +12,7 @@
 #include "hwdb/text/input_file.h"
 #include "hwdb/text/spelling.h"
 #include "sim/base/error.h"
+#include "sim/model/vision_tower.h"
 
 namespace llmsim::hwdb {
 namespace {
@@ -112,6 +115,18 @@ ModelReading read_document(const json& document, const std::string& file) {
   return model_of_type(type_of(document, file), document, file, false);
 }
 
+// The tower for images, where it is known; a run says how many tokens are images.
+std::optional<sim::VisionTower> tower_of(const json& document, const std::string& file) {
+  if (!document.contains("model_type") || !document["model_type"].is_string()) return {};
+  const ModelType* const tower = find_tower(document["model_type"]);
+  if (!tower || !document.value("audio_config", json()).is_null()) return {};
+  try {
+    return model_of_type(*tower, document, file, false).model.vision;
+  } catch (const Error&) {
+    return {};  // of another shape: the text part is read all the same
+  }
+}
+
 // Layers ahead of the last that a file has and a row does not.
 void add_layers_ahead(const json& config, std::vector<std::string>& notes) {
   for (const char* key : {"num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules",
@@ -128,9 +143,15 @@ constexpr const char* kTowers[] = {"vision", "visual", "image",  "img",      "vi
                                    "video",  "audio",  "speech", "projector"};
 
 // Parts of a model that its text part leaves out: objects of the file that configure another tower.
-// `ahead`: layers of multi-token prediction that were read.
-std::vector<std::string> notes_on(const json& document, int ahead) {
+// `model`: what was read.
+std::vector<std::string> notes_on(const json& document, const sim::Transformer& model) {
   std::vector<std::string> notes;
+  if (model.vision)
+    return {
+        "vision_config: a tower of " +
+        fmt::format("{:.0f} million", static_cast<double>(sim::vision_parameters(model)) / 1e6) +
+        " parameters, which is counted where --image-tokens says how many tokens of a "
+        "sequence are images"};
   for (const auto& [key, value] : document.items()) {
     const bool is_given = (value.is_object() && !value.empty()) || key.ends_with("vision_tower");
     const auto has = [&key = key](const char* word) { return key.find(word) != std::string::npos; };
@@ -140,7 +161,7 @@ std::vector<std::string> notes_on(const json& document, int ahead) {
   const TextPart text = text_part(document);
   if (notes.empty() && text.config)
     notes.push_back(text.key + " alone is read: other parts of this model are not counted");
-  if (ahead == 0) add_layers_ahead(text.config ? *text.config : document, notes);
+  if (model.mtp_layers == 0) add_layers_ahead(text.config ? *text.config : document, notes);
   return notes;
 }
 
@@ -152,7 +173,8 @@ sim::NamedModel model_in(const std::string& text, const std::string& file) {
                        .published_parameters = {},
                        .source = file,
                        .keys = std::move(reading.keys)};
-  read.notes = notes_on(document, read.model.mtp_layers);
+  if (document.is_object()) read.model.vision = tower_of(document, file);
+  read.notes = notes_on(document, read.model);
   read.model.name = name_of_model(document, read.model);
   try {
     read.model.validate();

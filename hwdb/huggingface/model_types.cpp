@@ -89,6 +89,21 @@ ModelType read_row(const json& row, const Rows& above, const std::string& place,
   return type;
 }
 
+// The rows of a list by all their names; they may be like those of `above`.
+Rows read_rows(const json& document, const char* list, Rows above, const std::string& file) {
+  Rows rows;
+  for (const json& row : member(document, list, json::value_t::array, file + ": ")) {
+    std::string name;
+    const ModelType type = read_row(row, above, file + ": ", name);
+    if (name.empty()) throw Error(file + ": a row has neither type nor base");
+    for (const std::string& own : type.names.empty() ? std::vector{name} : type.names) {
+      above.insert_or_assign(own, type);
+      if (!rows.emplace(own, type).second) throw Error(file + ": " + own + ": stands twice");
+    }
+  }
+  return rows;
+}
+
 // One reading of one object.
 class Reading {
  public:
@@ -112,7 +127,8 @@ class Reading {
     }
     for (const ModelTypeRule& rule : type_.rules)
       if (rule.condition.holds_in(scope_)) refuse(rule.key, rule.because);
-    refuse_parts_that_no_field_has();
+    if (type_.fields.contains("num_layers")) refuse_parts_that_no_field_has();
+    if (model.position != sim::Position::Rope) model.rope.reset();
     return model;
   }
 
@@ -185,6 +201,7 @@ class Reading {
     if (const auto* text = std::get_if<std::string>(&value.value)) plain = *text;
     if (const auto* number = std::get_if<double>(&value.value)) plain = *number;
     if (plain && sim::put_field(field, model, *plain)) return;
+    if (field.costless) return;  // a function that has no name here is left to the program
     const auto* const number = std::get_if<double>(&value.value);
     if (value.key.empty() && number) {
       const std::vector<std::string> keys = expression.keys();
@@ -279,7 +296,7 @@ ModelTypes parse_model_types(const std::string& content, const std::string& file
   ObjectReader reader(document, file);
   reader.count("schema");
   reader.texts("about");
-  for (const char* list : {"classes", "matter", "ignored", "types"}) reader.any(list);
+  for (const char* list : {"classes", "matter", "ignored", "towers", "types"}) reader.any(list);
   reader.finish();
   ModelTypes all;
   for (const json& row : member(document, "classes", json::value_t::array, file + ": ")) {
@@ -297,16 +314,8 @@ ModelTypes parse_model_types(const std::string& content, const std::string& file
     all.ignored.push_back({fields.texts("keys"), fields.text("because").value_or("")});
     fields.finish();
   }
-  Rows above = known.rows;
-  for (const json& row : member(document, "types", json::value_t::array, file + ": ")) {
-    std::string name;
-    const ModelType type = read_row(row, above, file + ": ", name);
-    if (name.empty()) throw Error(file + ": a row has neither type nor base");
-    for (const std::string& own : type.names.empty() ? std::vector{name} : type.names) {
-      above.insert_or_assign(own, type);
-      if (!all.rows.emplace(own, type).second) throw Error(file + ": " + own + ": stands twice");
-    }
-  }
+  all.towers = read_rows(document, "towers", known.towers, file);
+  all.rows = read_rows(document, "types", known.rows, file);
   return all;
 }
 
@@ -316,8 +325,9 @@ const ModelTypes& model_types() {
         parse_model_types(std::string(shipped_model_types_json()), "facts/model_types.json");
     const std::optional<std::string> path = own_model_types_path();
     if (!path || !std::filesystem::exists(*path)) return all;
-    for (auto& [name, row] : parse_model_types(content_of_file(*path), *path, all).rows)
-      all.rows.insert_or_assign(name, row);
+    const ModelTypes own = parse_model_types(content_of_file(*path), *path, all);
+    for (const auto& [name, row] : own.rows) all.rows.insert_or_assign(name, row);
+    for (const auto& [name, row] : own.towers) all.towers.insert_or_assign(name, row);
     return all;
   }();
   return types;
@@ -327,6 +337,12 @@ const ModelType* find_model_type(const std::string& name) {
   const auto found = model_types().rows.find(name);
   return found == model_types().rows.end() || found->second.names.empty() ? nullptr
                                                                           : &found->second;
+}
+
+const ModelType* find_tower(const std::string& model_type) {
+  const auto found = model_types().towers.find(model_type);
+  return found == model_types().towers.end() || found->second.names.empty() ? nullptr
+                                                                            : &found->second;
 }
 
 ModelReading model_of_type(const ModelType& type, const json& config, const std::string& place,

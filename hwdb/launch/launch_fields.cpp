@@ -33,11 +33,21 @@ constexpr const char* kOtherSpellings[] = {"model.catalogue",  "model.moe.layers
 
 // --- a run ---
 
+// Takes out what no cost depends on where one of both does not know it.
+void forget_unknown(sim::PartialTransformer& fields, sim::PartialTransformer& others) {
+  for (const sim::TransformerField& field : sim::transformer_fields()) {
+    if (!field.costless || (fields.contains(field.key) && others.contains(field.key))) continue;
+    fields.erase(field.key), others.erase(field.key);
+  }
+}
+
 bool same_but_length(const sim::Transformer& model, const sim::Transformer& known) {
-  sim::Transformer copy = model;
-  copy.name = known.name, copy.seq_len = known.seq_len;
-  if (copy.position != sim::Position::Learned) copy.max_positions = known.max_positions;
-  return copy == known;
+  sim::PartialTransformer fields = sim::fields_of(model), others = sim::fields_of(known);
+  forget_unknown(fields, others);
+  fields.erase("seq_len"), others.erase("seq_len");
+  if (model.position != sim::Position::Learned)
+    fields.erase("max_positions"), others.erase("max_positions");
+  return fields == others;
 }
 
 std::optional<std::string> catalogue_name(const sim::Transformer& model) {
@@ -150,6 +160,8 @@ LaunchValues canonical_fields(const sim::Run& run) {
   if (run.strategy.sharding == sim::Sharding::None) fields.erase("gather_overlap");
   if (run.strategy.pp > 1) fields["stage_layers"] = stage_layout_text(run.model, run.strategy);
   if (run.model.position != sim::Position::Learned) fields.erase("model.max_positions");
+  // Kernels of one work the other out too.
+  if (run.model.activation == sim::Activation::GeluTanh) fields["model.activation"] = "gelu";
   return fields;
 }
 
@@ -193,8 +205,23 @@ bool is_launch_field(const std::string& key) {
   return sim::find_field(sim::transformer_fields(), key.substr(kModel.size()));
 }
 
-std::optional<std::string> first_difference(const sim::Run& run, const sim::Run& other) {
+std::vector<std::string> unsaid_fields(const sim::Run& run, const sim::Run& other) {
   const LaunchValues fields = canonical_fields(run), others = canonical_fields(other);
+  std::vector<std::string> unsaid;
+  for (const sim::TransformerField& field : sim::transformer_fields()) {
+    const auto known = fields.find(kModel + field.key), said = others.find(kModel + field.key);
+    const bool same =
+        said != others.end() && known != fields.end() && same_value(said->second, known->second);
+    if (field.costless && known != fields.end() && !same)
+      unsaid.push_back(known->first + " = " + known->second);
+  }
+  return unsaid;
+}
+
+std::optional<std::string> first_difference(const sim::Run& run, const sim::Run& other) {
+  LaunchValues fields = canonical_fields(run), others = canonical_fields(other);
+  for (const sim::TransformerField& field : sim::transformer_fields())
+    if (field.costless) fields.erase(kModel + field.key), others.erase(kModel + field.key);
   for (const auto& [key, value] : fields) {
     const auto found = others.find(key);
     if (found == others.end() || !same_value(found->second, value))

@@ -31,6 +31,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "hwdb/launch/launch_table.h"
 #include "sim/run.h"
@@ -46,6 +47,10 @@ bool is_launch_field(const std::string& key);
 // The first field in which two runs differ, as "training.tp = 8": model, strategy, behaviour of the
 // framework.  Fields with the same meaning are equal: shared experts as one or
 // several, an even split of layers stated by hand or not, Adam and AdamW.
+// What no cost depends on is no difference.
 std::optional<std::string> first_difference(const sim::Run& run, const sim::Run& other);
+
+// Of that, what `run` knows and `other` has otherwise or not, as "model.rope.base = 10000".
+std::vector<std::string> unsaid_fields(const sim::Run& run, const sim::Run& other);
 
 }  // namespace llmsim::hwdb

@@ -170,8 +170,9 @@ RecordedModel model_of_program(const LaunchTarget& target, const sim::Run& run,
   return model;
 }
 
-void check_written(const LaunchTarget& target, const LaunchFile& file, const sim::Run& run,
-                   RunResolver& resolver) {
+// Throws where the file means another run; gives what it leaves to its program.
+std::vector<std::string> check_written(const LaunchTarget& target, const LaunchFile& file,
+                                       const sim::Run& run, RunResolver& resolver) {
   ReadLaunch read = read_text(target, target.parsed(file.text, file.name), file.name);
   RunRecord& record = read.record;
   if (!target.names_model) record.model = model_of_program(target, run, record.model);
@@ -186,8 +187,10 @@ void check_written(const LaunchTarget& target, const LaunchFile& file, const sim
   record.training.framework = run.framework.id;
   if (!run.date.empty()) record.date = run.date;
   if (!run.framework_version.empty()) record.training.framework_version = run.framework_version;
-  const auto difference = first_difference(run, resolver.resolve(record));
+  const sim::Run written = resolver.resolve(record);
+  const auto difference = first_difference(run, written);
   if (difference) throw Error(std::string(target.name) + " cannot express " + *difference);
+  return unsaid_fields(run, written);
 }
 
 }  // namespace
@@ -232,8 +235,8 @@ std::vector<LaunchFile> launch_files(const sim::Run& run, const std::string& nam
   if (!target.launches && !is_one_of(run.framework.id, target.frameworks))
     throw Error(name + " cannot express training.framework = " + run.framework.id + ": " +
                 sim::alternatives(target.frameworks) + " is expected");
-  const LaunchFile file{target.file_name, target.written(run, entries_of(target, run))};
-  if (target.parsed) check_written(target, file, run, resolver);
+  LaunchFile file{target.file_name, target.written(run, entries_of(target, run))};
+  if (target.parsed) file.unsaid = check_written(target, file, run, resolver);
   std::vector<LaunchFile> files;
   const auto program = target.launches ? target_of_framework(run.framework.id) : std::nullopt;
   if (program) files = launch_files(run, *program, resolver);

@@ -34,6 +34,9 @@ namespace llmsim::hwdb {
 struct LaunchFile {
   std::string name;
   std::string text;
+  // What it leaves to its program of a model, as "model.rope.window_base = 10000": no cost depends
+  // on it, but another model is trained where the program has another value.
+  std::vector<std::string> unsaid = {};
 };
 
 // Names of all targets, and of those that are read.

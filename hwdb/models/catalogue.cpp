@@ -82,6 +82,7 @@ sim::NamedModel read_row(const json& row, sim::NamedModel base, const Rows& abov
 // With what follows from its fields where no row states it; a row that leaves a size open is none.
 sim::NamedModel completed(sim::NamedModel entry, const std::string& file) {
   sim::Transformer& t = entry.model;
+  if (t.position != sim::Position::Rope) t.rope.reset();
   if (t.num_kv_heads == 0) t.num_kv_heads = t.num_heads;
   if (t.head_dim == 0 && t.mla) t.head_dim = query_head_dim(t);
   if (t.head_dim == 0 && t.num_heads > 0 && t.hidden_size % t.num_heads == 0)

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "sim/base/error.h"
+#include "sim/model/vision_tower.h"
 #include "sim/operators/block.h"
 #include "sim/operators/embedding_and_head.h"
 #include "sim/operators/recomputation.h"
@@ -256,7 +257,9 @@ LayerPrices layers_of(const Run& run, const PassPricer& pricer, const KnownPrice
     prices.embedding = known.without_experts->embedding, prices.head = known.without_experts->head;
     return prices;
   }
-  const LayerPrices* same = known.ways.empty() ? nullptr : known.ways.front().prices;
+  // A tower for images may be recomputed.
+  const LayerPrices* same =
+      known.ways.empty() || running_tower(run.model) ? nullptr : known.ways.front().prices;
   prices.embedding = price_end(lower_embedding(run.model, run.strategy, framework), pricer,
                                same ? &same->embedding : nullptr);
   prices.head = price_end(lower_head(run.model, run.strategy, framework), pricer,

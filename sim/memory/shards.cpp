@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "sim/operators/vision_tower.h"
 #include "sim/pipeline/stage_order.h"
 #include "sim/strategy/adapters.h"
 
@@ -80,6 +81,16 @@ RankParameters rank_parameters(const Transformer& model, const Strategy& strateg
   const LayerKinds kinds = layer_kinds(model);
   for (std::size_t slot = 0; slot < kinds.size(); ++slot)
     rank.kinds[slot] = kind_parameters(model, strategy, kinds[slot]);
+  if (const VisionTower* const vision = running_tower(model)) {
+    const Strategy of_tower = tower_strategy(model, strategy);
+    const Transformer layers = tower_layers(model);
+    const LayerKind kind = kind_of_layer(layers, 0);
+    const auto blocks = static_cast<double>(vision->num_layers);
+    rank.tower = static_cast<double>(vision_parameters(model)) +
+                 blocks * (kind_parameters(layers, of_tower, kind).own -
+                           static_cast<double>(block_parameters(layers, 0).total()));
+    rank.frozen_tower = vision->frozen ? rank.tower : 0.0;
+  }
   rank.experts_divided = model.moe && strategy.divides_experts();
   if (model.embedding_norm && model.moe) rank.embedding += norm;
   if (model.embedding_norm && !model.moe)
@@ -90,7 +101,7 @@ RankParameters rank_parameters(const Transformer& model, const Strategy& strateg
 
 double RankParameters::embedding_and_head(const ModelChunk& chunk) const {
   double sum = 0.0;
-  if (chunk.embedding) sum += embedding;
+  if (chunk.embedding) sum += embedding + tower;
   if (chunk.head) sum += prediction + (tied && chunk.has_table() ? head_layers : head);
   if (chunk.head && predicts && !tied && !chunk.has_table()) sum += embedding;
   return sum;
@@ -132,7 +143,7 @@ double RankParameters::divided_experts(const ModelChunk& chunk) const {
 }
 
 double RankParameters::trained(const ModelChunk& chunk) const {
-  return adapted ? adapters(chunk.of_kind) : held(chunk);
+  return adapted ? adapters(chunk.of_kind) : blocks(chunk) + trained_embedding_and_head(chunk);
 }
 
 StateShards state_shards(const Strategy& strategy) {

@@ -35,6 +35,8 @@ struct RankParameters {
   double head = 0.0;
   // Of `head` what is no table: final norm, the layers of an encoder's head.
   double head_layers = 0.0;
+  double tower = 0.0;         // for images, on the embedding's stage
+  double frozen_tower = 0.0;  // the same where it does not learn
   // Of multi-token prediction what is in no block: projections and norms.
   double prediction = 0.0;
   bool predicts = false;  // the stage of the head embeds the next tokens too
@@ -45,6 +47,10 @@ struct RankParameters {
 
   // Weights of the embedding and the head that the chunk has.
   double embedding_and_head(const ModelChunk& chunk) const;
+  double trained_embedding_and_head(const ModelChunk& chunk) const {
+    if (adapted) return 0.0;
+    return embedding_and_head(chunk) - (chunk.embedding ? frozen_tower : 0.0);
+  }
   double read_embedding_and_head(
       ModelChunk chunk) const;                   // with a table that another chunk of the stage has
   double blocks(const ModelChunk& chunk) const;  // those of its blocks

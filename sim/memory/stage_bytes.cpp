@@ -95,6 +95,7 @@ template <class Visit>
 void for_each_unit(const PlacedStage& stage, const Visit& visit) {
   for (int i = 0; i < stage.contents.chunks(); ++i) {
     if (stage.chunk(i).embedding) visit(stage.rank().embedding, 0.0, 1);
+    if (stage.chunk(i).embedding && stage.rank().tower > 0.0) visit(stage.rank().tower, 0.0, 1);
     for_each_kind(stage.chunk(i).of_kind, [&](std::size_t slot, int blocks) {
       visit(stage.rank().without_divided(slot), stage.rank().divided_experts(slot), blocks);
     });
@@ -191,6 +192,13 @@ double values_of_different_shapes(const PlacedStage& stage) {
   return values;
 }
 
+double frozen_here(const PlacedStage& stage) {
+  double sum = 0.0;
+  for (int i = 0; i < stage.contents.chunks(); ++i)
+    sum += stage.chunk(i).embedding ? stage.rank().frozen_tower : 0.0;
+  return sum;
+}
+
 // Exactly what it holds.
 Holdings exact_holdings(const PlacedStage& stage) {
   const double experts = stage.contents.divided_experts(stage.number),
@@ -208,7 +216,7 @@ Holdings exact_holdings(const PlacedStage& stage) {
   if (stage.run.framework.sharded.flat_units || stage.run.strategy.offload.optimizer)
     holds.largest_flat_unit = largest_flat_unit(stage);
   if (stage.run.framework.sharded.flat_units && !stage.run.strategy.adapters)
-    holds.held = holds.trained = padded_units(stage);
+    holds.held = holds.trained = padded_units(stage), holds.trained.shared -= frozen_here(stage);
   if (is_low_precision(matmul_dtype(stage.run.strategy.precision)))
     holds.quantised = holds.packed + holds.held.experts - high_precision_parameters(stage);
   return holds;
@@ -217,7 +225,11 @@ Holdings exact_holdings(const PlacedStage& stage) {
 // What each stage holds that has these parameters, at least, whichever layers they are of.
 Holdings least_holdings(const Stage& stage, const StageParameters& held) {
   Holdings holds{.held = held, .packed = held.shared};
-  if (!stage.strategy.adapters) holds.trained = held, holds.all_trained = all_of(held);
+  if (!stage.strategy.adapters) {
+    holds.trained = held;
+    holds.trained.shared = std::max(0.0, held.shared - stage.rank.frozen_tower);
+    holds.all_trained = all_of(holds.trained);
+  }
   if (low_precision_weight_bytes(stage) < 0.0) holds.quantised = all_of(held);
   return holds;
 }

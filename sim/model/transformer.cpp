@@ -1,6 +1,7 @@
 #include "sim/model/transformer.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -18,6 +19,32 @@ constexpr auto kNorms = in_order<Norm>({"layernorm", "rmsnorm"});
 constexpr auto kPositions = in_order<Position>({"learned", "rope", "alibi", "relative", "none"});
 
 constexpr auto kQkNorms = in_order<QkNorm>({"none", "per-head", "all-heads"});
+
+// The first name of each is written; the others are those of transformers and of nn.Module.
+constexpr std::array<Named<Activation>, 19> kActivations = {{
+    {Activation::Gelu, "gelu"},
+    {Activation::Gelu, "geglu"},
+    {Activation::GeluTanh, "gelu-tanh"},
+    {Activation::GeluTanh, "gelu_new"},
+    {Activation::GeluTanh, "gelu_fast"},
+    {Activation::GeluTanh, "gelu_tanh"},
+    {Activation::GeluTanh, "gelu_pytorch_tanh"},
+    {Activation::GeluTanh, "gelu_python_tanh"},
+    {Activation::QuickGelu, "quick-gelu"},
+    {Activation::QuickGelu, "quick_gelu"},
+    {Activation::Silu, "silu"},
+    {Activation::Silu, "swish"},
+    {Activation::Silu, "swiglu"},
+    {Activation::Relu, "relu"},
+    {Activation::SquaredRelu, "relu2"},
+    {Activation::SquaredRelu, "squared_relu"},
+    {Activation::SquaredRelu, "relu_squared"},
+    {Activation::Xielu, "xielu"},
+    {Activation::Xielu, "xIELU"},
+}};
+
+constexpr auto kRopeScalings =
+    in_order<RopeScaling>({"none", "linear", "dynamic", "llama3", "yarn", "longrope"});
 
 constexpr double kMaxParameters = 1e16;
 
@@ -188,10 +215,20 @@ void validate_total(const Transformer& m) {
   }
 }
 
+void validate_vision(const VisionTower& vision, int seq_len) {
+  if (vision.hidden_size % vision.num_heads != 0)
+    throw Error(equals("vision.num_heads", vision.num_heads) + " does not divide " +
+                equals("vision.hidden_size", vision.hidden_size));
+  if (vision.image_tokens > seq_len)
+    throw Error(equals("vision.image_tokens", vision.image_tokens) + " is more than " +
+                equals("seq_len", seq_len) + ": a sequence has them among its tokens");
+}
+
 }  // namespace
 
 void Transformer::validate() const {
   validate_fields(*this);
+  if (vision) validate_vision(*vision, seq_len);
   validate_pattern(*this);
   for (const ScanMixer& mixer : scan_mixers())
     if (mixer.validate && mixer.is_given(*this)) mixer.validate(*this);
@@ -276,6 +313,8 @@ int padded_vocab_size(int vocab_size, int multiple, int tensor_parallel) {
 NameTable<Norm> name_table(Norm) { return kNorms; }
 NameTable<Position> name_table(Position) { return kPositions; }
 NameTable<QkNorm> name_table(QkNorm) { return kQkNorms; }
+NameTable<Activation> name_table(Activation) { return kActivations; }
+NameTable<RopeScaling> name_table(RopeScaling) { return kRopeScalings; }
 
 namespace {
 
@@ -291,6 +330,7 @@ constexpr double kVocab = 1 << 24;
 constexpr double kTokens = 1 << 27;
 constexpr double kExperts = 1 << 14;
 constexpr double kLeastShare = 1e-6;
+constexpr double kRopeBase = 1e12;
 
 template <class Object, class Member>
 TransformerField make_object_field(const char* key, Object, Member) {
@@ -332,6 +372,11 @@ TransformerField rare(TransformerField field) {
   return field;
 }
 
+TransformerField costless(TransformerField field) {
+  field.costless = field.rare = true;
+  return field;
+}
+
 }  // namespace
 
 const std::vector<TransformerField>& transformer_fields() {
@@ -344,10 +389,19 @@ const std::vector<TransformerField>& transformer_fields() {
       FIELD(tied_embeddings), FIELD(bias.qkv), FIELD(bias.attention_output), FIELD(bias.mlp),
       FIELD(bias.norm), FIELD(bias.head), FIELD(parallel_block), FIELD(norm), FIELD(norm_weight),
       RANGED(norms_per_layer, 1, 4), FIELD(final_norm), FIELD(embedding_norm), FIELD(qk_norm),
-      FIELD(position), RANGED(max_positions, 0, kTokens), RANGED(document_len, 1, kTokens),
-      RANGED(sliding_window, 1, kTokens), RANGED(sliding_window_interval, 1, kLayers),
-      FIELD(attention_sinks), rare(FIELD(attention_gate)), rare(FIELD(attention_head_gate)),
-      rare(FIELD(keys_as_values)), rare(RANGED(layer_scalars, 0, 16)), rare(FIELD(layer_pattern)),
+      FIELD(position), RANGED(max_positions, 0, kTokens),
+      // What no cost depends on.
+      costless(needed(RANGED_OF(rope, base, 1, kRopeBase))),
+      costless(RANGED_OF(rope, window_base, 1, kRopeBase)),
+      costless(RANGED_OF(rope, share, kLeastShare, 1)), costless(OF(rope, scaling)),
+      costless(RANGED_OF(rope, factor, 1, kTokens)),
+      costless(RANGED_OF(rope, trained_len, 1, kTokens)), costless(RANGED(norm_epsilon, 0, 1)),
+      costless(FIELD(activation)),
+      // Who sees whom.
+      RANGED(document_len, 1, kTokens), RANGED(sliding_window, 1, kTokens),
+      RANGED(sliding_window_interval, 1, kLayers), FIELD(attention_sinks),
+      rare(FIELD(attention_gate)), rare(FIELD(attention_head_gate)), rare(FIELD(keys_as_values)),
+      rare(RANGED(layer_scalars, 0, 16)), rare(FIELD(layer_pattern)),
       // Experts.
       needed(RANGED_OF(moe, num_experts, 1, kExperts)), needed(RANGED_OF(moe, top_k, 1, kExperts)),
       needed(RANGED_OF(moe, expert_ffn_size, 1, kFfn)),
@@ -411,6 +465,20 @@ const std::vector<TransformerField>& transformer_fields() {
       rare(needed(RANGED_OF(short_convolution, channels, 1, kWidth))),
       rare(needed(RANGED_OF(short_convolution, conv_kernel, 1, kHead))),
       rare(OF(short_convolution, bias)),
+      // Images.
+      rare(needed(RANGED_OF(vision, num_layers, 1, kLayers))),
+      rare(needed(RANGED_OF(vision, hidden_size, 1, kWidth))),
+      rare(needed(RANGED_OF(vision, num_heads, 1, kWidth))),
+      rare(needed(RANGED_OF(vision, ffn_size, 1, kFfn))), rare(OF(vision, gated_mlp)),
+      rare(OF(vision, bias)), rare(OF(vision, norm)),
+      rare(RANGED_OF(vision, norms_per_layer, 2, 4)), rare(OF(vision, qk_norm)),
+      rare(needed(RANGED_OF(vision, patch_values, 1, kWidth))),
+      rare(needed(RANGED_OF(vision, image_patches, 1, kTokens))),
+      rare(RANGED_OF(vision, merged_patches, 1, kHead)), rare(RANGED_OF(vision, projectors, 1, 64)),
+      rare(needed(RANGED_OF(vision, projector_in, 1, kFfn))),
+      rare(RANGED_OF(vision, projector_ffn, 0, kFfn)),
+      rare(RANGED_OF(vision, other_parameters, 0, 1 << 30)),
+      rare(RANGED_OF(vision, image_tokens, 0, kTokens)), rare(OF(vision, frozen)),
       // Encoders, and multi-token prediction.
       needed(RANGED_OF(encoder, predicted_share, kLeastShare, 1)),
       RANGED_OF(encoder, segment_types, 0, kWidth), OF(encoder, next_sentence),

@@ -23,9 +23,31 @@ enum class Position { Learned, Rope, Alibi, Relative, None };
 // head_dim for k; OLMo 2).
 enum class QkNorm { None, PerHead, AllHeads };
 
+// Function between the matrices of an MLP; where the MLP is gated, that of the gate (SwiGLU: silu).
+enum class Activation { Gelu, GeluTanh, QuickGelu, Silu, Relu, SquaredRelu, Xielu };
+
+// What is done to rotary positions beyond the length that a model was trained with at first.
+enum class RopeScaling { None, Linear, Dynamic, Llama3, Yarn, LongRope };
+
 NameTable<Norm> name_table(Norm);          // "layernorm", "rmsnorm"
 NameTable<Position> name_table(Position);  // "learned", "rope", "alibi", "relative", "none"
 NameTable<QkNorm> name_table(QkNorm);      // "none", "per-head", "all-heads"
+// "gelu", "gelu-tanh", "quick-gelu", "silu", "relu", "relu2", "xielu"; Hugging Face's names are
+// read too.
+NameTable<Activation> name_table(Activation);
+NameTable<RopeScaling> name_table(RopeScaling);  // "none", "linear", "dynamic", "llama3", ...
+
+// Rotary positions (Su et al. 2021, arXiv 2104.09864): pair i of a head's d values turns by
+// position * base^(-2i/d).
+struct Rope {
+  double base = 10000.0;                   // theta
+  std::optional<double> window_base = {};  // of windowed layers, where it differs (Gemma 3)
+  double share = 1.0;                      // of a head's values, those that turn (GPT-NeoX: 0.25)
+  RopeScaling scaling = RopeScaling::None;
+  double factor = 1.0;                  // by which the scaling makes contexts longer
+  std::optional<int> trained_len = {};  // context before it was made longer
+  bool operator==(const Rope&) const = default;
+};
 
 // Which linear layers and norms carry a bias vector.
 struct Biases {
@@ -144,6 +166,34 @@ struct LayerEmbedding {
   bool operator==(const LayerEmbedding&) const = default;
 };
 
+// A tower for images before a decoder (ViT, SigLIP): layers without a mask over the patches of an
+// image, which come from a GEMM of their pixels.  Projectors make tokens of the decoder's width
+// from merged_patches neighbours each, joined or averaged; these take the place of embeddings.
+// Sources: huggingface/transformers models/qwen3_vl, gemma3, llava, llama4 (modeling files).
+struct VisionTower {
+  int num_layers = 0;
+  int hidden_size = 0;
+  int num_heads = 0;
+  int ffn_size = 0;
+  bool gated_mlp = false;
+  bool bias = true;  // of all linear layers; of norms too where these are LayerNorms
+  Norm norm = Norm::LayerNorm;
+  int norms_per_layer = 2;  // 4: after both halves too
+  QkNorm qk_norm = QkNorm::None;
+  int patch_values = 0;      // pixels of a patch: channels * side^2 * frames
+  int image_patches = 0;     // of an image, which see each other
+  int merged_patches = 1;    // that become one token of the decoder
+  int projectors = 1;        // Qwen3-VL has four, for several layers of the decoder
+  int projector_in = 0;      // values that a projector reads for a token
+  int projector_ffn = 0;     // values between its two matrices; 0: it has one
+  int other_parameters = 0;  // positions, biases and norms outside of layers
+  // Of a run: tokens of a sequence that are images (0: text alone, and the tower is not there),
+  // and whether the tower learns.
+  int image_tokens = 0;
+  bool frozen = false;
+  bool operator==(const VisionTower&) const = default;
+};
+
 // An encoder (BERT): every token sees all others, and the model learns to restore tokens that were
 // masked.  Logits are made of these alone, after a dense layer of the hidden size, its activation
 // and a norm.  Source: Devlin et al. 2018 (arXiv 1810.04805); BertForPreTraining of transformers
@@ -194,6 +244,12 @@ struct Transformer {
   // Rows of a learned position table (0: seq_len); ignored for other positions.
   int max_positions = 0;
 
+  // What a training program needs to train this model and no other, and no cost depends on; none:
+  // not known, and exports leave it to the program.
+  std::optional<Rope> rope = {};
+  std::optional<double> norm_epsilon = {};
+  std::optional<Activation> activation = {};
+
   // Tokens of a document, where a sequence is packed with several that do not see each other: the
   // mean over tokens, sum d^2 / sum d of documents of lengths d; none: a sequence is one document.
   std::optional<int> document_len = {};
@@ -237,6 +293,7 @@ struct Transformer {
   // Width of the MLP in layers V and U of a layer_pattern; none: ffn_size.
   std::optional<int> sharing_ffn_size = {};
   bool shares_keys = false;  // keys and values are those of a layer before; set by own_shape()
+  std::optional<VisionTower> vision = {};
   std::optional<Encoder> encoder = {};  // none: a decoder, whose tokens see those before them
   int mtp_layers = 0;  // multi-token-prediction layers beyond num_layers (DeepSeek-V3)
 
@@ -334,8 +391,9 @@ inline constexpr int kMaxHeadWidths = 1 << 22;
 struct TransformerField : Field<Transformer> {
   // Whether a model has the object in which the field stands; null: every model has it.
   bool (*present)(const Transformer&) = nullptr;
-  bool needed = false;  // a run file that describes the object states the field
-  bool rare = false;    // written only where a model has it, or has it on
+  bool needed = false;    // a run file that describes the object states the field
+  bool rare = false;      // written only where a model has it, or has it on
+  bool costless = false;  // no FLOP, byte or second depends on it
 };
 
 const std::vector<TransformerField>& transformer_fields();

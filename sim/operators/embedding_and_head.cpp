@@ -8,6 +8,7 @@
 #include "sim/operators/linear.h"
 #include "sim/operators/loss.h"
 #include "sim/operators/traffic.h"
+#include "sim/operators/vision_tower.h"
 
 namespace llmsim::sim {
 namespace {
@@ -110,6 +111,7 @@ TensorId add_embedding(LayerBuilder& b) {
   if (b.framework.casts_weights_in_backward && b.element < kFp32Bytes)
     in_place.append(table_casts(b));
   b.layer.add(Module::Embedding, std::move(in_place));
+  if (running_tower(b.model)) add_vision_tower(b);
   if (b.model.embedding_norm) stream = b.norm("embedding_norm", stream);
   if (b.model.layer_embedding) add_layer_embeddings(b, stream);
   if (b.framework.dropout > 0.0) {

@@ -184,6 +184,7 @@ std::vector<DataParallelUnits> DataParallelCollectives::message_units(
     std::vector<double> units;
     for (const ModelChunk& chunk : chunks) {
       if (chunk.embedding) units.push_back(rank_.embedding);
+      if (chunk.embedding && rank_.tower > 0.0) units.push_back(rank_.tower);
       for_each_kind(chunk.of_kind, [&](std::size_t slot, int blocks) {
         units.insert(units.end(), static_cast<std::size_t>(blocks), rank_.without_divided(slot));
       });

@@ -160,7 +160,7 @@ class DataParallelCollectives {
                                   : block_parameters(chunk);
   }
   double embedding_and_head_parameters(const ModelChunk& chunk) const {
-    return run_.strategy.adapters ? 0.0 : rank_.embedding_and_head(chunk);
+    return rank_.trained_embedding_and_head(chunk);
   }
   // Sharded weights go with every pass that reads them.
   double gathered_embedding_and_head(const ModelChunk& chunk) const;

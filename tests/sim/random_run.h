@@ -52,6 +52,17 @@ inline Transformer random_model(RandomChoice& choose) {
   model.tied_embeddings = choose.yes();
   model.gated_mlp = choose.yes();
   model.position = choose.of({Position::Learned, Position::Rope});
+  if (choose.below(8) == 0)
+    model.vision = VisionTower{.num_layers = 3,
+                               .hidden_size = 256,
+                               .num_heads = 4,
+                               .ffn_size = 512,
+                               .patch_values = 588,
+                               .image_patches = 64,
+                               .merged_patches = 4,
+                               .projector_in = 1024,
+                               .image_tokens = 64,
+                               .frozen = choose.yes()};
   const bool hybrid = choose.below(4) == 0;
   if (!model.moe) {
     if (hybrid) make_hybrid(model, choose);

@@ -25,7 +25,7 @@ FieldValue other_value(const TransformerField& field) {
   switch (field.kind) {
     case FieldKind::Switch: return !std::get<bool>(*field.get(full()));
     case FieldKind::Word: return field.words.empty() ? "M*" : field.words.back();
-    case FieldKind::Number: return 0.5;
+    case FieldKind::Number: return field.least + 0.5;
     default: return std::int64_t{3};
   }
 }
