@@ -1,5 +1,8 @@
 #include "sim/operators/mamba2.h"
 
+#include <algorithm>
+#include <initializer_list>
+
 #include "sim/operators/traffic.h"
 
 namespace llmsim::sim {
@@ -17,8 +20,37 @@ LayerOperators copy_of(const LayerBuilder& b, const char* label, double width) {
   return {.forward = {copy}, .backward = {copy}};
 }
 
+// Context ranks that have the B and C of one group.
+double group_copies(const LayerBuilder& b, const Mamba& mamba) {
+  return std::max(1.0, b.strategy.cp * b.ranks / mamba.num_groups);
+}
+
+double channels_of(const LayerBuilder& b, const Mamba& mamba) {
+  const double shared = 2.0 * mamba.num_groups * mamba.state_size;
+  return b.tokens * (mamba.inner_size() + group_copies(b, mamba) * shared) / b.ranks;
+}
+
+// `x` of a rank's tokens and all heads becomes that of all tokens and a rank's heads, or back:
+// all-to-alls over the context ranks, and a copy into the order of the tokens.
+TensorId exchanged(LayerBuilder& b, const char* name, TensorId x, double columns,
+                   std::initializer_list<double> widths) {
+  if (b.strategy.cp == 1) return x;
+  LayerOperators exchange;
+  for (const double width : widths) {
+    const Operator one = collective("context_heads", CollectiveKind::AllToAll, GroupKind::Context,
+                                    Bytes(b.tokens * width * b.element));
+    exchange.forward.push_back(one), exchange.backward.push_back(one);
+  }
+  if (b.strategy.cp_balanced)
+    exchange.append(elementwise(OperatorKind::Copy, "context_order", b.tokens * columns,
+                                permutation_traffic(b.element)));
+  const TensorId whole = b.values(name, columns);
+  b.layer.add(Module::Scan, std::move(exchange)).reads(x).writes(whole);
+  return whole;
+}
+
 LayerOperators scan_operators(const LayerBuilder& b, const Mamba& mamba) {
-  const double e = b.element, channels = b.tokens * mamba.conv_channels() / b.ranks,
+  const double e = b.element, channels = channels_of(b, mamba),
                heads = b.tokens * mamba.num_heads / b.ranks, inner = mamba.inner_size();
   const ScanBytes bytes = scan_bytes(mamba, e);
   const Flops flops = b.tokens / b.ranks * scan_flops_per_token(mamba);
@@ -37,8 +69,11 @@ LayerOperators scan_operators(const LayerBuilder& b, const Mamba& mamba) {
 
 TensorId add_scan(LayerBuilder& b, const Mamba& mamba, TensorId projected) {
   const double e = b.element, heads = b.tokens * mamba.num_heads / b.ranks,
-               channels = b.tokens * mamba.conv_channels() / b.ranks,
-               width = b.rows(WeightName::MixerOutput);
+               channels = channels_of(b, mamba), width = b.rows(WeightName::MixerOutput);
+  const double group = mamba.num_groups * mamba.state_size * group_copies(b, mamba) / b.ranks,
+               steps = mamba.num_heads / b.ranks;
+  projected = exchanged(b, "scan input of all tokens", projected, 2.0 * width + 2.0 * group + steps,
+                        {width, width, group, group, steps});
   const ScanBytes bytes = scan_bytes(mamba, e);
   const TensorId y = b.values("scan output", width),
                  before_gate = b.tensor("scan output before its gate", {b.tokens, width, e},
@@ -49,7 +84,7 @@ TensorId add_scan(LayerBuilder& b, const Mamba& mamba, TensorId projected) {
       .saves(projected, before_gate)
       .forward_workspace(Bytes(channels * e + heads * bytes.forward_workspace))
       .backward_workspace(Bytes(2.0 * channels * e + heads * bytes.backward_workspace));
-  return y;
+  return exchanged(b, "scan output of own tokens", y, width, {width});
 }
 
 }  // namespace

@@ -165,6 +165,28 @@ bool breaks_experts(Check& c) {
          breaks_ranks("etp * ep does not divide tp * shard_size", "shard_size", s.shard_size);
 }
 
+// Scans work on whole sequences: context ranks exchange tokens for heads, as Megatron-LM does it
+// for Mamba-2 alone, where several of them may have the B and C of one group.
+bool breaks_context_of_scans(Check& c) {
+  if (c.s.cp == 1) return false;
+  for (const ScanMixer& mixer : scan_mixers()) {
+    const bool exchanges = mixer.mixer == Mixer::Mamba2 || mixer.mixer == Mixer::AttentionAndMamba2;
+    if (!exchanges && mixer.is_given(c.model))
+      return c.breaks("context parallelism of these scans is not offered", [&] {
+        return equals("cp", c.s.cp) + ": scans of Mamba-2 have context parallelism, those of " +
+               mixer.name + " have not (nearest: cp = 1)";
+      });
+  }
+  if (!c.model.mamba) return false;
+  const std::int64_t ranks = product_of(c.s.cp, c.s.tp);
+  const int groups = c.model.mamba->num_groups;
+  return c.breaks_division("cp * tp does not divide mamba.num_heads", "cp * tp", ranks,
+                           "mamba.num_heads", c.model.mamba->num_heads) ||
+         (!divide_each_other(groups, ranks) &&
+          c.breaks("cp * tp and mamba.num_groups do not divide each other",
+                   [&] { return divides_message("cp * tp", ranks, "mamba.num_groups", groups); }));
+}
+
 bool breaks_hybrid(Check& c) {
   const Strategy& s = c.s;
   if (!is_hybrid(c.model)) return false;
@@ -173,12 +195,7 @@ bool breaks_hybrid(Check& c) {
                                                      mixer.divided_field(), mixer.divided(c.model)))
       return true;
   }
-  if (has_scans(c.model) && s.cp > 1)
-    return c.breaks("context parallelism of scans is not modelled", [&] {
-      return equals("cp", s.cp) +
-             ": context parallelism of layers with states (all-to-alls of heads in Megatron-LM) is "
-             "not modelled (nearest: cp = 1)";
-    });
+  if (breaks_context_of_scans(c)) return true;
   if (s.moe_overlap)
     return c.breaks("moe_overlap of hybrids is not offered", [] {
       return "moe_overlap pairs passes over layers of attention and experts, which a hybrid's are "

@@ -216,13 +216,53 @@ TEST(HybridPredictions, ExecuteTheModelsFlops) {
   EXPECT_NEAR(prediction.hardware_flops / prediction.model_flops, 1.0, 1e-9);
 }
 
+// z, x, B, C and steps of a rank's tokens go out as those of its heads, y comes back: widths 2048,
+// 2048, 1024, 1024, 32 and 2048 of half of the tokens.
+TEST(HybridOperators, ContextRanksExchangeTokensForHeads) {
+  TrainingRun run = hybrid_run(2);
+  const auto block = [&] {
+    return lower_block(run.model, run.strategy, run.framework, RecomputeKind::None, kMambaAlone);
+  };
+  const auto sent = [](const OperatorList& list) {
+    Bytes sum;
+    for (const Operator& op : list)
+      if (op.group == GroupKind::Context) sum += op.message;
+    return sum.value();
+  };
+  const LayerGraph alone = block();
+  EXPECT_EQ(sent(alone.forward), 0.0);
+  run.strategy.cp = 2, run.strategy.dp = 1;
+  const LayerGraph divided = block();
+  const double tokens = run.strategy.micro_batch * run.model.seq_len / 2.0;
+  EXPECT_DOUBLE_EQ(sent(divided.forward), tokens * 2.0 * (2048 + 2048 + 1024 + 1024 + 32 + 2048));
+  EXPECT_DOUBLE_EQ(sent(divided.backward), sent(divided.forward));
+  EXPECT_DOUBLE_EQ(gemm_flops(divided.forward), gemm_flops(alone.forward) / 2.0);
+  EXPECT_DOUBLE_EQ(named(divided.forward, "scan").moved.value(),
+                   named(alone.forward, "scan").moved.value() / 2.0);
+  EXPECT_EQ(saved_bytes(divided), saved_bytes(alone) * 0.5);
+  // Two of 16 ranks have the B and C of one of 8 groups.
+  run = hybrid_run(16);
+  run.strategy.cp = 16, run.strategy.dp = 1;
+  const double sixteenth = run.strategy.micro_batch * run.model.seq_len / 16.0;
+  EXPECT_DOUBLE_EQ(sent(block().forward),
+                   sixteenth * 2.0 * (2048 + 2048 + 2048 + 2048 + 32 + 2048));
+}
+
 TEST(HybridRules, NameWhatIsNotModelled) {
   TrainingRun run = hybrid_run(2);
   run.strategy.cp = 2, run.strategy.dp = 1;
-  EXPECT_EQ(
-      broken_rule(run.model, run.strategy, run.cluster)->message,
-      "cp = 2: context parallelism of layers with states (all-to-alls of heads in Megatron-LM) is "
-      "not modelled (nearest: cp = 1)");
+  EXPECT_FALSE(broken_rule(run.model, run.strategy, run.cluster));
+  run.model.mamba->num_heads = 17;
+  run.model.mamba->num_groups = 17;
+  EXPECT_EQ(broken_rule(run.model, run.strategy, run.cluster)->rule,
+            "cp * tp does not divide mamba.num_heads");
+  run.model = small_hybrid();
+  run.model.layer_pattern = "G-G*G-G-", run.model.mamba.reset();
+  run.model.gated_delta_net = GatedDeltaNet{
+      .num_key_heads = 8, .key_head_dim = 128, .num_value_heads = 16, .value_head_dim = 128};
+  EXPECT_EQ(broken_rule(run.model, run.strategy, run.cluster)->message,
+            "cp = 2: scans of Mamba-2 have context parallelism, those of gated delta net have not "
+            "(nearest: cp = 1)");
   run = hybrid_run(16);
   run.strategy.tp = 16, run.strategy.dp = 1;
   run.model.num_heads = run.model.num_kv_heads = 16;
