@@ -74,6 +74,7 @@ sim::NamedModel model_of(const RunOptions& options, Notes& notes) {
   if (const auto length = optional_number("--document-len", options.document_len, kSequence))
     model.document_len = *length;
   require_tower(options, model.vision.has_value(), model.name);
+  if (options.image_tokens && model.vision) named.notes.clear();  // its tower is counted
   if (const auto tokens = optional_number("--image-tokens", options.image_tokens, kSequence))
     model.vision->image_tokens = *tokens;
   if (options.freeze_vision) model.vision->frozen = true;

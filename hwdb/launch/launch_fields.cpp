@@ -8,6 +8,7 @@
 #include "hwdb/launch/layer_pattern.h"
 #include "hwdb/models/catalogue.h"
 #include "sim/base/error.h"
+#include "sim/model/vision_tower.h"
 #include "sim/strategy/stages.h"
 
 namespace llmsim::hwdb {
@@ -41,8 +42,14 @@ void forget_unknown(sim::PartialTransformer& fields, sim::PartialTransformer& ot
   }
 }
 
+// Names of models are those of their text part.
+sim::PartialTransformer text_fields(sim::Transformer model) {
+  model.vision.reset();
+  return sim::fields_of(model);
+}
+
 bool same_but_length(const sim::Transformer& model, const sim::Transformer& known) {
-  sim::PartialTransformer fields = sim::fields_of(model), others = sim::fields_of(known);
+  sim::PartialTransformer fields = text_fields(model), others = text_fields(known);
   forget_unknown(fields, others);
   fields.erase("seq_len"), others.erase("seq_len");
   if (model.position != sim::Position::Learned)
@@ -160,6 +167,12 @@ LaunchValues canonical_fields(const sim::Run& run) {
   if (run.strategy.sharding == sim::Sharding::None) fields.erase("gather_overlap");
   if (run.strategy.pp > 1) fields["stage_layers"] = stage_layout_text(run.model, run.strategy);
   if (run.model.position != sim::Position::Learned) fields.erase("model.max_positions");
+  // A tower that gets no images is not there; of one that does, images are named first.
+  const std::string tower = kModel + "vision.", images = tower + "image_tokens";
+  std::erase_if(fields, [&](const auto& field) {
+    return field.first.starts_with(tower) &&
+           (field.first != images || !sim::running_tower(run.model));
+  });
   // Kernels of one work the other out too.
   if (run.model.activation == sim::Activation::GeluTanh) fields["model.activation"] = "gelu";
   return fields;
