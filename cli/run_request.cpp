@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
@@ -290,7 +291,15 @@ void put_over(const RunOptions& options, hwdb::RecordedTraining& training) {
     set_recompute(recompute_in(*options.recompute), stated);
   }
   if (stated.contains("sharding")) training.strategy.erase("shard_size");
-  if (!stated.empty()) training.num_microbatches = training.replicate_size = std::nullopt;
+  // What follows from a size that an option changes; all else the file says stays.
+  const auto changes = [&](std::initializer_list<const char*> keys) {
+    return std::ranges::any_of(keys, [&](const char* key) { return stated.contains(key); });
+  };
+  if (changes({"dp", "tp", "pp", "cp", "sharding", "shard_size"}))
+    training.replicate_size = std::nullopt;
+  const bool batch = training.strategy.contains("global_batch") || stated.contains("global_batch");
+  if (batch && changes({"dp", "tp", "pp", "cp", "micro_batch", "global_batch"}))
+    training.num_microbatches = std::nullopt;
   for (const auto& [key, value] : stated) training.strategy[key] = value;
 }
 
@@ -353,6 +362,8 @@ int launch_devices(const RunOptions& options, const hwdb::RunRecord& record) {
 // What the fields say, apart from those that a run chooses.
 sim::PartialTransformer shape_of(sim::PartialTransformer fields) {
   for (const char* of_run : {"seq_len", "max_positions"}) fields.erase(of_run);
+  for (const sim::TransformerField& field : sim::transformer_fields())
+    if (field.costless) fields.erase(field.key);
   return fields;
 }
 

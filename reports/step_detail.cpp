@@ -132,7 +132,8 @@ Json step_json(const StepDetail& detail) {
 std::vector<StepPart> step_parts(const sim::Prediction& prediction) {
   std::vector<StepPart> parts;
   for (const sim::TimeTerm& term : prediction.breakdown) {
-    const bool sees = term.name == "embedding" && running_tower(prediction.run.model);
+    const bool sees =
+        std::string_view(term.name) == "embedding" && running_tower(prediction.run.model);
     const char* const name = sees ? "image tower" : part_of(term.name);
     const auto known = std::ranges::find_if(
         parts, [&](const StepPart& part) { return std::string_view(part.name) == name; });

@@ -30,7 +30,8 @@ constexpr const char* kOtherSpellings[] = {"model.catalogue",  "model.moe.layers
                                            "framework",        "transport",
                                            "vendor",           "regathers",
                                            "layers_per_chunk", "weighted_layers_per_chunk",
-                                           "remainder",        "stage_layout"};
+                                           "remainder",        "stage_layout",
+                                           "attention_kernel"};
 
 // --- a run ---
 
@@ -106,6 +107,8 @@ void add_derived_fields(const sim::Run& run, LaunchValues& fields) {
   fields["num_microbatches"] = std::to_string(s.num_microbatches());
   fields["replica_batch"] = std::to_string(s.global_batch / s.dp);
   fields["framework"] = run.framework.id;
+  if (s.flash_attention)
+    fields.emplace("attention_kernel", name_of(run.framework.attention_kernel));
   fields["regathers"] = sim::text_of(sim::FieldValue(run.framework.sharded.regathers_in_backward));
   const bool partial = s.sharding != sim::Sharding::None && s.shard_ranks() < s.dp * s.cp;
   if (partial) fields["replicate_size"] = std::to_string(s.dp * s.cp / s.shard_ranks());

@@ -17,6 +17,7 @@
 //   dp_shard            data ranks that share one copy, without context ranks
 //   replicate_size      dp * cp / shard_size
 //   devices_per_node, num_devices, num_nodes, framework
+//   attention_kernel    also where no setting states it: what the framework has of itself
 //   transport, collective_algorithm, vendor     of the cluster (written only)
 //   regathers           whether sharded weights are gathered again in the backward pass
 //   layers_per_chunk    num_layers / (pp * virtual_stages)

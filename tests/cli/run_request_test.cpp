@@ -10,6 +10,7 @@
 #include "sim/base/error.h"
 #include "sim/predict.h"
 #include "tests/error_of.h"
+#include "tests/temporary_folder.h"
 
 namespace llmsim::cli {
 namespace {
@@ -55,6 +56,22 @@ TEST(RunOf, WarnsOfPartsOfAModelThatAreNotCounted) {
   };
   EXPECT_TRUE(warns(""));
   EXPECT_TRUE(warns(folder + "zero2.json"));
+}
+
+// An option changes its own field and what must follow from it.
+TEST(RunOf, AnOptionLeavesTheRestOfALaunchFile) {
+  const TemporaryFolder folder;
+  const std::string file = folder / "a.yaml";
+  std::ofstream(file) << "distributed_type: MULTI_GPU\nnum_processes: 8\nmixed_precision: bf16\n"
+                         "gradient_accumulation_steps: 4\n";
+  RunOptions options{.model = "gpt2"};
+  options.launch_file = file;
+  options.strategy["micro_batch"] = "2";
+  EXPECT_EQ(request_of(options, database()).run.strategy.global_batch, 8 * 2 * 4);
+  options.recompute = "full";
+  EXPECT_EQ(request_of(options, database()).run.strategy.global_batch, 8 * 2 * 4);
+  options.global_batch = "32";
+  EXPECT_EQ(request_of(options, database()).run.strategy.num_microbatches(), 2);
 }
 
 TEST(QueryOf, ModelAndDevicesAreEnough) {

@@ -606,6 +606,64 @@ TEST(LaunchFile, MegatronsOwnLayersHaveUnfusedAttention) {
   EXPECT_EQ(flash("--attention-backend unfused"), false);
 }
 
+std::string recomputation_of(const std::string& keys) {
+  const RunRecord record = parse_launch("--num-layers 2 " + keys, "a.sh").record;
+  std::string text;
+  for (const auto& [key, value] : record.training.strategy)
+    if (key.starts_with("recompute.")) text += key.substr(10) + "=" + sim::text_of(value) + " ";
+  return text;
+}
+
+TEST(LaunchFile, MegatronsRecomputationUnderItsOldNames) {
+  EXPECT_EQ(recomputation_of("--checkpoint-activations"), "kind=full ");
+  EXPECT_EQ(recomputation_of("--checkpoint-activations --checkpoint-num-layers 2"),
+            "every_n=2 kind=full ");
+  EXPECT_EQ(recomputation_of("--activations-checkpoint-method block "
+                             "--activations-checkpoint-num-layers 3"),
+            "blocks=3 kind=full ");
+  EXPECT_EQ(recomputation_of("--recompute-granularity selective --recompute-activations"),
+            "kind=selective modules=core_attn ");
+}
+
+TEST(LaunchFile, AcceleratesDeepSpeedAndNumbersOfStrategies) {
+  const auto strategy = [](const std::string& text) {
+    return parse_launch("num_processes: 8\nmixed_precision: bf16\n" + text, "a.yaml").record;
+  };
+  const RunRecord inline_zero = strategy(
+      "distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 2\n"
+      "  offload_optimizer_device: cpu\n  offload_param_device: none\n"
+      "  gradient_accumulation_steps: 4\n  zero3_init_flag: false\n");
+  EXPECT_EQ(inline_zero.training.framework, "hf-trainer-deepspeed");
+  EXPECT_EQ(sim::text_of(inline_zero.training.strategy.at("sharding")), "zero2");
+  EXPECT_EQ(sim::stated<bool>(inline_zero.training.strategy, "offload.optimizer"), true);
+  EXPECT_EQ(inline_zero.training.num_microbatches, 4);
+  const std::string fsdp = "distributed_type: FSDP\nfsdp_config:\n  fsdp_sharding_strategy: ";
+  const auto sharding = [&](const std::string& text) {
+    return sim::text_of(strategy(text).training.strategy.at("sharding"));
+  };
+  EXPECT_EQ(sharding(fsdp + "1\n"), "zero3");
+  EXPECT_EQ(sharding(fsdp + "2\n"), "zero2");
+  EXPECT_EQ(sharding("distributed_type: FSDP\nfsdp_config:\n"
+                     "  fsdp_reshard_after_forward: SHARD_GRAD_OP\n"),
+            "zero2");
+}
+
+TEST(LaunchFile, DeepSpeedsOldNameOfStatesOnTheHost) {
+  const RunRecord record = parse_launch(R"({"zero_optimization": {"stage": 2, "cpu_offload": true},
+                       "train_micro_batch_size_per_gpu": 1, "_comment": "x"})",
+                                        "ds.json")
+                               .record;
+  EXPECT_EQ(sim::stated<bool>(record.training.strategy, "offload.optimizer"), true);
+}
+
+// What a run is predicted with is what the file asks for: TransformerEngine would choose by itself.
+TEST(LaunchFile, NamesTheAttentionThatIsPredicted) {
+  const sim::Run run = run_on("llama-3-8b", 8, "megatron-lm", {{"tp", 8}});
+  ASSERT_STREQ(name_of(run.framework.attention_kernel), "cudnn");
+  EXPECT_NE(launch_files(run, "megatron", resolver()).back().text.find("--attention-backend fused"),
+            std::string::npos);
+}
+
 // Four times the hidden size, of gated MLPs 8 / 3 in whole 64s: 8 * 1000 / 3 = 2666 = 41 * 64 + 42.
 TEST(LaunchFile, MegatronsWidthsThatAreNotStated) {
   const auto widths = [](const std::string& keys) {
