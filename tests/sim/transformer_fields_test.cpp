@@ -23,7 +23,7 @@ Transformer full() {
 // A value of a field that the full model does not have.
 FieldValue other_value(const TransformerField& field) {
   switch (field.kind) {
-    case FieldKind::Switch: return !std::get<bool>(*field.get(full()));
+    case FieldKind::Switch: return field.get(full()) != FieldValue(true);
     case FieldKind::Word: return field.words.empty() ? "M*" : field.words.back();
     case FieldKind::Number: return field.least + 0.5;
     default: return std::int64_t{3};
