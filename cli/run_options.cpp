@@ -91,6 +91,7 @@ void add_work(CLI::App& c, RunOptions& o) {
   c.add_flag("--freeze-vision", o.freeze_vision,
              "the image tower does not learn; default it does; example: --model gemma-3-4b "
              "--image-tokens 1024 --freeze-vision");
+  c.get_option("--freeze-vision")->needs("--image-tokens");
   add_option(c, "--global-batch", o.global_batch, "SEQS",
              "sequences per optimizer step; default 4 Mi tokens, or 1024 tokens a device where "
              "that is more; example: --global-batch 1024");

@@ -16,6 +16,7 @@
 #include "hwdb/text/date.h"
 #include "hwdb/text/spelling.h"
 #include "sim/base/error.h"
+#include "sim/model/vision_tower.h"
 
 namespace llmsim::cli {
 namespace {
@@ -75,7 +76,6 @@ sim::NamedModel model_of(const RunOptions& options, Notes& notes) {
   if (const auto length = optional_number("--document-len", options.document_len, kSequence))
     model.document_len = *length;
   require_tower(options, model.vision.has_value(), model.name);
-  if (options.image_tokens && model.vision) named.notes.clear();  // its tower is counted
   if (const auto tokens = optional_number("--image-tokens", options.image_tokens, kSequence))
     model.vision->image_tokens = *tokens;
   if (options.freeze_vision) model.vision->frozen = true;
@@ -244,7 +244,10 @@ void put_model(const RunOptions& options, const sim::Transformer& model, hwdb::R
 
 // What of the model's file is not counted.
 void add_warnings(const sim::NamedModel& model, sim::Run& run) {
-  for (const std::string& note : model.notes) run.warnings.push_back(model.source + ": " + note);
+  for (const std::string& note : model.notes) {
+    const bool counted = running_tower(run.model) && note.starts_with("vision_config");
+    if (!counted) run.warnings.push_back(model.source + ": " + note);
+  }
 }
 
 // A resolved run with the values that nobody gave.

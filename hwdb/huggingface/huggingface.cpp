@@ -1,7 +1,5 @@
 #include "hwdb/huggingface/huggingface.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <iterator>
 #include <optional>
@@ -12,7 +10,6 @@
 #include "hwdb/text/input_file.h"
 #include "hwdb/text/spelling.h"
 #include "sim/base/error.h"
-#include "sim/model/vision_tower.h"
 
 namespace llmsim::hwdb {
 namespace {
@@ -146,16 +143,15 @@ constexpr const char* kTowers[] = {"vision", "visual", "image",  "img",      "vi
 // `model`: what was read.
 std::vector<std::string> notes_on(const json& document, const sim::Transformer& model) {
   std::vector<std::string> notes;
-  if (model.vision)
-    return {
-        "vision_config: a tower of " +
-        fmt::format("{:.0f} million", static_cast<double>(sim::vision_parameters(model)) / 1e6) +
-        " parameters, which is counted where --image-tokens says how many tokens of a "
-        "sequence are images"};
   for (const auto& [key, value] : document.items()) {
     const bool is_given = (value.is_object() && !value.empty()) || key.ends_with("vision_tower");
     const auto has = [&key = key](const char* word) { return key.find(word) != std::string::npos; };
-    if (is_given && !value.is_null() && std::any_of(std::begin(kTowers), std::end(kTowers), has))
+    if (model.vision && key == "vision_config")
+      notes.push_back(key +
+                      " is counted where --image-tokens says how many tokens of a sequence are "
+                      "images");
+    else if (is_given && !value.is_null() &&
+             std::any_of(std::begin(kTowers), std::end(kTowers), has))
       notes.push_back(key + " is not counted: of this model the text part alone is read");
   }
   const TextPart text = text_part(document);
@@ -174,6 +170,8 @@ sim::NamedModel model_in(const std::string& text, const std::string& file) {
                        .source = file,
                        .keys = std::move(reading.keys)};
   if (document.is_object()) read.model.vision = tower_of(document, file);
+  for (sim::ModelKey& key : read.keys)
+    if (read.model.vision && key.key == "vision_config") key.outcome = "read", key.why = "vision";
   read.notes = notes_on(document, read.model);
   read.model.name = name_of_model(document, read.model);
   try {

@@ -169,7 +169,7 @@ struct LayerEmbedding {
 // A tower for images before a decoder (ViT, SigLIP): layers without a mask over the patches of an
 // image, which come from a GEMM of their pixels.  Projectors make tokens of the decoder's width
 // from merged_patches neighbours each, joined or averaged; these take the place of embeddings.
-// Sources: huggingface/transformers models/qwen3_vl, gemma3, llava, llama4 (modeling files).
+// Sources: huggingface/transformers models/qwen3_vl, gemma3, llava (modeling files).
 struct VisionTower {
   int num_layers = 0;
   int hidden_size = 0;

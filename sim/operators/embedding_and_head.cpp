@@ -111,7 +111,6 @@ TensorId add_embedding(LayerBuilder& b) {
   if (b.framework.casts_weights_in_backward && b.element < kFp32Bytes)
     in_place.append(table_casts(b));
   b.layer.add(Module::Embedding, std::move(in_place));
-  if (running_tower(b.model)) add_vision_tower(b);
   if (b.model.embedding_norm) stream = b.norm("embedding_norm", stream);
   if (b.model.layer_embedding) add_layer_embeddings(b, stream);
   if (b.framework.dropout > 0.0) {
@@ -253,7 +252,9 @@ std::int64_t predicted_of(const Transformer& model, std::int64_t tokens) {
 LayerGraph lower_embedding(const Transformer& model, const Strategy& strategy,
                            const Framework& framework) {
   LayerBuilder b(model, strategy, framework);
-  b.layer.set_output(add_embedding(b));
+  const TensorId stream = add_embedding(b);
+  if (running_tower(model)) add_vision_tower(b);
+  b.layer.set_output(stream);
   b.layer.finish();
   return std::move(b.layer);
 }

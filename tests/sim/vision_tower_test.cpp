@@ -92,6 +92,16 @@ TEST(VisionTower, ThatDoesNotLearnHasNoBackwardPassStatesOrSavedTensors) {
       vision_flops(run.model).value(), 1e-6 * vision_flops(run.model).value());
 }
 
+// Layers ahead embed the next tokens again, which are no images.
+TEST(VisionTower, IsNoPartOfPredictionLayers) {
+  TrainingRun run = seeing_run(), text = seeing_run(0);
+  run.model.mtp_layers = text.model.mtp_layers = 1;
+  const auto head = [](const TrainingRun& of) {
+    return total_flops(lower_head(of.model, of.strategy, of.framework).forward);
+  };
+  EXPECT_EQ(head(run), head(text));
+}
+
 TEST(VisionTower, IsOnTheFirstStage) {
   TrainingRun run = seeing_run(128, 2);
   run.strategy.dp = 1, run.strategy.pp = 2;
