@@ -35,13 +35,13 @@ constexpr std::pair<const char*, Logged> kNumbers[] = {
 };
 
 constexpr std::pair<const char*, double> kUnits[] = {
-    {"", 1.0},     {"ms", 1e-3},   {"hours", 3600.0}, {"MiB", kMiB}, {"GiB", 1024.0 * kMiB},
-    {"giga", 1e9}, {"tera", 1e12},
+    {"", 1.0},     {"ms", 1e-3},  {"hours", 3600.0}, {"MiB", kMiB}, {"GiB", 1024.0 * kMiB},
+    {"mega", 1e6}, {"giga", 1e9}, {"tera", 1e12},
 };
 
 constexpr std::pair<const char*, LogLayout> kLayouts[] = {
     {"line", LogLayout::Line},     {"memory", LogLayout::Line},     {"block", LogLayout::Block},
-    {"object", LogLayout::Object}, {"columns", LogLayout::Columns},
+    {"object", LogLayout::Object}, {"columns", LogLayout::Columns}, {"bar", LogLayout::Bar},
 };
 
 template <class Value, std::size_t N>
@@ -59,6 +59,8 @@ struct Formats {
 void add_line(const std::string& text, const Formats& above, LogFormat& format) {
   if (text == "mean of the run") {
     format.whole_run = true;
+  } else if (text.starts_with("names: ")) {
+    format.names = hwdb::split(text.substr(7), ',');
   } else if (text.starts_with("keys of ")) {
     const auto other = std::ranges::find(above.steps, text.substr(8), &LogFormat::name);
     if (other == above.steps.end()) throw Error(text + ": no such format stands above");
@@ -144,6 +146,42 @@ bool is_sum(Logged what) { return what == Logged::PartTime || what == Logged::Mi
 // Of several spellings the first counts; parts add.
 void add_once(Logged what, const std::optional<Reading>& reading, Readings& readings) {
   if (reading && (is_sum(what) || !readings[what])) readings.add(what, *reading);
+}
+
+// --- progress bars ---
+
+// Whether what stands before the per cent of a bar says that it is of training: "", "Epoch 0: ".
+bool is_of_training(std::string_view before, const LogFormat& format) {
+  const std::size_t digits = before.find_last_not_of("0123456789 ");
+  before = before.substr(0, digits == std::string_view::npos ? 0 : digits + 1);
+  return std::ranges::any_of(format.names, [&](const std::string& name) {
+    if (name.empty()) return before.find_first_not_of(" \t") == std::string_view::npos;
+    const std::size_t at = before.find(name);
+    return at != std::string_view::npos && (at == 0 || is_border(before[at - 1]));
+  });
+}
+
+// "  2%|x     | 2/100 [00:10<08:00,  5.02s/it]": the step and its seconds, or steps a second.
+Readings bar_readings(const LogFormat& format, std::string_view line) {
+  Readings readings;
+  const std::size_t begin = line.find("%|"), open = line.find(" [", begin);
+  if (begin == std::string_view::npos || open == std::string_view::npos ||
+      !is_of_training(line.substr(0, begin), format))
+    return readings;
+  const std::string_view counts = line.substr(line.rfind('|', open) + 1),
+                         rates = line.substr(open + 2);
+  const std::size_t left = rates.find('<'), comma = rates.find(", ", left);
+  const std::size_t close = rates.find(']');
+  if (left == std::string_view::npos || comma >= close) return readings;
+  const std::string_view rate = rates.substr(comma + 2, close - comma - 2);
+  const auto step = reading_at(to_number(counts)), value = reading_at(to_number(rate));
+  if (!step || !value || step->value < 1.0) return readings;
+  if (rate.find("s/it") != std::string_view::npos || rate.find("s/step") != std::string_view::npos)
+    readings.add(Logged::StepTime, *value);
+  else if (rate.find("it/s") != std::string_view::npos)
+    readings.add(Logged::StepsPerSecond, *value);
+  if (readings.has_time()) readings.add(Logged::Step, *step);
+  return readings;
 }
 
 // --- tables ---
@@ -267,6 +305,7 @@ std::span<const LogFormat> log_formats() { return formats().steps; }
 std::span<const LogFormat> memory_formats() { return formats().memory; }
 
 Readings readings_of(const LogFormat& format, std::string_view line) {
+  if (format.layout == LogLayout::Bar) return bar_readings(format, line);
   Readings readings;
   const bool object = format.layout == LogLayout::Object;
   if (object && line.find('{') == std::string_view::npos) return readings;

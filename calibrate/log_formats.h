@@ -73,14 +73,16 @@ struct LogField {
 //   Block    the same on several lines, the first of which has `sign`
 //   Object   "key": number, of JSON or as Python prints a dictionary, on one line
 //   Columns  a header with keys, then rows of numbers
-enum class LogLayout { Line, Block, Object, Columns };
+//   Bar      steps that are done, of how many, and seconds of one or how many a second
+enum class LogLayout { Line, Block, Object, Columns, Bar };
 
 struct LogFormat {
   std::string name;  // of the program
   std::string sign;  // stands in every line with a step; what a user may look for
   LogLayout layout = LogLayout::Line;
   std::vector<LogField> fields{};
-  bool whole_run = false;  // one line at the end, with the mean over all steps
+  std::vector<std::string> names{};  // with which a bar of training begins; "" where it has none
+  bool whole_run = false;            // one line at the end, with the mean over all steps
 };
 
 // log_formats.rows, as it was when the program was built.
@@ -92,7 +94,8 @@ std::span<const LogFormat> log_formats();
 // Lines with peaks of memory and no step.
 std::span<const LogFormat> memory_formats();
 
-// What `line` says in a format of lines, blocks or objects; empty where it is none of its lines.
+// What `line` says in a format of lines, blocks, objects or bars; empty where it is none of
+// these.
 Readings readings_of(const LogFormat& format, std::string_view line);
 
 // The columns of a header: for each cell its field, or none.  Empty where no cell

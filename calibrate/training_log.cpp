@@ -127,7 +127,9 @@ class LogReader {
     ++lines_;
     if (is_out_of_memory(line)) out_of_memory_ = true;
     for (const LogFormat& format : memory_formats()) {
-      if (line.find(format.sign) != std::string_view::npos) add_peaks(readings_of(format, line));
+      // Before the first step they are of how the program begins.
+      if (!streams_.empty() && line.find(format.sign) != std::string_view::npos)
+        add_peaks(readings_of(format, line));
     }
     for (const LogFormat& format : log_formats()) {
       if (!cut_off || is_closed(line) || !has_steps(format)) read(format, line);
@@ -159,7 +161,8 @@ class LogReader {
       case LogLayout::Line:
         if (line.find(format.sign) == std::string_view::npos) return;
         break;
-      case LogLayout::Object: break;
+      case LogLayout::Object:
+      case LogLayout::Bar: break;
     }
     const Readings readings = readings_of(format, line);
     if (readings.has_time()) add_step(format, rank_of(line), readings);

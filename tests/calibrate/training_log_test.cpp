@@ -394,6 +394,62 @@ std::string steps(int first, int last, double ms, const std::string& label = "")
   return text;
 }
 
+// Eight steps of a form with two gaps, of the step and of what takes time.
+std::string steps_of(const std::string& before, const std::string& between,
+                     const std::string& behind, double time) {
+  std::string text;
+  for (int step = 1; step <= 8; ++step)
+    text += before + std::to_string(step) + between + std::to_string(time) + behind + "\n";
+  return text;
+}
+
+TEST(TrainingLog, OfOtherPrograms) {
+  const auto median = [](const std::string& text, const std::string& format) {
+    const LogSummary s = summary_of(text);
+    EXPECT_EQ(s.format, format);
+    return s.phase.median;
+  };
+  EXPECT_DOUBLE_EQ(median(steps_of("iteration ", "/ 50 | elapsed time per iteration (s): ",
+                                   " | global batch size: 16 |", 35.5),
+                          "Megatron-LM (seconds)"),
+                   35.5);
+  EXPECT_DOUBLE_EQ(
+      median(steps_of("[step=", "/1000,epoch=0]\n    throughput/device/BPS=", "", 0.5), "OLMo"),
+      2.0);
+  EXPECT_DOUBLE_EQ(
+      median(steps_of("SUCCESS Step ", " | Time: ", "s | Loss: 1.2 | MFU: 31.2%", 5.5), "prime-rl"),
+      5.5);
+  EXPECT_DOUBLE_EQ(
+      median(steps_of("step:", " - train/loss:1.1 - train/time(s):", "", 2.25), "verl"), 2.25);
+  EXPECT_DOUBLE_EQ(median(steps_of("{'loss': '2.1', 'global_step/max_steps': '",
+                                   "/500', 'train_speed(s/it)': ", "}", 4.5),
+                          "JSON lines"),
+                   4.5);
+}
+
+TEST(TrainingLog, OfABarIsOfTrainingAlone) {
+  const std::string bar = "/400 [00:10<08:00,  ";
+  const auto format = [&](const std::string& before) {
+    return summary_of(steps_of(before, bar, "s/it]", 5.0)).format;
+  };
+  EXPECT_EQ(format("  2%|#   | "), "progress bars");
+  EXPECT_EQ(format("Epoch 0:   2%|#   | "), "progress bars");
+  EXPECT_EQ(format("1|12|Loss: 1.25:   2%|#   | "), "progress bars");
+  EXPECT_DOUBLE_EQ(summary_of(steps_of("  2%|#   | ", bar, "it/s, loss=2]", 4.0)).phase.median,
+                   0.25);
+  EXPECT_NE(error_of([&] { format("Loading checkpoint shards:   2%|#   | "); }), "");
+}
+
+// What is printed before it is of how the program begins.
+TEST(TrainingLog, PeaksCountFromTheFirstStepOn) {
+  const std::string peak =
+      "after optimizer init: MA 3.62 GB  Max_MA 30.93 GB  CA 31 GB  Max_CA 31 GB\n";
+  const std::string steps =
+      steps_of("iteration ", "/ 50 | elapsed time per iteration (ms): ", " |", 5000.0);
+  EXPECT_FALSE(summary_of(peak + steps).peak_allocated);
+  EXPECT_EQ(summary_of(steps + peak).peak_allocated->value(), 30.93 * kGiB);
+}
+
 TEST(TrainingLog, ALastLineThatIsCutOffIsLeftOut) {
   const std::string whole = steps(1, 10, 5000.0);
   const LogSummary s = summary_of(whole +
