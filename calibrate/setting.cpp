@@ -60,7 +60,8 @@ SettingValue recompute_of(const RecordedTraining& t) {
   }
   if (const auto modules = stated<sim::Words>(t.strategy, "recompute.modules"))
     text += " " + sim::joined(*modules, " ");
-  if (const auto saved = stated<std::string>(t.strategy, "recompute.saved")) text += " " + *saved;
+  if (const auto saved = stated<sim::Words>(t.strategy, "recompute.saved"))
+    text += " " + sim::joined(*saved, "+");
   return ordered(text, *kind, {"none", "op", "selective", "every_n", "full"});
 }
 

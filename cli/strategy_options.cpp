@@ -108,7 +108,7 @@ sim::Recompute recompute_in(const std::string& text) {
   refuse("--recompute", text,
          "none, selective, "
          "selective=core_attn+mlp+moe+layernorm+activation+moe_act+shared_experts+mla_up_proj, "
-         "full, full=K, every-n=K, every-n=Q/P, op, op=all or op=qkv");
+         "full, full=K, every-n=K, every-n=Q/P, op, op=all or op=qkv+core_attn+attn_proj+mlp_up+mlp_down");
 }
 
 void set_recompute(const sim::Recompute& recompute, sim::PartialStrategy& partial) {

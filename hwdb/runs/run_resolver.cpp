@@ -90,7 +90,7 @@ void set_layer_split(const RecordedTraining& t, int num_layers, sim::Strategy& s
                   " chunks; with the embedding and the head they do");
 }
 
-void set_shards(const RecordedTraining& t, sim::Strategy& s, Assumptions& assume) {
+void set_shards(const RecordedTraining& t, int node, sim::Strategy& s, Assumptions& assume) {
   const std::optional<int> asked = stated<int>(t, "shard_size");
   s.shard_size = 0;
   const bool hsdp = s.sharding == sim::Sharding::Hsdp;
@@ -99,7 +99,8 @@ void set_shards(const RecordedTraining& t, sim::Strategy& s, Assumptions& assume
   if (!asked && t.replicate_size && ranks % *t.replicate_size == 0)
     s.shard_size = ranks / *t.replicate_size;
   else
-    s.shard_size = assume.required(asked, "training.shard_size");
+    s.shard_size = assume.given(asked, "training.shard_size", std::gcd(ranks, node),
+                                "the data ranks of a node, as HYBRID_SHARD takes them");
   if (ranks % s.shard_size != 0 ||
       ranks / s.shard_size != t.replicate_size.value_or(ranks / s.shard_size)) {
     assume.refuse("training.shard_size = " + std::to_string(s.shard_size) +
@@ -195,9 +196,13 @@ void set_layout(const RecordedTraining& t, const Run& run, sim::Strategy& s, Ass
   set_batch(t, s, assume);
   set_schedule(t, s, assume);
   set_layer_split(t, run.model.num_layers, s, assume);
-  set_shards(t, s, assume);
-  assume.given(stated<std::string>(t, "recompute.kind"), "training.recompute.kind",
-               std::string("none"), "not recorded");
+  set_shards(t, run.cluster.devices_per_node, s, assume);
+  const bool plain = run.framework.offers.plain_recompute;
+  const std::string kind = assume.given(
+      stated<std::string>(t, "recompute.kind"), "training.recompute.kind",
+      std::string(plain ? "none" : "full"),
+      plain ? "not recorded" : "not recorded, and the framework checkpoints each block");
+  s.recompute.kind = *sim::named<sim::RecomputeKind>(kind);
 }
 
 sim::Strategy strategy_of(const RunRecord& record, const Run& run, const Recipe& recipe,

@@ -26,17 +26,36 @@ TensorId summed(const LayerGraph& layer, TensorId partial) {
   return partial;
 }
 
-SavedOutputs saved_outputs(const LayerGraph& layer, const Node& node, SavedGemms policy, bool last,
-                           int& outputs) {
-  const bool every_second = policy == SavedGemms::EverySecond;
-  if (every_second && (node.is_fused_attention() || node.is_reduce_scatter()))
-    return {.tensors = {node.writes().begin(), node.writes().end()}, .all = true};
+// Whether a policy that names outputs keeps those of a node.
+bool keeps(const SavedGemms& policy, const Node& node) {
+  switch (node.module()) {
+    case Module::CoreAttention: return policy.core_attention;
+    case Module::Qkv:
+    case Module::MlaUp:
+    case Module::MixerInput: return policy.qkv;
+    case Module::AttentionOutput:
+    case Module::MixerOutput: return policy.attention_output;
+    case Module::MlpUp:
+    case Module::ExpertUp:
+    case Module::SharedUp: return policy.mlp_up;
+    case Module::MlpDown:
+    case Module::ExpertDown:
+    case Module::SharedDown: return policy.mlp_down;
+    default: return policy == kAllSavedGemms;
+  }
+}
+
+SavedOutputs saved_outputs(const LayerGraph& layer, const Node& node, const SavedGemms& policy,
+                           bool last, int& outputs) {
+  const bool every_second = policy.every_second;
+  const bool whole = every_second ? node.is_fused_attention() || node.is_reduce_scatter()
+                                  : node.is_fused_attention() && policy.core_attention;
+  if (whole) return {.tensors = {node.writes().begin(), node.writes().end()}, .all = true};
   SavedOutputs saved{.tensors = {}, .all = node.is_gemm()};
-  const bool first = outputs == 0;
   for (const TensorId tensor : node.writes()) {
     if (!node.is_gemm() || layer[tensor].role == TensorRole::Statistic) continue;
     const bool odd = node.is_counted() && ++outputs % 2 == 1;
-    const bool saves = every_second ? odd : policy == SavedGemms::All || first;
+    const bool saves = every_second ? odd : keeps(policy, node);
     if (!saves)
       saved.all = false;
     else if (every_second || !node.is_row_parallel())
@@ -183,7 +202,8 @@ Recomputation recompute_all(const LayerGraph& layer, bool stops_early) {
   return plan;
 }
 
-Recomputation recompute_by_operator(const LayerGraph& layer, SavedGemms saved, bool stops_early) {
+Recomputation recompute_by_operator(const LayerGraph& layer, const SavedGemms& saved,
+                                    bool stops_early) {
   Recomputation plan = recompute_all(layer, stops_early);
   const std::vector<Node>& nodes = layer.nodes();
   const auto last =

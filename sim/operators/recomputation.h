@@ -39,11 +39,12 @@ Recomputation no_recomputation(const LayerGraph& layer);
 Recomputation recompute_modules(const LayerGraph& layer, ModuleSet modules, ModuleSet keeps_output);
 // Of everything but the input; `stops_early`: but what follows LayerGraph::needed_nodes().
 Recomputation recompute_all(const LayerGraph& layer, bool stops_early);
-// Of that all but the GEMMs whose outputs `saved` keeps.  GEMMs are counted by their outputs in
-// execution order.  EverySecond saves what an operator returns, and the outputs of fused attention
-// and of reduce-scatters; the policies of a compiler save the output of a row-parallel GEMM as
-// summed over the tensor ranks, and not the last, which nothing needs.
-Recomputation recompute_by_operator(const LayerGraph& layer, SavedGemms saved, bool stops_early);
+// Of that all but what writes the outputs that `saved` keeps.  Every second GEMM is counted by
+// outputs in execution order; that policy saves what an operator returns, and the outputs of fused
+// attention and of reduce-scatters.  Those that name outputs, a compiler's, save the output of a
+// row-parallel GEMM as summed over the tensor ranks, and not the last, which nothing needs.
+Recomputation recompute_by_operator(const LayerGraph& layer, const SavedGemms& saved,
+                                    bool stops_early);
 
 // That of a layer under a recompute mode.
 Recomputation recomputation_of(const LayerGraph& layer, const Recompute& recompute,

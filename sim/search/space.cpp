@@ -65,7 +65,18 @@ void add_modules(std::vector<Recompute>& list, const Transformer& model) {
   if (model.mla) add({.norms = true, .activation = true, .mla_up = true});
 }
 
+// The policies of a compiler that checkpoints each block, from most to least that is saved.
+std::vector<Recompute> named_policies() {
+  std::vector<Recompute> list;
+  for (const char* text :
+       {"op=qkv+core_attn+attn_proj+mlp_up+mlp_down", "op=all", "op=qkv+core_attn+attn_proj",
+        "op=qkv+attn_proj+mlp_down", "op=qkv+attn_proj", "op=qkv", "op=attn_proj", "full"})
+    list.push_back(*recompute_from(text));
+  return list;
+}
+
 std::vector<Recompute> sensible_recomputes(const SearchBase& base) {
+  if (!base.offers.plain_recompute) return named_policies();
   std::vector<Recompute> list{{.kind = RecomputeKind::None},
                               {.kind = RecomputeKind::Selective},
                               {.kind = RecomputeKind::EveryN, .every_n = 4},
@@ -74,9 +85,7 @@ std::vector<Recompute> sensible_recomputes(const SearchBase& base) {
   for (int blocks = 1; blocks <= kMostFirstBlocks; ++blocks)
     list.push_back({.kind = RecomputeKind::Full, .blocks = blocks});
   if (base.offers.module_recompute) add_modules(list, base.model);
-  if (base.offers.operator_recompute) {
-    for (const char* text : {"op", "op=all", "op=qkv"}) list.push_back(*recompute_from(text));
-  }
+  if (base.offers.operator_recompute) list.push_back({.kind = RecomputeKind::Op});
   return list;
 }
 

@@ -94,7 +94,8 @@ const std::vector<Field<Framework>>& framework_fields() {
       // What it offers.
       FIELD(offers.zero2), FIELD(offers.zero3), FIELD(offers.hsdp),
       FIELD(offers.zero2_in_pipelines), FIELD(offers.zero3_in_pipelines),
-      FIELD(offers.module_recompute), FIELD(offers.operator_recompute), FIELD(offers.tp_overlap),
+      FIELD(offers.plain_recompute), FIELD(offers.module_recompute),
+      FIELD(offers.operator_recompute), FIELD(offers.tp_overlap),
       FIELD(offers.tp_overlap_compiled), FIELD(offers.mesh_order),
       FIELD(offers.deduplicated_dispatch), FIELD(offers.moe_overlap), FIELD(offers.dualpipe),
       // The update.

@@ -286,6 +286,8 @@ struct FrameworkOffers {
   bool hsdp = true;
   bool zero2_in_pipelines = true;
   bool zero3_in_pipelines = true;    // and HSDP
+  // None, of attention alone, of every n-th block; else of all blocks, whole or by operator.
+  bool plain_recompute = true;
   bool module_recompute = true;      // of single modules, not only of whole blocks
   bool operator_recompute = false;   // of all operators but some GEMMs
   bool tp_overlap = false;           // with sequence parallelism

@@ -66,9 +66,15 @@ constexpr std::array<NamedModule<OffloadedModules>, 7> kOffloadedModules{
 constexpr auto kRecomputeKinds =
     in_order<RecomputeKind>({"none", "selective", "full", "every_n", "op"});
 
-constexpr auto kSavedGemms = in_order<SavedGemms>({"every-second", "all", "qkv"});
+constexpr std::array<NamedModule<SavedGemms>, 5> kSavedGemms{
+    {{"qkv", &SavedGemms::qkv},
+     {"core_attn", &SavedGemms::core_attention},
+     {"attn_proj", &SavedGemms::attention_output},
+     {"mlp_up", &SavedGemms::mlp_up},
+     {"mlp_down", &SavedGemms::mlp_down}}};
 
 constexpr RecomputedModules kNoModules{.core_attention = false};
+constexpr SavedGemms kNoGemms{.every_second = false};
 
 std::optional<int> count_from(const std::string& text) {
   if (text.empty() || text.size() > 4 || text.find_first_not_of("0123456789") != std::string::npos)
@@ -91,8 +97,8 @@ std::optional<Recompute> every_n_from(const std::string& value) {
 }
 
 std::optional<Recompute> gemms_from(const std::string& value) {
-  const std::optional<SavedGemms> kept = named<SavedGemms>(value);
-  if (!kept || *kept == SavedGemms::EverySecond) return std::nullopt;
+  const std::optional<SavedGemms> kept = saved_gemms_from(value);
+  if (!kept || kept->every_second) return std::nullopt;
   return Recompute{.kind = RecomputeKind::Op, .saved = *kept};
 }
 
@@ -133,7 +139,7 @@ std::string text_of(const Recompute& r) {
       return "every-n=" + (r.share > 1 ? std::to_string(r.share) + "/" : "") +
              std::to_string(r.every_n);
     case RecomputeKind::Op:
-      return r.saved == SavedGemms::EverySecond ? "op" : std::string("op=") + name_of(r.saved);
+      return r.saved.every_second ? "op" : "op=" + text_of(r.saved);
     case RecomputeKind::None: break;
   }
   return "none";
@@ -177,6 +183,16 @@ std::optional<OffloadedModules> offloaded_modules_from(const std::string& names)
   return with_named(OffloadedModules{}, kOffloadedModules, names);
 }
 
+std::string text_of(const SavedGemms& saved) {
+  if (saved.every_second) return "every-second";
+  return saved == kAllSavedGemms ? "all" : names_of(saved, kSavedGemms);
+}
+
+std::optional<SavedGemms> saved_gemms_from(const std::string& names) {
+  if (names == "every-second") return SavedGemms{};
+  if (names == "all") return kAllSavedGemms;
+  return with_named(kNoGemms, kSavedGemms, names);
+}
+
 NameTable<RecomputeKind> name_table(RecomputeKind) { return kRecomputeKinds; }
-NameTable<SavedGemms> name_table(SavedGemms) { return kSavedGemms; }
 }  // namespace llmsim::sim

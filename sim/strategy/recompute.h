@@ -16,14 +16,15 @@
 //               with blocks = k only the first k blocks of each model chunk (Megatron's
 //               recompute_method "block")
 //   every_n     `share` of every `every_n` blocks as in full, the others not at all
-//   op          operator by operator.  Cheap ones are recomputed; of the GEMMs these are saved:
-//                 every second one   torchtitan: GEMMs counted from the block's start as q, k, v,
+//   op          operator by operator.  Cheap ones are recomputed; saved are the outputs of
+//                 every second GEMM  torchtitan: GEMMs counted from the block's start as q, k, v,
 //                                    out, gate, up, down; the outputs of attention and of
 //                                    reduce-scatters too; 8-bit GEMMs where the framework's policy
 //                                    counts them, else none of these
-//                 all                MaxText's "minimal"; attention is recomputed
-//                 qkv                MaxText's "save_qkv_proj", and "qkv_proj_offloaded" with these
-//                                    on the host
+//                 all GEMMs          MaxText's "minimal"; attention is recomputed
+//                 what is named      MaxText's other policies ("save_qkv_proj": qkv): qkv (queries,
+//                                    keys, values and the latents of MLA), core_attn, attn_proj,
+//                                    mlp_up, mlp_down (of MLPs, experts, shared experts)
 //
 // Sources: NVIDIA Megatron-LM transformer_config.py; pytorch/torchtitan activation_checkpoint.py
 // (_save_list, every second mm); AI-Hypercomputer/maxtext decoders.py (remat_policy).
@@ -58,7 +59,19 @@ struct RecomputedModules {
 inline constexpr RecomputedModules kAllRecomputedModules{true, true, true, true,
                                                          true, true, true, true};
 
-enum class SavedGemms { EverySecond, All, Qkv };
+// Whose outputs recomputation operator by operator saves: of every second GEMM, or those named.
+struct SavedGemms {
+  bool every_second = true;  // alone
+  bool qkv = false;
+  bool core_attention = false;
+  bool attention_output = false;
+  bool mlp_up = false;
+  bool mlp_down = false;
+  auto operator<=>(const SavedGemms&) const = default;
+};
+
+// "all"; the router's too.
+inline constexpr SavedGemms kAllSavedGemms{false, true, false, true, true, true};
 
 struct Recompute {
   RecomputeKind kind = RecomputeKind::None;
@@ -66,7 +79,7 @@ struct Recompute {
   int share = 1;   // EveryN: blocks of every `every_n` that are recomputed
   int blocks = 0;  // Full: of each model chunk; 0: all
   RecomputedModules modules = {};
-  SavedGemms saved = SavedGemms::EverySecond;
+  SavedGemms saved = {};
   auto operator<=>(const Recompute&) const = default;
 
   // Of a chunk of `chunk` blocks, the number whose forward pass is repeated in whole or in part.
@@ -83,7 +96,7 @@ struct Recompute {
 
 // As people type it: none, selective, selective=core_attn+mlp, full, full/2 (a checkpoint every two
 // blocks), full=5 (the first five blocks of each chunk), every-n=4, every-n=2/3 (two of every three
-// blocks), op, op=all, op=qkv.
+// blocks), op, op=all, op=qkv+core_attn.
 std::string text_of(const Recompute& recompute);
 // The inverse; none where the text is nothing of that.
 std::optional<Recompute> recompute_from(const std::string& text);
@@ -93,8 +106,11 @@ std::string text_of(const RecomputedModules& modules);
 // The inverse; none where one is unknown.
 std::optional<RecomputedModules> recomputed_modules_from(const std::string& names);
 
+// "every-second", "all", "qkv+core_attn".
+std::string text_of(const SavedGemms& saved);
+std::optional<SavedGemms> saved_gemms_from(const std::string& names);
+
 NameTable<RecomputeKind> name_table(RecomputeKind);  // "every_n"
-NameTable<SavedGemms> name_table(SavedGemms);        // "every-second", "all", "qkv"
 
 // What lives on the host instead of the device.
 //

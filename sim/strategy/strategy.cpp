@@ -121,6 +121,16 @@ struct FieldType<RecomputedModules> : ModulesField<RecomputedModules> {
 };
 
 template <>
+struct FieldType<SavedGemms> : ModulesField<SavedGemms> {
+  static Words words() {
+    return split("every-second+all+" + text_of(SavedGemms{false, true, true, true, true, true}));
+  }
+  static bool put(SavedGemms& saved, const FieldValue& value) {
+    return put_names(saved, value, saved_gemms_from);
+  }
+};
+
+template <>
 struct FieldType<OffloadedModules> : ModulesField<OffloadedModules> {
   static Words words() { return split(text_of(kAllOffloadedModules)); }
   static bool put(OffloadedModules& modules, const FieldValue& value) {

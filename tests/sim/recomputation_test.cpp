@@ -75,6 +75,25 @@ TEST(BlockRecompute, KeepingQkvRepeatsTheOtherGemms) {
   EXPECT_DOUBLE_EQ(saved_by(small_run(), "op=qkv"), 4.0 * kRow);
 }
 
+// Of 12 units of GEMMs q, k and v have 3, the projection 1, up and down 4 each; the last GEMM's output
+// is not saved, as nothing needs it.
+TEST(BlockRecompute, KeepingNamedOutputsRepeatsTheOthers) {
+  const auto repeated = [](const char* text) {
+    return gemm_flops(block_of(small_run(), text).recompute) / kUnit;
+  };
+  const auto kept = [](const char* text) { return saved_by(small_run(), text) / kRow; };
+  EXPECT_DOUBLE_EQ(repeated("op=attn_proj"), 11.0);
+  EXPECT_DOUBLE_EQ(kept("op=attn_proj"), 2.0);
+  EXPECT_DOUBLE_EQ(repeated("op=qkv+attn_proj"), 8.0);
+  EXPECT_DOUBLE_EQ(kept("op=qkv+attn_proj"), 5.0);
+  EXPECT_DOUBLE_EQ(repeated("op=qkv+attn_proj+mlp_down"), 4.0);
+  EXPECT_DOUBLE_EQ(kept("op=qkv+attn_proj+mlp_down"), 5.0);
+  EXPECT_DOUBLE_EQ(repeated("op=mlp_up"), 8.0);
+  const LayerOperators with_context = block_of(small_run(), "op=qkv+core_attn+attn_proj");
+  EXPECT_EQ(count_of(with_context.recompute, OperatorKind::Attention), 0);
+  EXPECT_GT(kept("op=qkv+core_attn+attn_proj"), kept("op=qkv+attn_proj"));
+}
+
 TEST(BlockRecompute, AnEarlyStopLeavesOutTheLastGemm) {
   TrainingRun run = small_run();
   run.framework.recompute_stops_early = true;

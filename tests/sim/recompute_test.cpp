@@ -17,16 +17,17 @@ TEST(Recompute, EveryTextIsReadBackAsWritten) {
   for (const char* text :
        {"none", "selective", "selective=mlp", "selective=core_attn+mlp+moe+layernorm+activation",
         "selective=moe_act+shared_experts", "full", "full/2", "full=5", "every-n=4", "every-n=2/3",
-        "op", "op=all", "op=qkv"}) {
+        "op", "op=all", "op=qkv", "op=qkv+core_attn+attn_proj+mlp_up+mlp_down",
+        "op=attn_proj+mlp_down"}) {
     ASSERT_TRUE(recompute_from(text)) << text;
     EXPECT_EQ(text_of(*recompute_from(text)), text);
   }
 }
 
 TEST(Recompute, OtherTextsAreNothing) {
-  for (const char* text :
-       {"", "some", "every-n", "every-n=0", "every-n=3/2", "full=x",
-        "selective=", "selective=softmax", "none=1", "op=2", "every-n/4", "full=99999"}) {
+  for (const char* text : {"", "some", "every-n", "every-n=0", "every-n=3/2", "full=x",
+                           "selective=", "selective=softmax", "none=1", "op=2", "op=qkv+all",
+                           "every-n/4", "full=99999"}) {
     EXPECT_FALSE(recompute_from(text)) << text;
   }
 }
