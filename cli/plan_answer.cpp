@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iostream>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "cli/progress.h"
 #include "cli/run_changes.h"
 #include "cli/run_request.h"
+#include "hwdb/launch/launch_file.h"
 #include "sim/base/error.h"
 #include "sim/hardware/cluster.h"
 #include "sim/plan.h"
@@ -21,8 +23,9 @@ namespace llmsim::cli {
 namespace {
 
 // Ideas that are predicted in full, so that the winner can be compared with other kinds than the
-// first few.
+// first few; and where only some of them can be written.
 constexpr int kCompared = 16;
+constexpr int kTriedForExport = 300;
 
 // Ctrl-C ends the search: what it has found so far is the answer.
 sim::Plan timed_plan(sim::PlanQuery query, sim::Seconds& duration) {
@@ -98,6 +101,36 @@ void order_by_risk(reports::PlanAnswer& answer) {
   answer.plan.ties = 1;
 }
 
+// Leaves the plans that can be written for the program they are to be exported for.  Throws Error
+// with the reason of the best where none can.
+void keep_written(const PlanOptions& options, const hwdb::Database& database,
+                  reports::PlanAnswer& answer) {
+  hwdb::RunResolver resolver = resolver_of(options.run.site, database);
+  std::vector<sim::Prediction> kept;
+  std::string reason;
+  std::size_t refused = 0, ties = 0;
+  for (std::size_t i = 0; i < answer.plan.plans.size(); ++i) {
+    if (kept.size() == static_cast<std::size_t>(answer.query.top)) break;
+    sim::Prediction& plan = answer.plan.plans[i];
+    try {
+      hwdb::launch_files(plan.run, options.target ? *options.target : hwdb::usual_target(plan.run),
+                         resolver);
+      kept.push_back(std::move(plan));
+      if (i < answer.plan.ties) ++ties;
+    } catch (const Error& error) {
+      if (kept.empty() && refused++ == 0) reason = error.what();
+    }
+  }
+  if (kept.empty())
+    throw Error("none of the " + std::to_string(answer.plan.plans.size()) +
+                " best plans can be written; of the first " + reason);
+  if (refused > 0)
+    std::cerr << "warning: " << refused << " faster plans cannot be written; of the first "
+              << reason << "\n";
+  answer.plan.plans = std::move(kept);
+  answer.plan.ties = ties;
+}
+
 }  // namespace
 
 sim::Objective objective_of(const std::string& name) {
@@ -150,8 +183,12 @@ reports::PlanAnswer planned(const PlanOptions& options, const RunOptions& run,
   if (answer.query.objective == sim::Objective::Cost && !answer.price)
     throw Error("--objective = cost: no price of " + answer.query.base.cluster.device.id +
                 " is known; --price USD is expected");
+  const int wanted = answer.query.top;
+  if (options.export_folder) answer.query.top = std::max(wanted, kTriedForExport);
   answer.plan = timed_plan(answer.query, answer.duration);
+  answer.query.top = wanted;
   if (answer.plan.plans.empty()) return answer;
+  if (options.export_folder) keep_written(options, database, answer);
   if (options.risk) order_by_risk(answer);
   const sim::Run& winner = answer.plan.plans.front().run;
   answer.command = predict_command(run, winner.strategy, options.database);

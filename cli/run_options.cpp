@@ -209,7 +209,17 @@ void add_from_option(CLI::App& c, RunOptions& o) {
                        ": what it says of the run, with other options in its place where they are "
                        "given; default none; example: --from train.sh --gpus 64");
   from->type_name("FILE")->excludes("RUN.json");
-  set_group(c, "Model and hardware", {"--from"});
+  c.add_option("--ignore", o.ignored,
+               "keys of the launch file that are read as if they were not there; default none; "
+               "example: --ignore tp-comm-overlap,model.name")
+      ->type_name("KEY,...")
+      ->delimiter(',')
+      ->needs(from);
+  c.add_flag("--ignore-unknown", o.ignores_unknown,
+             "pass over all keys of the launch file that are not known; default: they are an "
+             "error; example: --from job.toml --ignore-unknown")
+      ->needs(from);
+  set_group(c, "Model and hardware", {"--from", "--ignore", "--ignore-unknown"});
 }
 
 void require_run(const RunOptions& options) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/output.h"
 #include "sim/run.h"
@@ -18,6 +19,8 @@ namespace llmsim::cli {
 struct RunOptions {
   std::string run_file{};     // a run record; empty: the run is described by the other options
   std::string launch_file{};  // of a training program, read instead; the other options win
+  std::vector<std::string> ignored{};  // keys of it that are passed over
+  bool ignores_unknown = false;        // and all that are not known
   std::string model{};
   std::optional<std::string> gpus{}, hardware{}, system{}, transport{}, algorithm{};
   std::optional<std::string> inter_node_bandwidth{};  // GB/s of a device, one direction

@@ -409,9 +409,24 @@ void require_sizes(const RunOptions& options, const hwdb::RecordedModel& m) {
     throw Error("--seq-len: " + file + " does not say the sequence length");
 }
 
+// What options say of a launch file before it is read: they stand in for what it leaves open.
+hwdb::LaunchReading reading_of(const RunOptions& options) {
+  hwdb::LaunchReading reading{.given = options.strategy,
+                              .ignored = options.ignored,
+                              .ignores_unknown = options.ignores_unknown};
+  const auto give = [&](const char* field, const Text& text, NumberRange range) {
+    if (text) reading.given[field] = std::to_string(number_in("", *text, range));
+  };
+  give("model.seq_len", options.seq_len, kSequence);
+  give("num_devices", options.gpus, kDevices);
+  give("global_batch", options.global_batch, kBatch);
+  if (!options.model.empty()) reading.given["model"] = options.model;
+  return reading;
+}
+
 sim::Run launched_run(const RunOptions& options, hwdb::RunResolver& resolver) {
   Notes notes;
-  hwdb::ReadLaunch read = hwdb::read_launch(options.launch_file);
+  hwdb::ReadLaunch read = hwdb::read_launch(options.launch_file, reading_of(options));
   hwdb::RunRecord& record = read.record;
   std::optional<sim::NamedModel> model;
   if (!options.model.empty()) model = model_named("--model", options.model);
@@ -427,6 +442,11 @@ sim::Run launched_run(const RunOptions& options, hwdb::RunResolver& resolver) {
   notes.insert(notes.end(), read.defaults.begin(), read.defaults.end());
   add_notes(notes, run);
   if (model) add_warnings(*model, run);
+  if (!read.passed_over.empty())
+    run.warnings.push_back(options.launch_file + ": passed over as asked, whatever they mean: " +
+                           sim::joined(read.passed_over, ", "));
+  for (const std::string& said : read.approximated)
+    run.warnings.push_back(options.launch_file + ": " + said);
   if (!read.not_needed.empty())
     run.warnings.push_back(options.launch_file + ": keys that cannot matter are not read: " +
                            sim::joined(read.not_needed, ", "));

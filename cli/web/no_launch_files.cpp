@@ -5,6 +5,8 @@
 
 namespace llmsim::hwdb {
 
-ReadLaunch read_launch(const std::string& path) { throw Error(path + ": a page reads no files"); }
+ReadLaunch read_launch(const std::string& path, const LaunchReading&) {
+  throw Error(path + ": a page reads no files");
+}
 
 }  // namespace llmsim::hwdb

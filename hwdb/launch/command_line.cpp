@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <iterator>
+#include <optional>
+#include <utility>
 
 #include "hwdb/launch/config_text.h"
 #include "hwdb/launch/shell_script.h"
@@ -52,14 +55,38 @@ LaunchValues options_in(Command::const_iterator from, Command::const_iterator to
   return values;
 }
 
-int number_of_option(const LaunchValues& options, const std::string& name) {
+// None where it is not there, 0 where it is no number.
+std::optional<int> number_of_option(const LaunchValues& options, const std::string& name) {
   std::string dashed = name;
   std::replace(dashed.begin(), dashed.end(), '_', '-');
   for (const std::string& key : {"--" + name, "--" + dashed}) {
     const auto found = options.find(key);
     if (found != options.end()) return std::atoi(found->second.c_str());
   }
-  return 0;
+  return std::nullopt;
+}
+
+// What the launcher before a program starts: torchrun's processes, on one node unless it says
+// otherwise, or the tasks of Slurm.
+std::optional<int> devices_of_launcher(const LaunchValues& launcher,
+                                       const ShellVariables& environment) {
+  const auto processes = number_of_option(launcher, "nproc_per_node");
+  int devices = 0;
+  if (processes) {
+    devices = *processes * number_of_option(launcher, "nnodes").value_or(1);
+  } else {
+    const auto nodes = number_of_option(launcher, "nodes");
+    const auto on_node = number_of_option(launcher, "ntasks_per_node");
+    devices =
+        number_of_option(launcher, "ntasks").value_or(nodes.value_or(0) * on_node.value_or(0));
+  }
+  const auto set = [&](const char* name) {
+    const auto found = environment.find(name);
+    return found == environment.end() ? 0 : std::atoi(found->second.front().c_str());
+  };
+  if (!processes && devices == 0) devices = set("SLURM_NNODES") * set("SLURM_GPUS_PER_NODE");
+  if (!processes && devices == 0) devices = set("SLURM_NTASKS");
+  return devices > 0 ? std::optional(devices) : std::nullopt;
 }
 
 // The key of "++model.seq_length=4096"; empty for other words.
@@ -74,9 +101,10 @@ std::string override_key(const std::string& word) {
 }
 
 // Of the command with the most overrides.
-LaunchText overrides_in(const std::vector<Command>& commands) {
+LaunchText overrides_in(const std::string& text) {
+  const ShellVariables environment = slurm_environment(text);
   LaunchText read;
-  for (const Command& command : commands) {
+  for (const Command& command : commands_of_script(text, environment)) {
     LaunchValues values;
     for (const std::string& word : command) {
       const std::string key = override_key(word);
@@ -86,13 +114,56 @@ LaunchText overrides_in(const std::vector<Command>& commands) {
     }
     if (values.size() <= read.values.size()) continue;
     read.values = std::move(values);
-    const LaunchValues launcher = options_in(command.begin(), command.end());
-    const int devices =
-        number_of_option(launcher, "nnodes") * number_of_option(launcher, "nproc_per_node");
-    if (devices > 0) read.num_devices = devices;
+    read.num_devices = devices_of_launcher(options_in(command.begin(), command.end()), environment);
   }
   return read;
 }
+
+// A switch that is off is not there; lists are written without brackets, by blanks.
+void put_argument(std::string key, std::string value, LaunchValues& values) {
+  std::replace(key.begin(), key.end(), '_', '-');
+  if (!key.starts_with("--")) key = "--" + key;
+  if (value == "True" || value == "true") value = "true";
+  if (value == "False" || value == "false" || value == "null") return;
+  if (value.starts_with('[') && value.ends_with(']')) value = value.substr(1, value.size() - 2);
+  const bool names = std::all_of(value.begin(), value.end(), [](unsigned char c) {
+    return std::isalpha(c) != 0 || c == '_' || c == ',' || c == ' ';
+  });
+  if (names) std::replace(value.begin(), value.end(), ',', ' ');
+  values[key] = value;
+}
+
+bool is_yaml(const std::string& path) { return path.ends_with(".yaml") || path.ends_with(".yml"); }
+
+LaunchText listed_arguments(const std::string& text, const std::string& path) {
+  const std::string section = "MODEL_ARGS.";
+  LaunchText read;
+  for (const auto& [key, value] : parsed_yaml(text, path).values) {
+    if (key.starts_with(section)) put_argument(key.substr(section.size()), value, read.values);
+  }
+  return read;
+}
+
+// Python names of arguments whose flags have others, by the values that flags have.
+struct PythonName {
+  const char *name, *flag;
+  bool opposite;  // the flag switches off
+};
+
+constexpr PythonName kPythonNames[] = {
+    {"fp8", "--fp8-format", false},
+    {"fp4", "--fp4-format", false},
+    {"gradient_accumulation_fusion", "--no-gradient-accumulation-fusion", true},
+    {"add_bias_linear", "--disable-bias-linear", true}};
+
+// What its own configuration adds to that of Megatron-LM.
+constexpr std::pair<const char*, const char*> kOfPrimus[] = {
+    {"bf16", "true"},
+    {"use_distributed_optimizer", "true"},
+    {"hidden_dropout", "0.0"},
+    {"attention_dropout", "0.0"},
+    {"overlap_grad_reduce", "false"},
+    {"moe_token_dispatcher_type", "alltoall"}};
 
 // A list without its brackets, as YAML's are read.
 std::string plain_value(std::string value) {
@@ -104,17 +175,56 @@ std::string plain_value(std::string value) {
 }  // namespace
 
 LaunchText parsed_overrides(const std::string& text, const std::string& path) {
-  LaunchText read =
-      path.ends_with(".sh") ? overrides_in(commands_of_script(text)) : parsed_yaml(text, path);
+  LaunchText read = path.ends_with(".sh") ? overrides_in(text) : parsed_references(text, path);
   for (auto& [key, value] : read.values) value = plain_value(value);
   std::erase_if(read.values, [](const auto& entry) { return entry.second == "null"; });
   return read;
 }
 
+LaunchText parsed_primus(const std::string& text, const std::string& path) {
+  const LaunchValues values = parsed_yaml(text, path).values;
+  LaunchValues overrides;
+  LaunchText read;
+  for (const auto& [key, value] : values) {
+    const std::size_t module = key.starts_with("modules.") ? key.find('.', 8) : std::string::npos;
+    const std::string name = module == std::string::npos ? key : key.substr(module + 1);
+    if (name.starts_with("overrides."))
+      overrides[name.substr(10)] = value;
+    else
+      read.values[name == "framework" ? "program" : name] = value;
+  }
+  for (const auto& [name, value] : kOfPrimus) overrides.emplace(name, value);
+  for (const auto& [name, value] : overrides) {
+    const auto* const known = std::find_if(std::begin(kPythonNames), std::end(kPythonNames),
+                                           [&](const PythonName& one) { return name == one.name; });
+    const bool is_one = name == "sequence_parallel" && value == "1";
+    if (known == std::end(kPythonNames))
+      put_argument(name, is_one ? "true" : value, read.values);
+    else if (!known->opposite)
+      put_argument(known->flag, value, read.values);
+    else if (value == "false" || value == "False")
+      put_argument(known->flag, "true", read.values);
+  }
+  return read;
+}
+
+LaunchText parsed_nemo1(const std::string& text, const std::string& path) {
+  LaunchText read = parsed_overrides(text, path);
+  const auto count = [&](const char* key) {
+    const auto found = read.values.find(key);
+    return found == read.values.end() ? 0 : std::atoi(found->second.c_str());
+  };
+  const int devices = count("trainer.devices") * count("trainer.num_nodes");
+  if (devices > 0) read.num_devices = devices;
+  return read;
+}
+
 LaunchText parsed_command_line(const std::string& text, const std::string& path) {
+  if (is_yaml(path)) return listed_arguments(text, path);
+  const ShellVariables environment = slurm_environment(text);
   std::vector<Command> commands;
   try {
-    commands = commands_of_script(text);
+    commands = commands_of_script(text, environment);
   } catch (const Error& error) {
     throw Error(path + ": " + error.what());
   }
@@ -123,10 +233,7 @@ LaunchText parsed_command_line(const std::string& text, const std::string& path)
   const bool has_program = at < command.size();
   const auto program = command.begin() + static_cast<std::ptrdiff_t>(has_program ? at : 0);
   LaunchText read{.values = options_in(program, command.end())};
-  const LaunchValues launcher = options_in(command.begin(), program);
-  const int devices =
-      number_of_option(launcher, "nnodes") * number_of_option(launcher, "nproc_per_node");
-  if (devices > 0) read.num_devices = devices;
+  read.num_devices = devices_of_launcher(options_in(command.begin(), program), environment);
   if (has_program) read.program = program->substr(program->rfind('/') + 1);
   return read;
 }

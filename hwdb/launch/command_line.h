@@ -10,8 +10,16 @@
 namespace llmsim::hwdb {
 
 // The arguments behind the pretraining script (*.py) of a shell script, or all words of a file that
-// has none.  A key without a value is "true"; several values are joined by blanks.
+// has none.  A key without a value is "true"; several values are joined by blanks.  A YAML file has
+// them under MODEL_ARGS, as Megatron-LM's own tests.
 LaunchText parsed_command_line(const std::string& text, const std::string& path);
+
+// Experiments of Primus: arguments of Megatron-LM under their Python names, the model's name as
+// "model", and what its own configuration adds.  Throws Error for another program's experiment.
+LaunchText parsed_primus(const std::string& text, const std::string& path);
+
+// A configuration of NeMo 1; devices are those of its trainer.
+LaunchText parsed_nemo1(const std::string& text, const std::string& path);
 
 // Overrides of a configuration: a YAML file, or the words KEY=VALUE of a shell script's command
 // (Hydra's "+" and "++" before a key say nothing), with the file that they change as "base_config".

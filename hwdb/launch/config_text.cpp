@@ -2,6 +2,7 @@
 
 #include <yaml-cpp/yaml.h>
 #include <algorithm>
+#include <optional>
 #include <sstream>
 #include <utility>
 
@@ -80,6 +81,26 @@ void flatten(const YAML::Node& map, const std::string& prefix, LaunchValues& val
   }
 }
 
+// What "${...}" without another inside stands for; none where it is not known.
+std::optional<std::string> referred(const std::string& inner, const std::string& key,
+                                    const LaunchValues& values) {
+  const std::string product = "multiply:";
+  if (inner.starts_with(product)) {
+    const std::size_t comma = inner.find(',');
+    if (comma == std::string::npos) return std::nullopt;
+    const auto a = sim::number_from(inner.substr(product.size(), comma - product.size()));
+    const std::size_t second = inner.find_first_not_of(' ', comma + 1);
+    const auto b =
+        second == std::string::npos ? std::nullopt : sim::number_from(inner.substr(second));
+    if (!a || !b) return std::nullopt;
+    return sim::text_of(sim::FieldValue(*a * *b));
+  }
+  const std::string section = key.substr(0, key.rfind('.') + 1);
+  const auto found = values.find(inner.starts_with('.') ? section + inner.substr(1) : inner);
+  if (found == values.end() || found->second.find("${") != std::string::npos) return std::nullopt;
+  return found->second;
+}
+
 // Numbers and switches as JSON has them, anything else a text.
 nlohmann::ordered_json json_spelled(const LaunchEntry& entry) {
   const auto value = nlohmann::ordered_json::parse(entry.value, nullptr, false);
@@ -122,6 +143,21 @@ LaunchText parsed_yaml(const std::string& text, const std::string& path) {
   } catch (const YAML::Exception& error) {
     throw Error(path + ": line " + std::to_string(error.mark.line + 1) + ": " + error.msg);
   }
+}
+
+LaunchText parsed_references(const std::string& text, const std::string& path) {
+  constexpr int kMost = 8;  // of references to references
+  LaunchText read = parsed_yaml(text, path);
+  for (auto& [key, value] : read.values) {
+    for (int i = 0; i < kMost; ++i) {
+      const std::size_t open = value.rfind("${"), close = value.find('}', open);
+      if (open == std::string::npos || close == std::string::npos) break;
+      const auto known = referred(value.substr(open + 2, close - open - 2), key, read.values);
+      if (!known) break;
+      value.replace(open, close - open + 1, *known);
+    }
+  }
+  return read;
 }
 
 std::string json_text(const std::vector<LaunchEntry>& entries) {

@@ -19,19 +19,16 @@ const std::string kModel = "model.";
 // Names of the header that are neither of the model, of the strategy nor of a setting: those in
 // which runs of one meaning are equal, and those in which they may differ.
 constexpr const char* kDerivedFields[] = {
-    "model.moe.shared_width", "model.lora.rank",  "model.lora.targets", "model.vocab_divisor",
-    "num_microbatches",       "replica_batch",    "device_batch",       "dp_shard",
-    "replicate_size",         "devices_per_node", "num_devices",        "collective_algorithm",
-    "first_stage_layers",     "last_stage_layers"};
-constexpr const char* kOtherSpellings[] = {"model.catalogue",  "model.moe.layers",
-                                           "fsdp_inside",      "fsdp_across",
-                                           "data_inside",      "data_across",
-                                           "shards_states",    "num_nodes",
-                                           "framework",        "transport",
-                                           "vendor",           "regathers",
-                                           "layers_per_chunk", "weighted_layers_per_chunk",
-                                           "remainder",        "stage_layout",
-                                           "attention_kernel"};
+    "model.moe.shared_width", "model.lora.rank",   "model.lora.targets", "model.vocab_divisor",
+    "num_microbatches",       "replica_batch",     "device_batch",       "dp_shard",
+    "replicate_size",         "devices_per_node",  "num_devices",        "collective_algorithm",
+    "first_stage_layers",     "last_stage_layers", "chunk_group"};
+constexpr const char* kOtherSpellings[] = {
+    "model.catalogue", "model.overridden", "model.moe.layers", "fsdp_inside",
+    "fsdp_across",     "data_inside",      "data_across",      "shards_states",
+    "num_nodes",       "framework",        "transport",        "vendor",
+    "accelerator",     "regathers",        "layers_per_chunk", "weighted_layers_per_chunk",
+    "remainder",       "stage_layout",     "attention_kernel"};
 
 // --- a run ---
 
@@ -152,6 +149,7 @@ void add_adapters(const sim::Strategy& strategy, LaunchValues& fields) {
 
 void add_cluster_fields(const sim::Cluster& cluster, LaunchValues& fields) {
   fields["vendor"] = cluster.device.vendor;
+  fields["accelerator"] = cluster.device.id;
   fields["transport"] = name_of(cluster.network.transport);
   fields["collective_algorithm"] = name_of(cluster.algorithm);
 }
@@ -168,6 +166,7 @@ LaunchValues canonical_fields(const sim::Run& run) {
   for (const auto& [key, value] : run.settings) fields.erase(key);
   if (run.strategy.optimizer == sim::OptimizerKind::Adam) fields["optimizer"] = "adamw";
   if (run.strategy.sharding == sim::Sharding::None) fields.erase("gather_overlap");
+  if (run.strategy.expert_tensor_ranks() == run.strategy.tp) fields.erase("etp");
   if (run.strategy.pp > 1) fields["stage_layers"] = stage_layout_text(run.model, run.strategy);
   if (run.model.position != sim::Position::Learned) fields.erase("model.max_positions");
   // A tower that gets no images is not there; of one that does, images are named first.
@@ -216,7 +215,8 @@ bool is_launch_field(const std::string& key) {
   const auto is_one_of = [&](const auto& names) {
     return std::find(std::begin(names), std::end(names), key) != std::end(names);
   };
-  if (is_one_of(kDerivedFields) || is_one_of(kOtherSpellings)) return true;
+  if (is_one_of(kDerivedFields) || is_one_of(kOtherSpellings) || key.starts_with("remat."))
+    return true;
   if (!key.starts_with(kModel)) return sim::find_strategy_field(key) || find_setting(key);
   return sim::find_field(sim::transformer_fields(), key.substr(kModel.size()));
 }

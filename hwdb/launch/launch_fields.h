@@ -18,13 +18,17 @@
 //   replicate_size      dp * cp / shard_size
 //   devices_per_node, num_devices, num_nodes, framework
 //   attention_kernel    also where no setting states it: what the framework has of itself
-//   transport, collective_algorithm, vendor     of the cluster (written only)
+//   transport, collective_algorithm, vendor, accelerator     of the cluster (written only)
 //   regathers           whether sharded weights are gathered again in the backward pass
 //   layers_per_chunk    num_layers / (pp * virtual_stages)
 //   weighted_layers_per_chunk   the same rounded up, with embedding and LM head where they count
 //   remainder           "first": the first chunks take the layers left over by an even split
 //   stage_layout        Megatron's pipeline layout, where the chunks have unequal numbers of layers
 //   first_stage_layers, last_stage_layers       layers of the stages at the ends (read only)
+//   model.overridden    sizes that stand with the model's name replace its own (read only)
+//   remat.q, remat.core_attn, ...     what recomputation by operator does with each output: remat,
+//                       device, offload (read only)
+//   chunk_group         micro-batches that go through one model chunk before the next (read only)
 //   model.vocab_divisor what the vocabulary is padded to a multiple of (read only)
 //
 // Private to hwdb.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 #include <utility>
 
 #include "hwdb/launch/launch_fields.h"
@@ -28,6 +29,17 @@ bool is_one_of(const std::string& key, const std::vector<std::string>& patterns)
     return pattern.ends_with('*') ? key.starts_with(pattern.substr(0, pattern.size() - 1))
                                   : key == pattern;
   });
+}
+
+// "tp-comm-overlap" of "--tp-comm-overlap", as options name it.
+std::string without_dashes(const std::string& key) {
+  return key.substr(std::min(key.find_first_not_of('-'), key.size()));
+}
+
+std::vector<std::string> keys_in(const LaunchValues& values) {
+  std::vector<std::string> keys;
+  for (const auto& entry : values) keys.push_back(entry.first);
+  return keys;
 }
 
 // --- reading ---
@@ -58,6 +70,7 @@ void check_program(const LaunchTarget& target, const std::string& program) {
 void check_others(const LaunchTarget& target, const LaunchValues& values, ReadLaunch& read) {
   const LaunchTable& table = shipped_table(target.name);
   const std::vector<std::string> known = keys_of(table.rows);
+  std::vector<std::string> unknown;
   for (const auto& entry : values) {
     const std::string &key = entry.first, &value = entry.second;
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
@@ -67,10 +80,53 @@ void check_others(const LaunchTarget& target, const LaunchValues& values, ReadLa
       if (same_value(matters->value, value)) continue;
       throw Error(key + " = " + value + ": matters and is not modelled");
     }
-    if (!is_one_of(key, table.harmless))
-      throw Error(key + ": not known of " + target.name + did_you_mean(key, known));
-    read.not_needed.push_back(key);
+    const auto noted = std::find_if(table.noted.begin(), table.noted.end(),
+                                    [&](const NotedKey& one) { return one.off.key == key; });
+    if (noted != table.noted.end()) {
+      if (!same_value(noted->off.value, value))
+        read.approximated.push_back(key + " = " + value + ": " + noted->effect);
+    } else if (is_one_of(key, table.harmless))
+      read.not_needed.push_back(key);
+    else
+      unknown.push_back(key);
   }
+  if (unknown.empty()) return;
+  std::vector<std::string> bare;
+  for (const std::string& key : unknown) bare.push_back(without_dashes(key));
+  throw Error(sim::joined(unknown, ", ") + ": not known of " + target.name + " (--ignore " +
+              sim::joined(bare, ",") + " passes over " + (bare.size() == 1 ? "it" : "them") + ")" +
+              did_you_mean(unknown.front(), known));
+}
+
+// The keys of a file without those that are to be passed over.
+LaunchValues values_to_read(const LaunchTarget& target, LaunchValues values,
+                            const LaunchReading& reading, ReadLaunch& read) {
+  const LaunchTable& table = shipped_table(target.name);
+  const std::vector<std::string> rows = keys_of(table.rows);
+  const auto is_known = [&](const std::string& key) {
+    return std::find(rows.begin(), rows.end(), key) != rows.end() ||
+           is_one_of(key, table.harmless) ||
+           std::any_of(table.noted.begin(), table.noted.end(),
+                       [&](const NotedKey& one) { return one.off.key == key; }) ||
+           std::any_of(table.refused.begin(), table.refused.end(),
+                       [&](const Term& term) { return term.key == key; });
+  };
+  for (const std::string& name : reading.ignored) {
+    const auto found = std::find_if(values.begin(), values.end(), [&](const auto& entry) {
+      return without_dashes(entry.first) == without_dashes(name);
+    });
+    if (found == values.end())
+      throw Error("--ignore " + name + ": the file has no such key" +
+                  did_you_mean(name, keys_in(values)));
+    read.passed_over.push_back(found->first);
+    values.erase(found);
+  }
+  std::erase_if(values, [&](const auto& entry) {
+    const bool passes = reading.ignores_unknown && !is_known(entry.first);
+    if (passes) read.passed_over.push_back(entry.first);
+    return passes;
+  });
+  return values;
 }
 
 void note_defaults(const LaunchTarget& target, const LaunchValues& fields, ReadLaunch& read) {
@@ -81,29 +137,92 @@ void note_defaults(const LaunchTarget& target, const LaunchValues& fields, ReadL
   }
 }
 
-LaunchValues read_rows(const LaunchTarget& target, const LaunchText& text, ReadLaunch& read) {
+// "$TP", "${PP:?}", "$(nproc)": what another place has to say.
+bool is_open(const std::string& value) {
+  const std::size_t at = value.find('$');
+  if (at == std::string::npos || at + 1 == value.size()) return false;
+  const unsigned char next = static_cast<unsigned char>(value[at + 1]);
+  return std::isalnum(next) != 0 || next == '_' || next == '{' || next == '(';
+}
+
+// The option that says a field.
+std::string option_of(const std::string& key) {
+  if (key.starts_with("model.") && key != "model.seq_len") return "--model";
+  std::string option = "--" + key.substr(key.rfind('.') + 1);
+  std::replace(option.begin(), option.end(), '_', '-');
+  return option == "--num-devices" ? "--gpus" : option;
+}
+
+// Puts what is given in the place of what the file leaves open.
+void close_open(LaunchValues& fields, const LaunchReading& reading) {
+  for (auto field = fields.begin(); field != fields.end();) {
+    auto& [key, value] = *field;
+    const auto given = reading.given.find(key);
+    const bool drops = key.starts_with("model.") && reading.given.contains("model");
+    if (!is_open(value)) {
+      ++field;
+    } else if (given != reading.given.end()) {
+      value = given->second, ++field;
+    } else if (drops) {
+      field = fields.erase(field);
+    } else {
+      throw Error(key + " = " + value + ": left open by the file; " + option_of(key) +
+                  " is expected");
+    }
+  }
+}
+
+// Micro-batches that go through a model chunk before the next: as many as stages are modelled.
+// More of them only take memory.
+void note_chunk_group(LaunchValues& fields, ReadLaunch& read) {
+  const auto group = fields.find("chunk_group");
+  if (group == fields.end()) return;
+  const std::string text = group->second;
+  fields.erase(group);
+  const auto number = [&](const char* key) {
+    const auto found = fields.find(key);
+    return found == fields.end() ? 1 : std::atoi(found->second.c_str());
+  };
+  const int stages = number("pp"), count = std::atoi(text.c_str());
+  const bool chunks = number("virtual_stages") > 1 || fields.contains("layers_per_chunk") ||
+                      fields.contains("stage_layout");
+  if (count == stages || !chunks) return;
+  const std::string says = "groups of " + text +
+                           " micro-batches in a virtual stage (--microbatch-"
+                           "group-size-per-virtual-pipeline-stage): as many as pipeline stages, " +
+                           std::to_string(stages) + ", are modelled";
+  if (count < stages) throw Error(says);
+  read.approximated.push_back(says + "; more hold more activations");
+}
+
+LaunchValues read_rows(const LaunchTarget& target, const LaunchText& text,
+                       const LaunchReading& reading, ReadLaunch& read) {
   LaunchValues fields;
   for (const Row& row : shipped_table(target.name).rows) {
-    RowReading reading;
+    RowReading said;
     try {
-      reading = read_row(row, text.values, fields);
+      said = read_row(row, text.values, fields);
     } catch (const Error& error) {
       throw Error(std::string(error.what()) + ": no such combination of " + target.name +
                   " is modelled");
     }
-    if (reading.by_default) note_defaults(target, reading.fields, read);
-    for (const auto& [key, value] : reading.fields) fields[key] = value;
+    close_open(said.fields, reading);
+    if (said.by_default) note_defaults(target, said.fields, read);
+    for (const auto& [key, value] : said.fields) fields[key] = value;
   }
+  note_chunk_group(fields, read);
   if (text.num_devices) fields.emplace("num_devices", std::to_string(*text.num_devices));
   return fields;
 }
 
-ReadLaunch read_text(const LaunchTarget& target, const LaunchText& text, const std::string& path) {
+ReadLaunch read_text(const LaunchTarget& target, LaunchText text, const std::string& path,
+                     const LaunchReading& reading) {
   ReadLaunch read{.record = {}, .target = target.name, .defaults = {}, .not_needed = {}};
   try {
     check_program(target, text.program);
+    text.values = values_to_read(target, std::move(text.values), reading, read);
     check_others(target, text.values, read);
-    read.record = record_of(read_rows(target, text, read));
+    read.record = record_of(read_rows(target, text, reading, read));
   } catch (const Error& error) {
     throw Error(path + ": " + error.what());
   }
@@ -131,8 +250,28 @@ const LaunchTarget& target_of_text(const std::string& text, const std::string& p
 
 // --- writing ---
 
+// "tp_overlap = true, compile = false", as a rule has it.
+std::string text_of(const StartRule& rule, const LaunchValues& fields) {
+  std::vector<std::string> terms;
+  for (const Term& term : rule.broken_by) {
+    const auto value = fields.find(term.key);
+    if (value != fields.end()) terms.push_back(term.key + " = " + value->second);
+  }
+  return sim::joined(terms, ", ");
+}
+
+// Throws Error where the program would not start with the run.
+void check_start(const LaunchTarget& target, const LaunchValues& fields) {
+  for (const StartRule& rule : shipped_table(target.name).never) {
+    if (all_hold(rule.broken_by, fields))
+      throw Error(std::string(target.name) + " cannot express " + text_of(rule, fields) + ": " +
+                  rule.reason);
+  }
+}
+
 std::vector<LaunchEntry> entries_of(const LaunchTarget& target, const sim::Run& run) {
   const LaunchValues fields = fields_of(run);
+  check_start(target, fields);
   std::vector<LaunchEntry> entries;
   for (const Row& row : shipped_table(target.name).rows) {
     try {
@@ -173,7 +312,7 @@ RecordedModel model_of_program(const LaunchTarget& target, const sim::Run& run,
 // Throws where the file means another run; gives what it leaves to its program.
 std::vector<std::string> check_written(const LaunchTarget& target, const LaunchFile& file,
                                        const sim::Run& run, RunResolver& resolver) {
-  ReadLaunch read = read_text(target, target.parsed(file.text, file.name), file.name);
+  ReadLaunch read = read_text(target, target.parsed(file.text, file.name), file.name, {});
   RunRecord& record = read.record;
   if (!target.names_model) record.model = model_of_program(target, run, record.model);
   for (const std::string& key : target.left_to_program) {
@@ -197,7 +336,9 @@ std::vector<std::string> check_written(const LaunchTarget& target, const LaunchF
 
 std::vector<std::string> launch_targets() {
   std::vector<std::string> names;
-  for (const LaunchTarget& target : all_launch_targets()) names.emplace_back(target.name);
+  for (const LaunchTarget& target : all_launch_targets()) {
+    if (target.written) names.emplace_back(target.name);
+  }
   return names;
 }
 
@@ -216,7 +357,7 @@ std::optional<std::string> framework_of_target(const std::string& target) {
 
 std::optional<std::string> target_of_framework(const std::string& framework) {
   for (const LaunchTarget& target : all_launch_targets()) {
-    if (is_one_of(framework, target.frameworks)) return target.name;
+    if (target.written && is_one_of(framework, target.frameworks)) return target.name;
   }
   return std::nullopt;
 }
@@ -232,6 +373,7 @@ std::string usual_target(const sim::Run& run) {
 std::vector<LaunchFile> launch_files(const sim::Run& run, const std::string& name,
                                      RunResolver& resolver) {
   const LaunchTarget& target = target_named(name);
+  if (!target.written) throw Error("files of " + name + " are read and not written");
   if (!target.launches && !is_one_of(run.framework.id, target.frameworks))
     throw Error(name + " cannot express training.framework = " + run.framework.id + ": " +
                 sim::alternatives(target.frameworks) + " is expected");
@@ -246,14 +388,15 @@ std::vector<LaunchFile> launch_files(const sim::Run& run, const std::string& nam
 }
 
 ReadLaunch parse_launch(const std::string& text, const std::string& path,
-                        const std::optional<std::string>& target) {
-  const LaunchTarget& known = target ? target_named(*target) : target_of_text(text, path);
+                        const LaunchReading& reading) {
+  const LaunchTarget& known =
+      reading.target ? target_named(*reading.target) : target_of_text(text, path);
   if (!known.parsed) throw Error(path + ": files of " + known.name + " are written and not read");
-  return read_text(known, known.parsed(text, path), path);
+  return read_text(known, known.parsed(text, path), path, reading);
 }
 
-ReadLaunch read_launch(const std::string& path) {
-  return parse_launch(content_of_file(path), path);
+ReadLaunch read_launch(const std::string& path, const LaunchReading& reading) {
+  return parse_launch(content_of_file(path), path, reading);
 }
 
 }  // namespace llmsim::hwdb

@@ -16,11 +16,14 @@
 // which the two differ.  A setting that the run leaves to its framework may be said by the file.
 //
 // A file of a target is read for what it says about a run.  Keys that no table knows are an error,
-// and so are those that matter and are not modelled; those that cannot matter (data, logging,
-// learning rates, checkpoints) are listed.  A key that is absent has the program's own default,
-// which becomes a fact "assumed.training.KEY".
+// unless they are to be passed over, and so are those that matter and are not modelled, unless the
+// prediction is near without: then they are said; those that
+// cannot matter (data, logging, learning rates, checkpoints) are listed.  A key that is absent has
+// the program's own default, which becomes a fact "assumed.training.KEY".  A value that the file
+// leaves open ("$TP", "${1:?}") is asked for.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -39,7 +42,7 @@ struct LaunchFile {
   std::vector<std::string> unsaid = {};
 };
 
-// Names of all targets, and of those that are read.
+// Names of the targets that are written, and of those that are read.
 std::vector<std::string> launch_targets();
 std::vector<std::string> read_targets();
 
@@ -62,15 +65,28 @@ std::vector<LaunchFile> launch_files(const sim::Run& run, const std::string& tar
 struct ReadLaunch {
   RunRecord record;
   std::string target;
-  std::vector<sim::Fact> defaults;      // of the program, for what the file does not say
-  std::vector<std::string> not_needed;  // keys that cannot matter
+  std::vector<sim::Fact> defaults;            // of the program, for what the file does not say
+  std::vector<std::string> not_needed;        // keys that cannot matter
+  std::vector<std::string> passed_over = {};  // keys that are read as if they were not there
+  // Keys that matter a little, with what of them is not counted.
+  std::vector<std::string> approximated = {};
 };
 
-// A file as a record.  Its target follows from its content.  Throws Error naming file, key, value.
-ReadLaunch read_launch(const std::string& path);
+// What is known in addition to a file.
+struct LaunchReading {
+  std::optional<std::string> target = {};  // whose file it is; none: it follows from its content
+  // Fields of a run that stand in for what the file leaves open ("$TP"): "tp", "num_devices"; and
+  // "model", where another place says the model.
+  std::map<std::string, std::string> given = {};
+  std::vector<std::string> ignored = {};  // keys to pass over
+  bool ignores_unknown = false;           // pass over all that are not known
+};
 
-// The same for the text of a file, and for a target that is known.
+// A file as a record.  Throws Error naming file, key, value.
+ReadLaunch read_launch(const std::string& path, const LaunchReading& reading = {});
+
+// The same for the text of a file.
 ReadLaunch parse_launch(const std::string& text, const std::string& path,
-                        const std::optional<std::string>& target = std::nullopt);
+                        const LaunchReading& reading = {});
 
 }  // namespace llmsim::hwdb

@@ -225,6 +225,52 @@ void put_adapters(LaunchValues& fields, RunRecord& record) {
   for (std::string name; std::getline(names, name, '+');) record.model.lora_targets.push_back(name);
 }
 
+// What is done with outputs that only go together; none of them is known: again.
+std::string kept_together(LaunchValues& fields, const std::vector<std::string>& whole,
+                          const std::vector<std::string>& parts) {
+  const auto value = [&](const std::string& name) {
+    return taken(fields, "remat." + name).value_or("remat");
+  };
+  std::string kept = "remat";
+  for (const std::string& name : whole)
+    if (const std::string one = value(name); one != "remat") kept = one;
+  std::vector<std::string> values;
+  for (const std::string& name : parts) values.push_back(value(name));
+  if (!values.empty() && values.front() != "remat") kept = values.front();
+  for (const std::string& one : values) {
+    if (one != values.front())
+      throw Error("recomputation: " + sim::joined(parts, ", ") +
+                  " are saved together, offloaded together or all recomputed");
+  }
+  return kept;
+}
+
+// Recomputation that names what becomes of each output.
+void put_kept(LaunchValues& fields) {
+  if (!fields.contains("remat.input")) return;
+  const std::string input = taken(fields, "remat.input").value_or("device");
+  const std::pair<const char*, std::string> outputs[] = {
+      {"qkv", kept_together(fields, {"qkv"}, {"q", "k", "v"})},
+      {"core_attn", kept_together(fields, {"core_attn"}, {})},
+      {"attn_proj", kept_together(fields, {"attn_proj"}, {})},
+      {"mlp_up", kept_together(fields, {"mlp_up"}, {"mlp_gate", "mlp_value"})},
+      {"mlp_down", kept_together(fields, {"mlp_down"}, {})}};
+  std::string saved, place;
+  for (const auto& [name, kept] : outputs) {
+    if (kept == "remat") continue;
+    if (!place.empty() && kept != place)
+      throw Error("recomputation: some outputs on the device and others on the host");
+    saved += (saved.empty() ? "" : "+") + std::string(name), place = kept;
+  }
+  const auto kind = fields.find("recompute.kind");
+  if (kind == fields.end() || kind->second != "op" || fields.contains("recompute.saved")) return;
+  if (saved.empty())
+    kind->second = "full", place = input;
+  else
+    fields["recompute.saved"] = saved;
+  fields["offload.activations"] = place == "offload" ? "true" : "false";
+}
+
 // As in run files (json_reader.h): what is read may be written into a script.
 void refuse_control_characters(const LaunchValues& fields) {
   for (const auto& [key, text] : fields)
@@ -235,6 +281,23 @@ void refuse_control_characters(const LaunchValues& fields) {
 void put_hardware(LaunchValues& fields, RunRecord& record) {
   record.hardware.num_devices = taken_count(fields, "num_devices");
   taken(fields, "devices_per_node");
+}
+
+// Sizes beside a name of the catalogue make another model of that one.
+void put_changed_model(RunRecord& record) {
+  const sim::NamedModel* const known = record.model.name ? find_model(*record.model.name) : nullptr;
+  if (!known) return;
+  const sim::PartialTransformer of_name = sim::fields_of(known->model);
+  const bool changes =
+      std::any_of(record.model.fields.begin(), record.model.fields.end(), [&](const auto& field) {
+        const auto same = of_name.find(field.first);
+        const auto* const row = sim::find_field(sim::transformer_fields(), field.first);
+        return field.first != "seq_len" && field.first != "max_positions" && !row->costless &&
+               (same == of_name.end() || !(same->second == field.second));
+      });
+  if (!changes) return;
+  for (const auto& [key, value] : of_name) record.model.fields.emplace(key, value);
+  record.model.name.reset();
 }
 
 }  // namespace
@@ -249,11 +312,14 @@ RunRecord record_of(LaunchValues fields) {
   put_experts(fields, record);
   put_hybrid(fields);
   put_adapters(fields, record);
+  taken(fields, "model.overridden");
+  put_kept(fields);
   put_device_batch(fields);
   put_batch(fields, record);
   put_axes(fields, record);
   put_hardware(fields, record);
   for (const auto& [key, text] : fields) put_field(key, text, record);
+  put_changed_model(record);
   return record;
 }
 

@@ -1,6 +1,7 @@
 #include "hwdb/launch/launch_table.h"
 
 #include <algorithm>
+#include <cstring>
 #include <sstream>
 #include <utility>
 
@@ -24,7 +25,14 @@ bool binds(const Term& term, const std::string& value, LaunchValues& variables) 
   return is_new || same_value(place->second, value);
 }
 
+bool has_name(const std::string& names, const std::string& name) {
+  return ("+" + names + "+").find("+" + name + "+") != std::string::npos;
+}
+
 bool holds(const Term& term, const std::optional<std::string>& value, LaunchValues& variables) {
+  const auto behind = [&](const char* sign) { return term.value.substr(std::strlen(sign)); };
+  if (term.value.starts_with(kNot)) return value && !same_value(behind(kNot), *value);
+  if (term.value.starts_with(kHas)) return value && has_name(*value, behind(kHas));
   if (term.value == kAnything) return true;
   if (term.value == kAbsent) return !value;
   if (!value) return false;
@@ -141,6 +149,11 @@ bool same_value(const std::string& a, const std::string& b) {
   if (a == b) return true;
   const auto first = sim::number_from(a), second = sim::number_from(b);
   return first && second && *first == *second;
+}
+
+bool all_hold(const std::vector<Term>& terms, const LaunchValues& run) {
+  LaunchValues variables;
+  return all_hold(terms, run, variables);
 }
 
 RowReading read_row(const Row& row, const LaunchValues& file, const LaunchValues& run) {

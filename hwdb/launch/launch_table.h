@@ -39,6 +39,11 @@ inline constexpr const char* kAbsent = "<absent>";
 inline constexpr const char* kPresent = "<present>";    // with any value
 inline constexpr const char* kAnything = "<anything>";  // in a file: present or absent; read only
 
+// Beginnings of values in conditions on a run: another value than what follows; among the names of
+// a list "a+b", what follows.
+inline constexpr const char* kNot = "<not>";
+inline constexpr const char* kHas = "<has>";
+
 enum class Direction { Both, Read, Write };
 
 struct Case {
@@ -76,6 +81,9 @@ RowReading read_row(const Row& row, const LaunchValues& file, const LaunchValues
 
 // The keys of a run.  Throws Error "FIELD = VALUE" for what no case has.
 std::vector<LaunchEntry> written_row(const Row& row, const LaunchValues& run);
+
+// Whether all terms hold of a run.
+bool all_hold(const std::vector<Term>& terms, const LaunchValues& run);
 
 // All keys that the rows own.
 std::vector<std::string> keys_of(const std::vector<Row>& rows);

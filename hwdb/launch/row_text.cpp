@@ -71,8 +71,15 @@ std::string key_named(const Side& side, const std::string& name) {
   return found->second;
 }
 
-// "NAME = VALUE|VALUE", or values alone.
+// "NAME != VALUE", "NAME ~ WORD" of a list, "NAME = VALUE|VALUE", or values alone.
 Choice choice_of(const std::string& words, const Side& side) {
+  for (const auto& [sign, begins] : {std::pair{" != ", kNot}, std::pair{" ~ ", kHas}}) {
+    if (words.find(sign) == std::string::npos) continue;
+    const auto [field, values] = parted(words, sign);
+    Choice choice{key_named(side, field), {}};
+    for (const std::string& word : split(values, '|')) choice.values.push_back(begins + word);
+    return choice;
+  }
   const bool named = words.find(" = ") != std::string::npos;
   const auto [name, values] = named ? parted(words, " = ") : std::pair{side.alone, words};
   if (name.empty()) throw Error(words + ": NAME = VALUE is expected");
@@ -225,7 +232,9 @@ Row row_of(const std::vector<Line>& keys, const std::vector<Line>& body, const s
   for (const Line& line : keys)
     at_line(file, line,
             [&] { add_head_line(line.text, &line == &keys.front() ? form : nullptr, head); });
-  for (const Line& line : form ? form->cases : body) {
+  std::vector<Line> cases = form ? form->cases : std::vector<Line>();
+  cases.insert(cases.end(), body.begin(), body.end());
+  for (const Line& line : cases) {
     at_line(file, line, [&] {
       if (arrow_in(line.text))
         add_cases(line.text, known.lets, head);
@@ -234,7 +243,6 @@ Row row_of(const std::vector<Line>& keys, const std::vector<Line>& body, const s
     });
   }
   at_line(file, keys.front(), [&] {
-    if (form && !body.empty()) throw Error("the form has the cases of this row");
     if (head.row.cases.empty() && (head.alone.empty() || head.field.empty()))
       throw Error("KEY <-> FIELD is expected, or cases below");
     if (head.row.cases.empty())
@@ -261,6 +269,37 @@ void add_list(const Block& block, bool harmless, const std::string& file, Launch
   }
 }
 
+// "noted EFFECT" with its keys, each with the value of which it does not hold.
+void add_noted(const Block& block, const std::string& file, LaunchTable& table) {
+  const std::string effect = parted(block.head.text, " ").second;
+  at_line(file, block.head, [&] {
+    if (effect.empty()) throw Error("what is not counted is missing");
+  });
+  for (const Line& line : block.body) {
+    at_line(file, line, [&] {
+      for (const std::string& words : split(line.text, ',')) {
+        const auto [key, value] = parted(words, " = ");
+        table.noted.push_back({{key, value.empty() ? kAbsent : value_of(value)}, effect});
+      }
+    });
+  }
+}
+
+// "never REASON" with what does not go together, a line each.
+void add_rules(const Block& block, const std::string& file, const Names& lets, LaunchTable& table) {
+  const std::string reason = parted(block.head.text, " ").second;
+  at_line(file, block.head, [&] {
+    if (reason.empty()) throw Error("a reason is missing");
+    if (block.body.empty()) throw Error("fields that do not go together are expected below");
+  });
+  for (const Line& line : block.body) {
+    at_line(file, line, [&] {
+      for (auto& terms : combinations(choices_of(expanded(line.text, lets), {nullptr, ""})))
+        table.never.push_back({std::move(terms), reason});
+    });
+  }
+}
+
 // "programs REASON" with a word of a name and what such a program trains.
 void add_programs(const Block& block, const std::string& file, LaunchTable& table) {
   for (const Line& line : block.body) {
@@ -276,6 +315,8 @@ void add_table(const LaunchTable& other, LaunchTable& table) {
   table.rows.insert(table.rows.end(), other.rows.begin(), other.rows.end());
   table.harmless.insert(table.harmless.end(), other.harmless.begin(), other.harmless.end());
   table.refused.insert(table.refused.end(), other.refused.begin(), other.refused.end());
+  table.never.insert(table.never.end(), other.never.begin(), other.never.end());
+  table.noted.insert(table.noted.end(), other.noted.begin(), other.noted.end());
   table.programs.insert(table.programs.end(), other.programs.begin(), other.programs.end());
 }
 
@@ -298,6 +339,10 @@ bool add_statement(const Block& block, const std::string& file, Words& known, La
     at_line(file, block.head, [&] { add_table(shipped_table(rest), table); });
   else if (word == "harmless" || word == "refused")
     add_list(block, word == "harmless", file, table);
+  else if (word == "never")
+    add_rules(block, file, known.lets, table);
+  else if (word == "noted")
+    add_noted(block, file, table);
   else if (word == "programs")
     add_programs(block, file, table);
   else

@@ -11,12 +11,26 @@
 
 namespace llmsim::hwdb {
 
+// A key whose effect is small and not counted, unless it is as here, and what that effect is.
+struct NotedKey {
+  Term off;
+  std::string effect;
+};
+
+// Fields of a run with which its program does not start, and why.
+struct StartRule {
+  std::vector<Term> broken_by;
+  std::string reason;
+};
+
 struct LaunchTable {
   std::vector<Row> rows;
   // Keys that cannot matter to time or memory: as they are, or beginnings that end with '*'.
   std::vector<std::string> harmless;
   // Keys that matter and are not modelled, with the only value that does not, or kAbsent.
   std::vector<Term> refused;
+  std::vector<NotedKey> noted;
+  std::vector<StartRule> never;
   // Words of the names of programs that train what a file cannot say, and what that is.
   std::vector<Term> programs;
 };

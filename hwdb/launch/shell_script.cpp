@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <initializer_list>
+#include <map>
 #include <optional>
+#include <sstream>
 #include <utility>
 
 #include "hwdb/launch/shell_words.h"
@@ -19,6 +22,7 @@ struct Script {
   ShellVariables variables{};
   std::vector<Branch> branches{};
   std::vector<ShellWords> commands{};
+  int depth = 0;  // of lists of commands in words of others
 
   bool runs() const {
     return std::all_of(branches.begin(), branches.end(), [](const Branch& b) { return b.holds; });
@@ -71,6 +75,19 @@ bool condition_holds(const std::vector<ShellToken>& tokens, const ShellVariables
   return holds;
 }
 
+void execute_all(const std::string& text, Script& script);
+
+// A word that is itself a list of commands, as of "bash -c"; whether it is.
+bool execute_inner(const std::string& word, Script& script) {
+  constexpr int kDeepest = 4;
+  const auto has = [&](const char* part) { return word.find(part) != std::string::npos; };
+  if (script.depth == kDeepest || !(has(" && ") || has("; ") || has("\n"))) return false;
+  ++script.depth;
+  execute_all(word, script);
+  --script.depth;
+  return true;
+}
+
 // The name of "NAME=..." or "NAME+=...".
 std::optional<std::string> assigned_name(const std::string& word) {
   std::size_t end = 0;
@@ -97,12 +114,32 @@ void assign(const std::vector<ShellToken>& statement, std::size_t at, Script& sc
     all.insert(all.end(), value.begin(), value.end());
     value = all;
   }
-  if (!is_list) script.commands.push_back(split_words(value.front()));
+  if (!is_list) {
+    if (!execute_inner(value.front(), script))
+      script.commands.push_back(split_words(value.front()));
+  }
   script.variables[name] = std::move(value);
+}
+
+// "${NAME:=value}" sets a variable wherever it stands.
+void assign_default(const std::string& word, Script& script) {
+  const std::size_t open = word.find("${");
+  const std::size_t equals = word.find('=', open == std::string::npos ? word.size() : open);
+  const std::size_t close = word.rfind('}');
+  if (equals >= close || close == std::string::npos) return;
+  std::string name = word.substr(open + 2, equals - open - 2);
+  if (name.ends_with(':')) name.pop_back();
+  const bool is_name = !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) {
+    return is_name_character(c);
+  });
+  if (is_name && !script.variables.contains(name))
+    script.variables[name] =
+        expanded_word(word.substr(equals + 1, close - equals - 1), script.variables);
 }
 
 void execute(const std::vector<ShellToken>& statement, Script& script) {
   std::size_t at = 0;
+  for (const ShellToken& token : statement) assign_default(token.text, script);
   while (at < statement.size() &&
          (statement[at].text == "export" || statement[at].text == "local" ||
           statement[at].text == "declare" || statement[at].text == "then" ||
@@ -112,6 +149,7 @@ void execute(const std::vector<ShellToken>& statement, Script& script) {
   if (assigned_name(statement[at].text)) return assign(statement, at, script);
   ShellWords words;
   for (const std::string& word : expanded_words(statement, script.variables)) {
+    if (execute_inner(word, script)) continue;
     for (std::string& part : split_words(word)) words.push_back(std::move(part));
   }
   script.commands.push_back(std::move(words));
@@ -135,10 +173,27 @@ bool branches(const std::vector<ShellToken>& statement, Script& script) {
   return word == "elif" || word == "fi" || (word == "else" && rest.empty());
 }
 
-}  // namespace
+using SlurmOptions = std::map<std::string, std::string>;
 
-std::vector<std::vector<std::string>> commands_of_script(const std::string& text) {
-  Script script;
+// "#SBATCH --nodes=4", "#SBATCH -N 4".
+SlurmOptions slurm_options(const std::string& script) {
+  SlurmOptions options;
+  std::istringstream lines(script);
+  for (std::string line; std::getline(lines, line);) {
+    const ShellWords words = split_words(line);
+    if (words.size() < 2 || words[0] != "#SBATCH") continue;
+    const std::string& option = words[1];
+    const std::size_t equals = option.find('=');
+    const std::string name = option.substr(0, equals);
+    options[name.substr(std::min(name.find_first_not_of('-'), name.size()))] =
+        equals != std::string::npos ? option.substr(equals + 1)
+        : words.size() > 2          ? words[2]
+                                    : "";
+  }
+  return options;
+}
+
+void execute_all(const std::string& text, Script& script) {
   std::vector<ShellToken> statement;
   int depth = 0;
   for (const ShellToken& token : tokens_of(text + "\n")) {
@@ -147,8 +202,8 @@ std::vector<std::vector<std::string>> commands_of_script(const std::string& text
     const bool tests = !statement.empty() &&
                        (statement.front().text == "if" || statement.front().text == "elif") &&
                        (token.text == "&&" || token.text == "||");
-    const bool ends = token.is_operator && depth == 0 && !tests && token.text != "(" &&
-                      token.text != ")" && token.text != "<" && token.text != ">";
+    const bool ends =
+        token.is_operator && depth == 0 && !tests && token.text != "(" && token.text != ")";
     if (!ends) {
       if (token.text != "\n") statement.push_back(token);
       if (token.is_operator || token.text != "else") continue;
@@ -157,7 +212,43 @@ std::vector<std::vector<std::string>> commands_of_script(const std::string& text
       execute(statement, script);
     statement.clear();
   }
+}
+
+}  // namespace
+
+std::vector<ShellWords> commands_of_script(const std::string& text,
+                                           const ShellVariables& environment) {
+  Script script{.variables = environment};
+  execute_all(text, script);
   return script.commands;
+}
+
+ShellVariables slurm_environment(const std::string& script) {
+  const SlurmOptions options = slurm_options(script);
+  const auto number = [&](std::initializer_list<const char*> names) -> int {
+    for (const char* name : names) {
+      const auto found = options.find(name);
+      if (found == options.end()) continue;
+      const std::size_t colon = found->second.rfind(':');  // of "gpu:a100:4"
+      return std::atoi(found->second.c_str() + (colon == std::string::npos ? 0 : colon + 1));
+    }
+    return 0;
+  };
+  const int nodes = number({"nodes", "N"}), on_node = number({"ntasks-per-node"});
+  const int stated = number({"ntasks", "n"});
+  const int tasks = stated > 0 ? stated : nodes * on_node;
+  int gpus = number({"gpus-per-node", "gres"});
+  if (gpus == 0) gpus = number({"gpus-per-task"}) * std::max(1, on_node);
+  if (gpus == 0 && nodes > 0) gpus = number({"gpus", "G"}) / nodes;
+  ShellVariables set;
+  const auto put = [&](const char* name, int value) {
+    if (value > 0) set[name] = {std::to_string(value)};
+  };
+  put("SLURM_NNODES", nodes), put("SLURM_JOB_NUM_NODES", nodes);
+  put("SLURM_NTASKS", tasks), put("SLURM_NPROCS", tasks);
+  put("SLURM_NTASKS_PER_NODE", on_node), put("SLURM_TASKS_PER_NODE", on_node);
+  put("SLURM_GPUS_PER_NODE", gpus), put("SLURM_GPUS_ON_NODE", gpus);
+  return set;
 }
 
 }  // namespace llmsim::hwdb

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <optional>
 #include <sstream>
+#include <utility>
 
 #include "sim/base/error.h"
 
@@ -43,7 +44,7 @@ std::size_t end_of_word(const std::string& text, std::size_t at) {
     const char c = text[at];
     if (c == '\\')
       at += 2;
-    else if (c == '\'' || c == '"')
+    else if (c == '\'' || c == '"' || c == '`')
       at = end_of_group(text, at);
     else if (c == '$' && opens_bracket(text, at + 1))
       at = end_of_group(text, at + 1);
@@ -54,6 +55,42 @@ std::size_t end_of_word(const std::string& text, std::size_t at) {
       ++at;
   }
   return std::min(at, text.size());
+}
+
+// "2>&1", ">> FILE", "<<EOF", of which `here` is then "EOF": the end of it.
+std::size_t end_of_redirection(const std::string& text, std::size_t at, std::string& here) {
+  const std::size_t begin = at;
+  at = std::min(text.find_first_not_of("<>&", at), text.size());
+  const bool is_document = text.substr(begin, at - begin) == "<<";
+  if (is_document && at < text.size() && text[at] == '-') ++at;
+  while (at < text.size() && (text[at] == ' ' || text[at] == '\t')) ++at;
+  const std::size_t end = end_of_word(text, at);
+  if (is_document) here = text.substr(at, end - at);
+  std::erase_if(here, [](char c) { return c == '\'' || c == '"'; });
+  return end;
+}
+
+// What follows the line of which `word` is all; the text begins at `at`.
+std::size_t end_of_document(const std::string& text, std::size_t at, const std::string& word) {
+  while (at < text.size()) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    std::string line = text.substr(at, end - at);
+    line.erase(0, line.find_first_not_of(" \t"));
+    at = std::min(end + 1, text.size());
+    if (line == word) break;
+  }
+  return at;
+}
+
+// "`# the model`", which stands for no word.
+bool is_remark(const std::string& word) { return word.starts_with("`#") && word.ends_with("`"); }
+
+// The "2" of "2>&1".
+bool names_stream(const std::string& text, std::size_t begin, std::size_t end) {
+  return end < text.size() && (text[end] == '>' || text[end] == '<') &&
+         std::all_of(text.begin() + static_cast<std::ptrdiff_t>(begin),
+                     text.begin() + static_cast<std::ptrdiff_t>(end),
+                     [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
 // --- expansion ---
@@ -200,21 +237,26 @@ bool is_name_character(unsigned char c) { return std::isalnum(c) != 0 || c == '_
 
 std::vector<ShellToken> tokens_of(const std::string& text) {
   std::vector<ShellToken> tokens;
+  std::string here;  // what ends the document that begins on the next line
   for (std::size_t at = 0; at < text.size();) {
     const char c = text[at];
     if (c == '#') {
       at = std::min(text.find('\n', at), text.size());
     } else if (c == '\\' && at + 1 < text.size() && text[at + 1] == '\n') {
       at += 2;
-    } else if (c == '\n' || std::string(";|&()<>").find(c) != std::string::npos) {
+    } else if (c == '<' || c == '>' || (c == '&' && text.substr(at + 1, 1) == ">")) {
+      at = end_of_redirection(text, at, here);
+    } else if (c == '\n' || std::string(";|&()").find(c) != std::string::npos) {
       const bool is_double = at + 1 < text.size() && text[at + 1] == c && (c == '|' || c == '&');
       tokens.push_back({is_double ? std::string(2, c) : std::string(1, c), true});
       at += is_double ? 2 : 1;
+      if (c == '\n' && !here.empty()) at = end_of_document(text, at, std::exchange(here, ""));
     } else if (std::isspace(static_cast<unsigned char>(c))) {
       ++at;
     } else {
       const std::size_t end = std::max(end_of_word(text, at), at + 1);
-      tokens.push_back({text.substr(at, end - at)});
+      const std::string word = text.substr(at, end - at);
+      if (!is_remark(word) && !names_stream(text, at, end)) tokens.push_back({word});
       at = end;
     }
   }
@@ -249,7 +291,7 @@ ShellWords expanded_word(const std::string& raw, const ShellVariables& variables
     } else if (c == '$') {
       out.add_words(split_words(joined_words(substituted(raw, at, variables))));
     } else if (c == '\\' && at + 1 < raw.size()) {
-      out.add(std::string(1, raw[at + 1]));
+      if (raw[at + 1] != '\n') out.add(std::string(1, raw[at + 1]));
       at += 2;
     } else {
       out.add(std::string(1, c));

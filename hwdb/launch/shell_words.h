@@ -12,7 +12,7 @@ namespace llmsim::hwdb {
 using ShellWords = std::vector<std::string>;
 using ShellVariables = std::map<std::string, ShellWords>;
 
-// A word with its quotes, or an operator: a newline, ; | & || && ( ) < >.
+// A word with its quotes, or an operator: a newline, ; | & || && ( ).
 struct ShellToken {
   std::string text;
   bool is_operator = false;
@@ -20,7 +20,8 @@ struct ShellToken {
 
 bool is_name_character(unsigned char c);
 
-// Throws Error for quotes and brackets without an end.
+// Without comments, redirections and documents ("<<EOF").  Throws Error for quotes and brackets
+// without an end.
 std::vector<ShellToken> tokens_of(const std::string& text);
 
 std::string joined_words(const ShellWords& words);

@@ -137,6 +137,26 @@ LaunchTarget nemo_target() {
           }};
 }
 
+// --- programs whose files are read alone ---
+
+LaunchTarget primus_target() {
+  return {.name = "primus",
+          .frameworks = {"megatron-lm"},
+          .file_name = "primus.yaml",
+          .parsed = parsed_primus,
+          .written = nullptr,
+          .beginnings = {"program"}};
+}
+
+LaunchTarget nemo1_target() {
+  return {.name = "nemo1",
+          .frameworks = {"nemo"},
+          .file_name = "nemo1.yaml",
+          .parsed = parsed_nemo1,
+          .written = nullptr,
+          .beginnings = {"model.encoder_seq_length", "model.mcore_gpt", "exp_manager.name"}};
+}
+
 // --- maxtext: a configuration on top of its base.yml ---
 
 std::string maxtext_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
@@ -167,7 +187,8 @@ LaunchTarget maxtext_target() {
 const std::vector<LaunchTarget>& all_launch_targets() {
   static const std::vector<LaunchTarget> all{
       megatron_target(), torchtitan_target(), deepspeed_target(), accelerate_target(),
-      nemo_target(),     maxtext_target(),    torchrun_target(),  slurm_target()};
+      primus_target(),   nemo1_target(),      nemo_target(),      maxtext_target(),
+      torchrun_target(), slurm_target()};
   return all;
 }
 

@@ -26,6 +26,7 @@ struct LaunchTarget {
   std::vector<std::string> frameworks;
   const char* file_name;
   LaunchText (*parsed)(const std::string& text, const std::string& path);  // null: write only
+  // null: read only
   std::string (*written)(const sim::Run& run, const std::vector<LaunchEntry>& entries);
   std::vector<std::string> beginnings;  // by which a file is recognised: keys
   bool names_model = true;              // false: the file says nothing of the model
