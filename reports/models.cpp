@@ -125,8 +125,12 @@ std::string window_attention(const sim::WindowAttention& window) {
                      window.num_kv_heads, window.window);
 }
 
-std::string encoder(const sim::Encoder& encoder) {
+std::string encoder(const Transformer& model) {
+  const sim::Encoder& encoder = *model.encoder;
   const std::string share = std::to_string(std::lround(100.0 * encoder.predicted_share));
+  if (model.num_labels)
+    return std::string("every token sees all others") +
+           (encoder.next_sentence ? "; a pooler of the first" : "");
   return "every token sees all others; logits of " + share + " % of the tokens" +
          (encoder.next_sentence ? ", sentences told apart" : "");
 }
@@ -154,6 +158,11 @@ std::string positions(const sim::Transformer& model) {
   return text;
 }
 
+std::string head(const Transformer& m) {
+  if (!m.num_labels) return m.tied_embeddings ? ", tied head" : ", own head";
+  return *m.num_labels > 0 ? fmt::format(", head of {} labels", *m.num_labels) : ", no head";
+}
+
 using Fields = std::vector<std::pair<std::string, std::string>>;
 
 void add_sizes(Fields& fields, const Transformer& m) {
@@ -166,8 +175,7 @@ void add_sizes(Fields& fields, const Transformer& m) {
   fields.emplace_back(
       "MLP", std::to_string(m.ffn_size) + (m.gated_mlp ? ", gated" : ", plain") +
                  (m.activation ? std::string(" ") + name_of(*m.activation) : std::string()));
-  fields.emplace_back("vocabulary", std::to_string(m.vocab_size) +
-                                        (m.tied_embeddings ? ", tied head" : ", own head"));
+  fields.emplace_back("vocabulary", std::to_string(m.vocab_size) + head(m));
   fields.emplace_back(
       "sequence",
       std::to_string(m.seq_len) + " tokens" +
@@ -176,7 +184,7 @@ void add_sizes(Fields& fields, const Transformer& m) {
 
 void add_details(Fields& fields, const Transformer& m) {
   fields.emplace_back("attention", attention(m));
-  if (m.encoder) fields.emplace_back("encoder", encoder(*m.encoder));
+  if (m.encoder) fields.emplace_back("encoder", encoder(m));
   if (m.mla) fields.emplace_back("MLA", mla(*m.mla));
   if (m.sparse_attention) fields.emplace_back("chosen keys", sparse_attention(*m.sparse_attention));
   if (m.compressed_attention)

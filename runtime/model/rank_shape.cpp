@@ -64,6 +64,7 @@ MlaHeadShape mla_head_shape(const RankShape& shape, const sim::Mla& mla) {
 void require_what_is_executed(const sim::Transformer& model) {
   if (model.mla) require_mla(model);
   refuse(model.encoder.has_value(), "an encoder");
+  refuse(model.num_labels.has_value(), "num_labels");
   refuse(sim::is_hybrid(model), "a hybrid, layer_pattern = " + model.layer_pattern.value_or(""));
   refuse(model.sparse_attention.has_value(), "sparse_attention");
   refuse(model.residual_streams > 1, "residual_streams");

@@ -33,7 +33,7 @@ struct RankParameters {
   double embedding = 0.0;  // table and positions, or a tied copy of it
   // Output projection and final norm; of a tied model the copy that a separate last stage holds.
   double head = 0.0;
-  // Of `head` what is no table: final norm, the layers of an encoder's head.
+  // Of `head` what is no table: final norm, the layers of an encoder's head, a head of labels.
   double head_layers = 0.0;
   double tower = 0.0;         // for images, on the embedding's stage
   double frozen_tower = 0.0;  // the same where it does not learn

@@ -337,12 +337,13 @@ BlockParameters block_parameters(const Transformer& model, int layer) {
   return block_of(layer_weights(model, kind_of_layer(model, layer)));
 }
 
-std::int64_t encoder_head_parameters(const Transformer& model) {
-  if (!model.encoder) return 0;
+std::int64_t undivided_head_parameters(const Transformer& model) {
   const Count h = model.hidden_size;
-  const Count sentences =
-      model.encoder->next_sentence ? linear(h, h, true) + linear(h, 2, true) : 0;
-  return linear(h, h, true) + norm_parameters(model) + sentences;
+  const Count pooler = has_pooler(model) ? linear(h, h, true) : 0;
+  if (model.num_labels) return pooler + linear(h, *model.num_labels, model.bias.head);
+  if (!model.encoder) return 0;
+  const Count sentences = has_pooler(model) ? linear(h, 2, true) : 0;
+  return linear(h, h, true) + norm_parameters(model) + pooler + sentences;
 }
 
 Parameters embedding_and_head_parameters(const Transformer& model) {
@@ -356,9 +357,10 @@ Parameters embedding_and_head_parameters(const Transformer& model) {
     sum.positions += (own->vocab_size + h) * Count{model.num_layers} * own->width + own->width;
   sum.norms = (model.embedding_norm ? norm_parameters(model) : 0) +
               (model.final_norm ? norm_parameters(model) : 0);
-  if (!model.tied_embeddings) sum.head = linear(h, model.vocab_size, model.bias.head);
+  if (!model.tied_embeddings && !model.num_labels)
+    sum.head = linear(h, model.vocab_size, model.bias.head);
   if (model.tied_embeddings && model.bias.head) sum.head = model.vocab_size;
-  sum.head += encoder_head_parameters(model);
+  sum.head += undivided_head_parameters(model);
   if (running_tower(model)) sum.vision = vision_parameters(model);
   // One weighted sum of all residual streams before the head.
   const Count m = model.residual_streams;

@@ -238,7 +238,7 @@ struct Parameters : BlockParameters {
   std::int64_t embedding = 0;  // vocab_size * hidden_size
   // Learned position table, an encoder's table of segments, embeddings of layers.
   std::int64_t positions = 0;
-  std::int64_t head = 0;      // 0 if tied, but for the layers of an encoder's head
+  std::int64_t head = 0;      // of a tied one the layers of an encoder's head
   std::int64_t vision = 0;    // tower of images, where a run has any
   std::int64_t mtp = 0;       // multi-token-prediction layers with their projection and norms
   std::int64_t inactive = 0;  // routed-expert parameters that a token does not visit
@@ -253,13 +253,14 @@ struct Parameters : BlockParameters {
 // Parameters of layer `layer` (from 0): the sums of layer_weights().
 BlockParameters block_parameters(const Transformer& model, int layer);
 
-// What an encoder has between its last layer and the projection to the vocabulary, and its
-// classifier of sentences:
+// What of the head tensor ranks do not divide.  An encoder has layers between its last and the
+// projection to the vocabulary, and a classifier of sentences:
 //
 //   (h^2 + h) + norm      and with next_sentence   (h^2 + h) + (2 h + 2)
 //
-// 0 of a decoder.  Part of `head` also where the projection is tied.
-std::int64_t encoder_head_parameters(const Transformer& model);
+// Of n = num_labels labels: h n, with bias.head n more, and with next_sentence (h^2 + h).  Part of
+// `head` also where the projection is tied.
+std::int64_t undivided_head_parameters(const Transformer& model);
 
 // Weight and bias of one norm over the hidden size.
 std::int64_t norm_parameters(const Transformer& model);

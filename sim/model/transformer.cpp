@@ -236,6 +236,10 @@ void Transformer::validate() const {
   if (moe) validate_experts(*moe, num_layers);
   if (encoder && mtp_layers > 0)
     throw Error(equals("mtp_layers", mtp_layers) + ": an encoder predicts no next tokens (0)");
+  if (num_labels && mtp_layers > 0)
+    throw Error(equals("mtp_layers", mtp_layers) + ": labels are of this token alone (0)");
+  if (num_labels && tied_embeddings)
+    throw Error("tied_embeddings = true: a head of labels has no table to share (false)");
   validate_total(*this);
 }
 
@@ -262,6 +266,10 @@ int attention_gate_width(const Transformer& model) {
   if (model.attention_head_gate) return model.num_heads;
   return model.attention_gate ? attention_output_width(model) : 0;
 }
+
+int num_logits(const Transformer& model) { return model.num_labels.value_or(model.vocab_size); }
+
+bool has_pooler(const Transformer& model) { return model.encoder && model.encoder->next_sentence; }
 
 double predicted_share(const Transformer& model) {
   return model.encoder ? model.encoder->predicted_share : 1.0;
@@ -482,7 +490,7 @@ const std::vector<TransformerField>& transformer_fields() {
       // Encoders, and multi-token prediction.
       needed(RANGED_OF(encoder, predicted_share, kLeastShare, 1)),
       RANGED_OF(encoder, segment_types, 0, kWidth), OF(encoder, next_sentence),
-      RANGED(mtp_layers, 0, 64)};
+      RANGED(mtp_layers, 0, 64), rare(RANGED(num_labels, 0, kVocab))};
   return all;
 }
 

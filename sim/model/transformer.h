@@ -201,7 +201,7 @@ struct VisionTower {
 struct Encoder {
   double predicted_share = 1.0;  // of a sequence's tokens, those whose logits are made
   int segment_types = 2;         // rows of the table of segments: which sentence a token is of
-  // The first token's state passes a pooler (h, h) and a layer of two classes.
+  // The first token's state passes a pooler (h, h) and a layer of two classes, or of num_labels.
   bool next_sentence = false;
 
   // BERT's own files predict 20 of 128 tokens and 80 of 512 (google-research/bert
@@ -295,6 +295,10 @@ struct Transformer {
   bool shares_keys = false;  // keys and values are those of a layer before; set by own_shape()
   std::optional<VisionTower> vision = {};
   std::optional<Encoder> encoder = {};  // none: a decoder, whose tokens see those before them
+  // Labels of each token, of which a head of its own makes logits in the place of the vocabulary's:
+  // 1 of a reward, 0 where there is no head (embeddings of texts); none: the LM head.  Source:
+  // huggingface/transformers modeling_layers.py (GenericForSequenceClassification).
+  std::optional<int> num_labels = {};
   int mtp_layers = 0;  // multi-token-prediction layers beyond num_layers (DeepSeek-V3)
 
   // Throws Error naming the field, its value and the rule it breaks (all sizes positive,
@@ -345,7 +349,13 @@ int attention_output_width(const Transformer& model);
 // Values of a token with which the output of attention is multiplied: 0 without a gate.
 int attention_gate_width(const Transformer& model);
 
-// Share of the tokens that have logits: 1, or that of an encoder.
+// Logits of a token: its labels, or those of the vocabulary.
+int num_logits(const Transformer& model);
+
+// Whether the first token's state passes a pooler, after which are the labels, where it has any.
+bool has_pooler(const Transformer& model);
+
+// Share of the tokens that have logits of the vocabulary: 1, or that of an encoder.
 double predicted_share(const Transformer& model);
 
 // Length of one query or key vector, over which a score is summed (with MLA: both parts together).

@@ -168,13 +168,26 @@ LayerOperators picked_rows(const LayerBuilder& b, double predicted) {
 
 constexpr std::int64_t kSentenceClasses = 2;  // follows, or does not
 
+LinearContext linear_of_head(const LayerBuilder& b) {
+  return {.precision = b.strategy.precision,
+          .framework = &b.framework,
+          .adapters = {},
+          .frozen = b.strategy.adapters.has_value()};
+}
+
+// The first tokens' states through (h, h) and a tanh.
+LayerOperators pooler(const LayerBuilder& b) {
+  const std::int64_t h = b.model.hidden_size, sequences = b.strategy.micro_batch;
+  LayerOperators operators = lower_linear(linear_of_head(b), "pooler", sequences, h, h);
+  operators.append(elementwise(OperatorKind::Activation, "pooler_activation", real(sequences * h),
+                               activation_traffic(false, b.framework, b.element)));
+  return operators;
+}
+
 // Between an encoder's last layer and the logits.
 LayerOperators encoder_head(const LayerBuilder& b) {
   const std::int64_t h = b.model.hidden_size, predicted = predicted_of(b.model, b.num_tokens);
-  const LinearContext linear{.precision = b.strategy.precision,
-                             .framework = &b.framework,
-                             .adapters = {},
-                             .frozen = b.strategy.adapters.has_value()};
+  const LinearContext linear = linear_of_head(b);
   LayerOperators head = picked_rows(b, real(predicted * h));
   const auto gemm = [&](const char* label, std::int64_t rows, std::int64_t out) {
     head.append(lower_linear(linear, label, rows, out, h));
@@ -183,14 +196,13 @@ LayerOperators encoder_head(const LayerBuilder& b) {
                           const Traffic& traffic) {
     head.append(elementwise(kind, label, real(rows * h), traffic));
   };
-  const Traffic activation = activation_traffic(false, b.framework, b.element);
   gemm("head_transform", predicted, h);
-  stream(OperatorKind::Activation, "head_activation", predicted, activation);
+  stream(OperatorKind::Activation, "head_activation", predicted,
+         activation_traffic(false, b.framework, b.element));
   stream(OperatorKind::Norm, "head_norm", predicted,
          norm_traffic(b.model.norm, b.framework, b.element));
   if (b.model.encoder->next_sentence) {
-    gemm("pooler", b.strategy.micro_batch, h);
-    stream(OperatorKind::Activation, "pooler_activation", b.strategy.micro_batch, activation);
+    head.append(pooler(b));
     gemm("next_sentence", b.strategy.micro_batch, kSentenceClasses);
   }
   return head;
@@ -221,9 +233,38 @@ void add_encoder_head(LayerBuilder& b, TensorId stream) {
   if (input.gather_again) b.layer.add_backward(Module::Head, *input.gather_again);
 }
 
+// The labels of this rank's tokens, or of the first token of each sequence behind a pooler.
+void add_labels(LayerBuilder& b, TensorId states) {
+  const std::int64_t h = b.model.hidden_size, labels = *b.model.num_labels;
+  const bool trains = !b.strategy.adapters;
+  std::int64_t rows = std::llround(b.own_tokens());
+  if (has_pooler(b.model)) {
+    rows = b.strategy.micro_batch;
+    const TensorId pooled = b.tensor("pooled states", {real(rows), real(h), b.element});
+    b.save_extra(Module::Head, "inputs of the pooler",
+                 {real(rows), real(h), (trains ? linear_input_bytes(b.linear) : 0.0) + b.element});
+    b.layer.add(Module::Head, pooler(b)).reads(states).writes(pooled);
+    states = pooled;
+  }
+  if (labels == 0) return;
+  const TensorId logits =
+      b.tensor("logits of labels", {real(rows), real(labels), b.element}, TensorRole::Logits);
+  b.gemm({Module::Head,
+          {.rows = h, .columns = labels, .biases = b.model.bias.head},
+          lower_linear(linear_of_head(b), "labels", rows, labels, h)},
+         states, {logits}, trains ? states : kNoTensor);
+  b.layer
+      .add(Module::Loss,
+           elementwise(OperatorKind::CrossEntropy, "loss_of_labels", real(rows * labels),
+                       cross_entropy_traffic(b.framework, b.element)))
+      .reads(logits)
+      .saves(logits);
+}
+
 void add_head(LayerBuilder& b, TensorId stream) {
-  if (b.model.encoder) return add_encoder_head(b, stream);
+  if (b.model.encoder && !b.model.num_labels) return add_encoder_head(b, stream);
   const TensorId normed = b.model.final_norm ? b.norm("final_norm", stream) : stream;
+  if (b.model.num_labels) return add_labels(b, normed);
   add_loss(b, normed, predicted_of(b.model, b.num_tokens), shared_by_head(b));
 }
 

@@ -144,6 +144,11 @@ inline Strategy random_strategy(RandomChoice& choose) {
   return strategy;
 }
 
+// Heads that few models have.
+inline void make_rare(Transformer& model, RandomChoice& choose) {
+  if (choose.below(8) == 0) model.tied_embeddings = false, model.num_labels = choose.below(3);
+}
+
 // None where the choices break a rule.
 inline std::optional<TrainingRun> random_run(unsigned seed) {
   RandomChoice choose(seed);
@@ -161,6 +166,7 @@ inline std::optional<TrainingRun> random_run(unsigned seed) {
   }
   if (choose.below(6) == 0) run.strategy.offload.optimizer = true;
   run.cluster = ideal_cluster(run.strategy.num_devices());
+  make_rare(run.model, choose);
   if (broken_rule_name(run.model, run.strategy, run.cluster.num_devices)) return std::nullopt;
   return run;
 }

@@ -350,6 +350,12 @@ TEST(ModelConfig, BertHasTheHeadOfItsClass) {
   EXPECT_EQ(count(base.c_str()), 109'514'298);
   EXPECT_EQ(count(replaced(base.c_str(), "BertForMaskedLM", "BertForPreTraining").c_str()),
             110'106'428);
+  EXPECT_EQ(count(replaced(base.c_str(), "BertForMaskedLM", "BertModel").c_str()), 109'482'240);
+  EXPECT_EQ(
+      count(replaced(base.c_str(), "BertForMaskedLM", "BertForSequenceClassification").c_str()),
+      109'483'778);
+  EXPECT_EQ(count(replaced(base.c_str(), "BertForMaskedLM", "BertForTokenClassification").c_str()),
+            108'893'186);
   EXPECT_EQ(
       complaint(replaced(base.c_str(), "\"vocab_size\"", "\"is_decoder\": true, \"vocab_size\"")),
       "config.json: is_decoder = true: a decoder of this family is not modelled; false is");
@@ -609,12 +615,29 @@ TEST(ModelConfig, ClassesThatTrainSomethingElseAreRefused) {
   const auto with_class = [](const std::string& name) {
     return replaced(kLlama31, "LlamaForCausalLM", name);
   };
-  EXPECT_EQ(
-      complaint(with_class("LlamaForSequenceClassification")),
-      "config.json: architectures = [\"LlamaForSequenceClassification\"]: a head of labels is "
-      "not modelled; a model with the head of its vocabulary is");
+  EXPECT_EQ(complaint(with_class("LlamaForRewardModel")),
+            "config.json: architectures = [\"LlamaForRewardModel\"]: a head of its publisher's own "
+            "code is not modelled; one of ForSequenceClassification is");
   EXPECT_NE(complaint(with_class("LlamaForCausalLMEagle3")).find("a draft model"),
             std::string::npos);
+}
+
+// Llama 3.1 8B without its head of 128,256 rows of 4,096; a class and a reward have no bias, spans
+// begin and end.
+TEST(ModelConfig, AClassMayHaveAnotherHead) {
+  const std::int64_t body = count(kLlama31) - 128'256LL * 4096;
+  const auto with_class = [](const std::string& name, const std::string& labels) {
+    return count(replaced(replaced(kLlama31, "LlamaForCausalLM", name), "\"hidden_act\"",
+                          labels + "\"hidden_act\"")
+                     .c_str());
+  };
+  EXPECT_EQ(with_class("LlamaForSequenceClassification", ""), body + 2 * 4096);
+  EXPECT_EQ(with_class("LlamaForSequenceClassification", "\"num_labels\": 1, "), body + 4096);
+  EXPECT_EQ(with_class("LlamaForTokenClassification",
+                       "\"id2label\": {\"0\": \"O\", \"1\": \"B\", \"2\": \"I\"}, "),
+            body + 3 * 4097);
+  EXPECT_EQ(with_class("LlamaForQuestionAnswering", ""), body + 2 * 4097);
+  EXPECT_EQ(with_class("LlamaModel", ""), body);
 }
 
 // Experts of a type whose row has none would be lost.
