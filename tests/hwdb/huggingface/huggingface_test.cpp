@@ -598,6 +598,20 @@ TEST(ModelConfig, LayersAheadThatAreNotCountedAreNoted) {
   EXPECT_EQ(notes(kDeepSeekV3), std::vector<std::string>{});
 }
 
+// One more layer of attention with its gate, (64, 128 + 32 + 32), norms of q and k, an output and an
+// MLP; a projection of two states, and three norms.  Megatron-Bridge maps all of them.
+TEST(ModelConfig, Qwen35TrainsItsLayersAhead) {
+  const sim::Transformer model = read_model_config(
+      R"({"model_type": "qwen3_5_text", "hidden_size": 64, "num_hidden_layers": 4,
+          "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 1000,
+          "intermediate_size": 128, "linear_num_key_heads": 2, "linear_key_head_dim": 16,
+          "linear_num_value_heads": 4, "linear_value_head_dim": 16, "mtp_num_hidden_layers": 1})",
+      "config.json");
+  EXPECT_EQ(model.mtp_layers, 1);
+  EXPECT_EQ(sim::parameters(model).mtp,
+            64 * 192 + 32 + 64 * 64 + 3 * 64 * 128 + 2 * 64 + 2 * 64 * 64 + 3 * 64);
+}
+
 // transformers writes a text_config without the keys that its class has the same: LLaVA of Vicuna 7B.
 TEST(ModelConfig, ATextPartHasTheSizesOfItsClass) {
   EXPECT_EQ(count(R"({"model_type": "vipllava", "text_config": {"model_type": "llama",
