@@ -194,7 +194,9 @@ void add_details(Fields& fields, const Transformer& m) {
                         fmt::format("{} values in each layer, of {} ids", m.layer_embedding->width,
                                     m.layer_embedding->vocab_size));
   if (m.residual_streams > 1)
-    fields.emplace_back("residual streams", std::to_string(m.residual_streams));
+    fields.emplace_back("residual streams", std::to_string(m.residual_streams) +
+                                                (m.alternating_updates ? ", AltUp" : ""));
+  if (m.laurel_rank) fields.emplace_back("LAuReL", "rank " + std::to_string(*m.laurel_rank));
   if (m.sliding_window) fields.emplace_back("sliding window", window(m));
   if (m.vision) fields.emplace_back("image tower", vision(m));
   if (m.attention_sinks) fields.emplace_back("attention sinks", "one per head");

@@ -68,6 +68,7 @@ void require_what_is_executed(const sim::Transformer& model) {
   refuse(sim::is_hybrid(model), "a hybrid, layer_pattern = " + model.layer_pattern.value_or(""));
   refuse(model.sparse_attention.has_value(), "sparse_attention");
   refuse(model.residual_streams > 1, "residual_streams");
+  refuse(model.laurel_rank.has_value(), "laurel_rank");
   refuse(model.layer_embedding.has_value(), "layer_embedding");
   refuse(model.attention_gate, "attention_gate = true");
   refuse(model.attention_head_gate, "attention_head_gate = true");

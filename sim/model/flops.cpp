@@ -74,6 +74,7 @@ Flops head_flops_per_token(const Transformer& model) {
   if (model.encoder && !model.num_labels) predicted = logits + h * h;
   if (has_pooler(model)) first = h * h + (model.num_labels ? logits : 2 * h);
   if (has_pooler(model) && model.num_labels) predicted = 0;
+  predicted += stream_projection_weights(model);
   return 2.0 * (predicted_share(model) * real(predicted) + real(first) / model.seq_len) * FLOP;
 }
 
@@ -81,6 +82,7 @@ Flops forward_flops_per_token(const Transformer& model, bool causal) {
   Flops total = 2.0 * real(block_weights(model)) * FLOP + head_flops_per_token(model);
   if (const auto& own = model.layer_embedding)
     total += 2.0 * real(model.hidden_size) * model.num_layers * own->width * FLOP;
+  total += 2.0 * real(stream_projection_weights(model)) * FLOP;
   if (running_tower(model)) total += vision_flops(model) / real(model.seq_len);
   for (int layer = 0; layer < model.num_layers + model.mtp_layers; ++layer) {
     const LayerKind kind = kind_of_layer(model, layer);

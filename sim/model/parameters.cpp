@@ -195,6 +195,17 @@ void add_streams(LayerTable& table) {
   using enum WeightName;
   const Count m = table.model.residual_streams;
   if (m == 1) return;
+  if (table.model.alternating_updates) {
+    table.add({.name = StreamWeights,
+               .part = LayerPart::Norms,
+               .rows = table.hidden,
+               .columns = m,
+               .visited = 2});
+    table.add({.name = StreamScales,
+               .part = LayerPart::Norms,
+               .columns = m * m * (1 + m) + 2 * table.hidden});
+    return;
+  }
   table.add({.name = StreamWeights,
              .part = LayerPart::Norms,
              .rows = m * table.hidden,
@@ -203,6 +214,15 @@ void add_streams(LayerTable& table) {
              .count = 2,
              .visited = 2});
   table.add({.name = StreamScales, .part = LayerPart::Norms, .columns = 6});
+}
+
+void add_laurel(LayerTable& table) {
+  using enum WeightName;
+  if (!table.model.laurel_rank) return;
+  const Count rank = *table.model.laurel_rank;
+  table.add({.name = LaurelDown, .rows = table.hidden, .columns = rank});
+  table.add({.name = LaurelUp, .rows = rank, .columns = table.hidden});
+  table.norm(LaurelNorm, 1);
 }
 
 // What a layer does with its own embedding of a token, after its MLP.
@@ -222,6 +242,7 @@ void add_layer(LayerTable& table, LayerKind kind) {
   if (kind.has_attention()) {
     table.norm(AttentionNorm, 1);
     add_attention(table);
+    add_laurel(table);
     table.norm(PostAttentionNorm, 3);
   }
   if (const ScanMixer* mixer = scan_mixer(kind.mixer)) {
@@ -246,7 +267,8 @@ const char* name_of(WeightName name) {
       "stream_weights", "stream_scales", "attention_norm", "qkv", "query_down", "query_norm",
       "index_query", "index_key", "index_norm", "index_weights", "index_bias", "compressor_input",
       "compressor_bias", "compressor_norm", "output_groups", "mla_down", "mla_norm", "query_up",
-      "mla_up", "qk_norm", "attention_sinks", "attention_output", "post_attention_norm",
+      "mla_up", "qk_norm", "attention_sinks", "attention_output", "laurel_down", "laurel_up",
+      "laurel_norm", "post_attention_norm",
       // Of mixers, MLPs and experts.
       "mixer_norm", "mixer_input", "mixer_gates", "gate_down", "gate_up", "x_proj",
       "selection_norms", "dt_proj", "conv1d", "conv1d_bias", "a_log", "skip", "dt_bias",
@@ -304,7 +326,7 @@ BlockParameters block_of(const LayerWeights& weights) {
 Count inactive(const LayerWeights& weights) {
   Count sum = 0;
   for (const LayerWeight& weight : weights)
-    sum += weight.parameters() / weight.count * (weight.count - weight.visited);
+    sum += weight.parameters() / weight.count * std::max(0, weight.count - weight.visited);
   return sum;
 }
 
@@ -339,9 +361,10 @@ BlockParameters block_parameters(const Transformer& model, int layer) {
 
 std::int64_t undivided_head_parameters(const Transformer& model) {
   const Count h = model.hidden_size;
-  const Count pooler = has_pooler(model) ? linear(h, h, true) : 0;
-  if (model.num_labels) return pooler + linear(h, *model.num_labels, model.bias.head);
-  if (!model.encoder) return 0;
+  const Count pooler = has_pooler(model) ? linear(h, h, true) : 0,
+              streams = stream_projection_weights(model);
+  if (model.num_labels) return streams + pooler + linear(h, *model.num_labels, model.bias.head);
+  if (!model.encoder) return streams;
   const Count sentences = has_pooler(model) ? linear(h, 2, true) : 0;
   return linear(h, h, true) + norm_parameters(model) + pooler + sentences;
 }
@@ -355,6 +378,7 @@ Parameters embedding_and_head_parameters(const Transformer& model) {
   if (model.encoder) sum.positions += model.encoder->segment_types * h;
   if (const auto& own = model.layer_embedding)
     sum.positions += (own->vocab_size + h) * Count{model.num_layers} * own->width + own->width;
+  sum.positions += stream_projection_weights(model);
   sum.norms = (model.embedding_norm ? norm_parameters(model) : 0) +
               (model.final_norm ? norm_parameters(model) : 0);
   if (!model.tied_embeddings && !model.num_labels)
@@ -364,7 +388,7 @@ Parameters embedding_and_head_parameters(const Transformer& model) {
   if (running_tower(model)) sum.vision = vision_parameters(model);
   // One weighted sum of all residual streams before the head.
   const Count m = model.residual_streams;
-  if (m > 1) sum.head += m * m * h + m + 1;
+  if (weighs_streams(model)) sum.head += m * m * h + m + 1;
   return sum;
 }
 

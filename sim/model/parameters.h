@@ -33,6 +33,8 @@
 //   mla_up                     (c, a (qk_nope + v))        columns               none
 //   stream_weights             two (m h, m (2 + m))        -                     one each
 //   stream_scales              (6)                         -                     none
+//   laurel_down, laurel_up     (h, r_l), (r_l, h)          -                     none
+//   laurel_norm                (h)                         -                     norm
 //   compressor_input           (h, 2 x d)                  -                     none
 //   compressor_bias, _norm     (R x d), (d)                -                     none
 //   output_groups              (a d, o)                    rows                  none
@@ -67,7 +69,8 @@
 // compressor with x = 2 (windows that overlap) where an indexer chooses, else 1; the indexer's key
 // is compressed too, index_key (h, 4 D) and index_bias (2 R D), with a norm of D; g output_groups
 // of a d / g values to o each, and attention_output (g o, h).  With m residual streams each half of
-// a layer has its stream_weights.
+// a layer has its stream_weights; with alternating_updates a layer has one of (h, m), which
+// multiplies twice, and stream_scales of m^2 + m^3 coefficients, and a norm and a scale of h each.
 //
 // Layers that share keys have no g (d + v) columns in qkv and one d in qk_norm.  p is the width of
 // layer_embedding, whose table of V_p L p values, projection (h, L p) and norm (p) are part of the
@@ -121,6 +124,9 @@ enum class WeightName : std::uint8_t {
   QkNorm,
   AttentionSinks,
   AttentionOutput,
+  LaurelDown,
+  LaurelUp,
+  LaurelNorm,
   PostAttentionNorm,
   MixerNorm,
   MixerInput,

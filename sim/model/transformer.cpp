@@ -178,6 +178,13 @@ void validate_attention(const Transformer& m) {
     throw Error("layer_pattern: layers that take keys of another have no mla");
   if (m.residual_streams > 1 && m.parallel_block)
     throw Error(equals("residual_streams", m.residual_streams) + ": parallel blocks have one");
+  if (m.alternating_updates && (m.residual_streams == 1 || has_scans(m) || m.mtp_layers > 0))
+    throw Error(
+        "alternating_updates = true: residual_streams = 2 or more, no scans and no mtp_layers are "
+        "expected");
+  if (m.laurel_rank && (m.parallel_block || has_scans(m)))
+    throw Error(equals("laurel_rank", *m.laurel_rank) +
+                ": it goes with attention, and neither with parallel blocks nor with scans");
   if (m.sparse_attention && m.mla && !m.mla->q_lora_rank)
     throw Error("sparse_attention with mla needs mla.q_lora_rank: its indexer reads those latents");
   if (m.mla && query_head_dim(m) < 1)
@@ -298,6 +305,11 @@ double compressed_entries(const Transformer& model) {
 }
 
 int stream_size(const Transformer& model) { return model.residual_streams * model.hidden_size; }
+
+std::int64_t stream_projection_weights(const Transformer& model) {
+  const std::int64_t h = model.hidden_size;
+  return model.alternating_updates ? (model.residual_streams - 1) * h * h : 0;
+}
 
 std::optional<int> window_of_layer(const Transformer& model, int layer) {
   const int interval = model.sliding_window_interval;
@@ -438,7 +450,8 @@ const std::vector<TransformerField>& transformer_fields() {
       rare(needed(RANGED_OF(compressed_attention, index_heads, 1, kWidth))),
       rare(needed(RANGED_OF(compressed_attention, index_dim, 1, kHead))),
       rare(needed(RANGED_OF(compressed_attention, top_k, 1, kTokens))),
-      rare(RANGED(residual_streams, 1, 64)),
+      rare(RANGED(residual_streams, 1, 64)), rare(FIELD(alternating_updates)),
+      rare(RANGED(laurel_rank, 1, kWidth)),
       rare(needed(RANGED_OF(layer_embedding, vocab_size, 1, kVocab))),
       rare(needed(RANGED_OF(layer_embedding, width, 1, kWidth))),
       rare(RANGED(sharing_ffn_size, 1, kFfn)),

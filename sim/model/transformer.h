@@ -273,6 +273,12 @@ struct Transformer {
   // Streams of the residual, from which a layer's halves read a weighted sum and into which they
   // write with weights, all made of the streams (DeepSeek-V4); 1: the one residual stream.
   int residual_streams = 1;
+  // AltUp (Baykal et al. 2023, arXiv 2301.13310; Gemma 3n): a layer predicts all streams from those
+  // before it, works on the first alone, and corrects all by what it has made of that one.
+  // Projections (h, h) make the others of the embedding, and bring them together before the head.
+  bool alternating_updates = false;
+  // Width of a bottleneck that reads what attention does, and joins it (LAuReL, arXiv 2411.07501).
+  std::optional<int> laurel_rank = {};
   // Of a hybrid, a letter for each layer, as Megatron-LM writes it, or for each of a period that
   // repeats: M Mamba-2, G a gated delta net, * attention, - an MLP, E experts, and, which
   // Megatron-LM does not have, S Mamba-1, L lightning attention, C a short convolution, P attention
@@ -371,6 +377,15 @@ double compressed_entries(const Transformer& model);
 
 // Values of a token that stay from layer to layer.
 int stream_size(const Transformer& model);
+
+// Whether the halves of a layer read and write weighted sums of all streams.
+inline bool weighs_streams(const Transformer& model) {
+  return model.residual_streams > 1 && !model.alternating_updates;
+}
+
+// Weights that make the streams of an embedding, or one of them before the head: (m - 1) h^2 with
+// alternating_updates, else 0.
+std::int64_t stream_projection_weights(const Transformer& model);
 
 // Tokens that a query of layer `layer` (from 0) can see: the sliding window where the layer
 // has one, else none.  With an interval n, the layers n - 1, 2n - 1, ... see everything

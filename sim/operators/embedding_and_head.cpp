@@ -102,6 +102,46 @@ void add_layer_embeddings(LayerBuilder& b, TensorId stream) {
   b.layer.add(Module::Embedding, std::move(operators)).reads(stream).writes(all).saves(stream);
 }
 
+// GEMMs of this rank's tokens that make the other streams of the first, or one of all, and what
+// gives them the first one's magnitude.
+LayerOperators stream_projections(const LayerBuilder& b, const char* label) {
+  const auto own = std::llround(b.own_tokens());
+  const std::int64_t h = b.model.hidden_size, others = b.model.residual_streams - 1;
+  LayerOperators operators;
+  for (std::int64_t i = 0; i < others; ++i)
+    operators.append(lower_linear(b.linear, label, own, h, h));
+  operators.append(elementwise(OperatorKind::Norm, "stream_magnitude", real(own * others * h),
+                               norm_traffic(Norm::RmsNorm, b.framework, b.element)));
+  return operators;
+}
+
+TensorShape streams_shape(const LayerBuilder& b) {
+  TensorShape shape = b.residual();
+  shape.columns = stream_size(b.model);
+  return shape;
+}
+
+TensorId add_streams(LayerBuilder& b, TensorId stream) {
+  if (!b.model.alternating_updates) return stream;
+  const TensorId streams = b.tensor("residual streams", streams_shape(b));
+  b.layer.add(Module::Embedding, stream_projections(b, "stream_projection"))
+      .reads(stream)
+      .writes(streams)
+      .saves(stream);
+  return streams;
+}
+
+// Their mean after a projection of each.
+TensorId joined_streams(LayerBuilder& b, TensorId streams) {
+  const TensorId stream = b.tensor("mean of streams", b.residual());
+  LayerOperators operators = stream_projections(b, "stream_unprojection");
+  operators.append(elementwise(OperatorKind::Residual, "stream_mean",
+                               b.own_tokens() * stream_size(b.model),
+                               residual_traffic(b.framework, b.element)));
+  b.layer.add(Module::Head, std::move(operators)).reads(streams).writes(stream).saves(streams);
+  return stream;
+}
+
 TensorId add_embedding(LayerBuilder& b) {
   TensorId stream = add_lookup(b);
   LayerOperators in_place;
@@ -293,7 +333,7 @@ std::int64_t predicted_of(const Transformer& model, std::int64_t tokens) {
 LayerGraph lower_embedding(const Transformer& model, const Strategy& strategy,
                            const Framework& framework) {
   LayerBuilder b(model, strategy, framework);
-  const TensorId stream = add_embedding(b);
+  const TensorId stream = add_streams(b, add_embedding(b));
   if (running_tower(model)) add_vision_tower(b);
   b.layer.set_output(stream);
   b.layer.finish();
@@ -303,8 +343,10 @@ LayerGraph lower_embedding(const Transformer& model, const Strategy& strategy,
 LayerGraph lower_head(const Transformer& model, const Strategy& strategy,
                       const Framework& framework) {
   LayerBuilder b(model, strategy, framework);
-  const TensorId stream = b.tensor("residual stream", b.residual());
+  TensorId stream =
+      b.tensor("residual stream", model.alternating_updates ? streams_shape(b) : b.residual());
   b.layer.set_input(stream);
+  if (model.alternating_updates) stream = joined_streams(b, stream);
   add_head(b, stream);
   add_predictions(b);
   b.layer.finish();

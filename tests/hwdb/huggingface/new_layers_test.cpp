@@ -221,6 +221,16 @@ TEST(NewLayers, HaveTheParametersOfPublishedModels) {
       128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4,
       128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 0]})",
        1'572'973'211'491},
+      // google/gemma-3n-E4B as its class has it, and E2B: four streams, embeddings of layers; 262,400 rows
+      // of 2,048 and 262,144 of 35 * 256, and 112,484,944 a layer, of which E2B's MLPs have half
+      {R"({"model_type": "gemma3n_text"})", 6'866'696'688},
+      {R"({"model_type": "gemma3n_text", "hidden_size": 2048, "hidden_size_per_layer_input": 256,
+      "vocab_size": 262400, "vocab_size_per_layer_input": 262144, "intermediate_size": [8192, 8192,
+      8192, 8192, 8192, 8192, 8192, 8192, 8192, 8192, 8192, 8192, 8192, 8192, 8192, 8192, 8192, 8192,
+      8192, 8192, 8192, 8192, 8192, 8192, 8192, 8192, 8192, 8192, 8192, 8192], "num_hidden_layers": 30,
+      "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 256, "altup_num_inputs": 4,
+      "laurel_rank": 64, "num_kv_shared_layers": 10, "sliding_window": 512})",
+       4'456'156'768},
   };
   for (const Published& model : all) {
     const sim::Transformer shape = read_model_config(model.config, "config.json");
