@@ -193,6 +193,10 @@ void add_details(Fields& fields, const Transformer& m) {
     fields.emplace_back("layer embeddings",
                         fmt::format("{} values in each layer, of {} ids", m.layer_embedding->width,
                                     m.layer_embedding->vocab_size));
+  if (m.ngram_embedding)
+    fields.emplace_back("n-gram embeddings",
+                        fmt::format("{} tables of {} and {} rows", m.ngram_embedding->num_tables,
+                                    m.ngram_embedding->width, m.ngram_embedding->vocab_size));
   if (m.residual_streams > 1)
     fields.emplace_back("residual streams", std::to_string(m.residual_streams) +
                                                 (m.alternating_updates ? ", AltUp" : ""));

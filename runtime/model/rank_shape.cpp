@@ -70,6 +70,7 @@ void require_what_is_executed(const sim::Transformer& model) {
   refuse(model.residual_streams > 1, "residual_streams");
   refuse(model.laurel_rank.has_value(), "laurel_rank");
   refuse(model.layer_embedding.has_value(), "layer_embedding");
+  refuse(model.ngram_embedding.has_value(), "ngram_embedding");
   refuse(model.attention_gate, "attention_gate = true");
   refuse(model.attention_head_gate, "attention_head_gate = true");
   refuse(model.value_head_dim.has_value(), "value_head_dim");

@@ -27,7 +27,7 @@ struct KindParameters {
 };
 
 // Parameters on one tensor rank, before data-parallel sharding: of the model's kinds of layer, the
-// tables divided by tensor_parallel, positions and norms replicated.
+// tables of tokens and n-grams divided by tensor_parallel, positions and norms replicated.
 struct RankParameters {
   KindTable<KindParameters> kinds{};
   double embedding = 0.0;  // table and positions, or a tied copy of it

@@ -82,7 +82,7 @@ Flops forward_flops_per_token(const Transformer& model, bool causal) {
   Flops total = 2.0 * real(block_weights(model)) * FLOP + head_flops_per_token(model);
   if (const auto& own = model.layer_embedding)
     total += 2.0 * real(model.hidden_size) * model.num_layers * own->width * FLOP;
-  total += 2.0 * real(stream_projection_weights(model)) * FLOP;
+  total += 2.0 * real(stream_projection_weights(model) + ngram_projections(model)) * FLOP;
   if (running_tower(model)) total += vision_flops(model) / real(model.seq_len);
   for (int layer = 0; layer < model.num_layers + model.mtp_layers; ++layer) {
     const LayerKind kind = kind_of_layer(model, layer);

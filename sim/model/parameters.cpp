@@ -369,6 +369,18 @@ std::int64_t undivided_head_parameters(const Transformer& model) {
   return linear(h, h, true) + norm_parameters(model) + pooler + sentences;
 }
 
+std::int64_t ngram_tables(const Transformer& model) {
+  if (!model.ngram_embedding) return 0;
+  const Count tables = model.ngram_embedding->num_tables;
+  return tables * (model.ngram_embedding->vocab_size + tables) * model.ngram_embedding->width;
+}
+
+std::int64_t ngram_projections(const Transformer& model) {
+  if (!model.ngram_embedding) return 0;
+  return Count{model.ngram_embedding->num_tables} * model.ngram_embedding->width *
+         model.hidden_size;
+}
+
 Parameters embedding_and_head_parameters(const Transformer& model) {
   const Count h = model.hidden_size;
   Parameters sum;
@@ -378,7 +390,8 @@ Parameters embedding_and_head_parameters(const Transformer& model) {
   if (model.encoder) sum.positions += model.encoder->segment_types * h;
   if (const auto& own = model.layer_embedding)
     sum.positions += (own->vocab_size + h) * Count{model.num_layers} * own->width + own->width;
-  sum.positions += stream_projection_weights(model);
+  sum.positions +=
+      stream_projection_weights(model) + ngram_tables(model) + ngram_projections(model);
   sum.norms = (model.embedding_norm ? norm_parameters(model) : 0) +
               (model.final_norm ? norm_parameters(model) : 0);
   if (!model.tied_embeddings && !model.num_labels)

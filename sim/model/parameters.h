@@ -242,7 +242,7 @@ struct BlockParameters {
 // norm among them, and of all else.  Tied embeddings count once, in `embedding`.
 struct Parameters : BlockParameters {
   std::int64_t embedding = 0;  // vocab_size * hidden_size
-  // Learned position table, an encoder's table of segments, embeddings of layers.
+  // Learned position table, an encoder's table of segments, embeddings of layers and of n-grams.
   std::int64_t positions = 0;
   std::int64_t head = 0;      // of a tied one the layers of an encoder's head
   std::int64_t vision = 0;    // tower of images, where a run has any
@@ -267,6 +267,11 @@ BlockParameters block_parameters(const Transformer& model, int layer);
 // Of n = num_labels labels: h n, with bias.head n more, and with next_sentence (h^2 + h).  Part of
 // `head` also where the projection is tied.
 std::int64_t undivided_head_parameters(const Transformer& model);
+
+// Of embeddings of n-grams, with E tables of d values for V rows and more: tables (E V + E^2) d,
+// and projections E d h.
+std::int64_t ngram_tables(const Transformer& model);
+std::int64_t ngram_projections(const Transformer& model);
 
 // Weight and bias of one norm over the hidden size.
 std::int64_t norm_parameters(const Transformer& model);

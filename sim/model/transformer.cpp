@@ -455,6 +455,9 @@ const std::vector<TransformerField>& transformer_fields() {
       rare(needed(RANGED_OF(layer_embedding, vocab_size, 1, kVocab))),
       rare(needed(RANGED_OF(layer_embedding, width, 1, kWidth))),
       rare(RANGED(sharing_ffn_size, 1, kFfn)),
+      rare(needed(RANGED_OF(ngram_embedding, num_tables, 1, 256))),
+      rare(needed(RANGED_OF(ngram_embedding, vocab_size, 1, kVocab))),
+      rare(needed(RANGED_OF(ngram_embedding, width, 1, kWidth))),
       // Windowed layers of their own shape.
       rare(needed(RANGED_OF(window_attention, num_heads, 1, kWidth))),
       rare(needed(RANGED_OF(window_attention, num_kv_heads, 1, kWidth))),

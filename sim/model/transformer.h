@@ -166,6 +166,17 @@ struct LayerEmbedding {
   bool operator==(const LayerEmbedding&) const = default;
 };
 
+// Embeddings of n-grams (LongCat-Flash-Lite, arXiv 2601.21204): each of num_tables = k (n - 1)
+// tables, k of each length from 2 to n, has `width` values for a hash of a token and those before
+// it, which a projection of its own adds to the token's embedding.  Table i has vocab_size + 2 i +
+// 1 rows.  Source: ml-explore/mlx-lm mlx_lm/models/longcat_flash_ngram.py.
+struct NgramEmbedding {
+  int num_tables = 0;
+  int vocab_size = 0;
+  int width = 0;
+  bool operator==(const NgramEmbedding&) const = default;
+};
+
 // A tower for images before a decoder (ViT, SigLIP): layers without a mask over the patches of an
 // image, which come from a GEMM of their pixels.  Projectors make tokens of the decoder's width
 // from merged_patches neighbours each, joined or averaged; these take the place of embeddings.
@@ -296,6 +307,7 @@ struct Transformer {
   std::optional<ShortConvolution> short_convolution = {};
   std::optional<WindowAttention> window_attention = {};
   std::optional<LayerEmbedding> layer_embedding = {};
+  std::optional<NgramEmbedding> ngram_embedding = {};
   // Width of the MLP in layers V and U of a layer_pattern; none: ffn_size.
   std::optional<int> sharing_ffn_size = {};
   bool shares_keys = false;  // keys and values are those of a layer before; set by own_shape()

@@ -102,6 +102,25 @@ void add_layer_embeddings(LayerBuilder& b, TensorId stream) {
   b.layer.add(Module::Embedding, std::move(operators)).reads(stream).writes(all).saves(stream);
 }
 
+// A row of each table and a GEMM of it, which are added to the token's embedding.
+void add_ngrams(LayerBuilder& b, TensorId stream) {
+  if (!b.model.ngram_embedding) return;
+  const NgramEmbedding& ngrams = *b.model.ngram_embedding;
+  const double width = real(ngrams.num_tables) * ngrams.width;
+  const TensorId rows = b.tensor("embeddings of n-grams", {b.own_tokens(), width, b.element});
+  LayerOperators operators =
+      elementwise(OperatorKind::Embedding, "ngram_embedding", b.own_tokens() * width,
+                  {.forward = {2 * b.element, 1}, .backward = {3 * b.element, 2}});
+  operators.append(sum_of_lookups(b));  // of about as many values
+  for (int table = 0; table < ngrams.num_tables; ++table)
+    operators.append(lower_linear(b.linear, "ngram_projection", std::llround(b.own_tokens()),
+                                  b.model.hidden_size, ngrams.width));
+  operators.append(elementwise(OperatorKind::Residual, "ngram_sum",
+                               b.residual_elements() * ngrams.num_tables,
+                               residual_traffic(b.framework, b.element)));
+  b.layer.add(Module::Embedding, std::move(operators)).reads(stream).writes(rows).saves(rows);
+}
+
 // GEMMs of this rank's tokens that make the other streams of the first, or one of all, and what
 // gives them the first one's magnitude.
 LayerOperators stream_projections(const LayerBuilder& b, const char* label) {
@@ -151,6 +170,7 @@ TensorId add_embedding(LayerBuilder& b) {
   if (b.framework.casts_weights_in_backward && b.element < kFp32Bytes)
     in_place.append(table_casts(b));
   b.layer.add(Module::Embedding, std::move(in_place));
+  add_ngrams(b, stream);
   if (b.model.embedding_norm) stream = b.norm("embedding_norm", stream);
   if (b.model.layer_embedding) add_layer_embeddings(b, stream);
   if (b.framework.dropout > 0.0) {

@@ -144,13 +144,15 @@ inline Strategy random_strategy(RandomChoice& choose) {
   return strategy;
 }
 
-// Heads and streams that few models have.
+// Heads, streams and tables that few models have.
 inline void make_rare(Transformer& model, RandomChoice& choose) {
   if (choose.below(8) == 0) model.tied_embeddings = false, model.num_labels = choose.below(3);
   if (choose.below(8) == 0 && !is_hybrid(model)) {
     model.residual_streams = 4, model.alternating_updates = true;
     model.laurel_rank = 64;
   }
+  if (choose.below(8) == 0)
+    model.ngram_embedding = NgramEmbedding{.num_tables = 4, .vocab_size = 1000, .width = 256};
 }
 
 // None where the choices break a rule.

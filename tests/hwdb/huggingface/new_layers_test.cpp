@@ -221,6 +221,14 @@ TEST(NewLayers, HaveTheParametersOfPublishedModels) {
       128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4,
       128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 0]})",
        1'572'973'211'491},
+      // meituan-longcat/LongCat-Flash-Lite, "68.5B", counted by hand: 31.4 of it are 12 tables of n-grams
+      {R"({"model_type": "longcat_flash_ngram", "vocab_size": 131072, "hidden_size": 3072,
+      "ffn_hidden_size": 6144, "expert_ffn_hidden_size": 1024, "num_layers": 14, "num_attention_heads":
+      32, "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_rope_head_dim": 64, "v_head_dim": 128,
+      "qk_nope_head_dim": 128, "n_routed_experts": 256, "zero_expert_num": 128, "moe_topk": 12,
+      "max_position_embeddings": 327680, "ngram_vocab_size_ratio": 78, "emb_neighbor_num": 4,
+      "emb_split_num": 4})",
+       68'562'465'024},
       // google/gemma-3n-E4B as its class has it, and E2B: four streams, embeddings of layers; 262,400 rows
       // of 2,048 and 262,144 of 35 * 256, and 112,484,944 a layer, of which E2B's MLPs have half
       {R"({"model_type": "gemma3n_text"})", 6'866'696'688},
