@@ -49,7 +49,7 @@
 //   router, shared_gate        (h, E), (h, 1)              -, partial gradients  router_bias, none
 //   router_scales              (h + E)                     -                     none
 //   mixer_norm                 (h)                         -                     norm
-//   mixer_input                (h, 2 d_i + 2 G N + H)      columns               none
+//   mixer_input                (h, 2 d_i + 2 G N + H)      columns               projection_bias
 //   mixer_gates                (h, 2 H_v)                  columns               none
 //   gate_down, gate_up         (h, 2 r), (r, K + V)        -, columns            none
 //   x_proj                     (d_i, r_t + 2 N)            rows                  none
@@ -58,7 +58,7 @@
 //   conv1d, conv1d_bias        (c k), (c)                  columns               none
 //   a_log, skip, dt_bias       (H) each                    columns               none
 //   gated_norm                 (d_i)                       columns               none
-//   mixer_output               (d_i, h)                    rows                  none
+//   mixer_output               (d_i, h)                    rows                  projection_bias
 //   latent_down, latent_up     (h, l), (l, h)              -, partial gradients  none
 //   shared_up, shared_down     (h, w F), (F, h)            columns, rows         mlp (shared_down:
 //                                                                                one per expert)

@@ -562,9 +562,6 @@ TEST(Families, WhatTheyCannotHaveIsRefused) {
                          "shared_intermediate_size": 32)"),
             "f: shared_intermediate_size = 32: a shared expert with a coefficient of its own is "
             "not modelled");
-  EXPECT_EQ(complaint(R"("model_type": "mamba2", "num_heads": 4, "head_dim": 32,
-                         "use_conv_bias": false)"),
-            "f: use_conv_bias = false: convolutions without a bias are not modelled");
   EXPECT_EQ(complaint(R"("model_type": "bailing_moe", "num_experts": 4, "num_experts_per_tok": 2,
                          "moe_intermediate_size": 32, "multi_gate": true)"),
             "f: multi_gate = true: routers of their own for images and sound are not modelled");

@@ -229,6 +229,15 @@ TEST(NewLayers, HaveTheParametersOfPublishedModels) {
       "max_position_embeddings": 327680, "ngram_vocab_size_ratio": 78, "emb_neighbor_num": 4,
       "emb_split_num": 4})",
        68'562'465'024},
+      // state-spaces/mamba-130m-hf and tiiuae/falcon-mamba-7b, scans without attention
+      {R"({"model_type": "mamba", "hidden_size": 768, "num_hidden_layers": 24, "state_size": 16,
+      "intermediate_size": 1536, "time_step_rank": 48, "use_bias": false, "use_conv_bias": true,
+      "vocab_size": 50280})",
+       129'135'360},
+      {R"({"model_type": "falcon_mamba", "hidden_size": 4096, "num_hidden_layers": 64, "state_size": 16,
+      "intermediate_size": 8192, "time_step_rank": 256, "use_bias": false, "use_conv_bias": true,
+      "vocab_size": 65024, "tie_word_embeddings": false})",
+       7'272'665'088},
       // google/gemma-3n-E4B as its class has it, and E2B: four streams, embeddings of layers; 262,400 rows
       // of 2,048 and 262,144 of 35 * 256, and 112,484,944 a layer, of which E2B's MLPs have half
       {R"({"model_type": "gemma3n_text"})", 6'866'696'688},
