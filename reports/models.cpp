@@ -69,6 +69,8 @@ std::string experts(const sim::Moe& moe) {
   if (moe.latent_size) text += "; rows of " + std::to_string(*moe.latent_size) + " values";
   if (moe.num_dense_layers > 0)
     text += "; first " + std::to_string(moe.num_dense_layers) + " layers dense";
+  if (moe.num_last_dense_layers > 0)
+    text += "; last " + std::to_string(moe.num_last_dense_layers) + " layers dense";
   if (moe.layer_interval > 1) text += "; one layer in " + std::to_string(moe.layer_interval);
   return text;
 }
@@ -215,6 +217,7 @@ void add_details(Fields& fields, const Transformer& m) {
   if (m.window_attention)
     fields.emplace_back("windowed attention", window_attention(*m.window_attention));
   if (m.value_head_dim) fields.emplace_back("value heads", std::to_string(*m.value_head_dim));
+  if (m.query_rank) fields.emplace_back("queries", "from " + std::to_string(*m.query_rank));
   if (m.keys_as_values) fields.emplace_back("values", "the keys before their norm");
   if (m.attention_gate) fields.emplace_back("attention gate", "yes");
   if (m.attention_head_gate) fields.emplace_back("attention gate", "one value per head");

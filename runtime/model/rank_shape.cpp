@@ -75,6 +75,7 @@ void require_what_is_executed(const sim::Transformer& model) {
   refuse(model.attention_head_gate, "attention_head_gate = true");
   refuse(model.value_head_dim.has_value(), "value_head_dim");
   refuse(model.keys_as_values, "keys_as_values = true");
+  refuse(model.query_rank.has_value(), "query_rank");
   refuse(model.layer_scalars > 0, "layer_scalars = " + std::to_string(model.layer_scalars));
   refuse(model.moe && model.moe->latent_size, "moe.latent_size");
   refuse(model.moe && (model.moe->branch_norms || model.moe->router_scales),

@@ -32,7 +32,14 @@ void add_heads(LayerTable& table) {
   using enum WeightName;
   const Transformer& model = table.model;
   const Count a = model.num_heads, d = model.head_dim, v = attention_output_width(model) / a,
-              queries = a * d + attention_gate_width(model), values = model.keys_as_values ? 0 : v;
+              queries = (model.query_rank ? 0 : a * d) + attention_gate_width(model),
+              values = model.keys_as_values ? 0 : v;
+  if (model.query_rank) {
+    const Count rank = *model.query_rank;
+    table.add({.name = QueryDown, .rows = table.hidden, .columns = rank});
+    table.add({.name = QueryNorm, .columns = rank});
+    table.column_parallel({.name = QueryUp, .rows = rank, .columns = a * d});
+  }
   table.column_parallel(
       {.name = Qkv,
        .rows = table.hidden,

@@ -76,6 +76,9 @@
 // layer_embedding, whose table of V_p L p values, projection (h, L p) and norm (p) are part of the
 // model's embedding.
 //
+// Where queries have a bottleneck, qkv has no a d columns, and r = query_rank in query_down,
+// query_norm and query_up (r, a d).
+//
 // A gate on the output of attention adds a v columns to qkv, one value for each head a; keys that
 // are values too take away g v.  v is d unless value_head_dim is given.  A router chooses among E
 // routed and the zero experts; these have no weights.  A gated delta net with bottlenecks of r has

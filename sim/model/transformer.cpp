@@ -168,6 +168,11 @@ void validate_attention(const Transformer& m) {
   }
   if (m.attention_gate && m.attention_head_gate)
     throw Error("attention_gate and attention_head_gate exclude each other");
+  if (m.query_rank && (m.mla || m.compressed_attention || m.parallel_block || m.bias.qkv ||
+                       m.sparse_attention || attention_gate_width(m) > 0))
+    throw Error(
+        equals("query_rank", *m.query_rank) +
+        " is of plain heads: no mla, chosen or compressed keys, gates, biases or parallel blocks");
   if (m.mla && (m.value_head_dim || m.attention_gate || m.attention_head_gate || m.keys_as_values))
     throw Error("value_head_dim, keys_as_values and gates of attention are not those of MLA");
   if (m.keys_as_values && m.value_head_dim.value_or(m.head_dim) != m.head_dim)
@@ -200,6 +205,7 @@ void validate_experts(const Moe& moe, int num_layers) {
   require_between("moe.shared_expert_ffn_size", moe.shared_expert_ffn_size,
                   moe.num_shared_experts > 0 ? 1 : 0, std::numeric_limits<int>::max());
   require_between("moe.num_dense_layers", moe.num_dense_layers, 0, num_layers);
+  require_between("moe.num_last_dense_layers", moe.num_last_dense_layers, 0, num_layers);
   require_between("moe.num_groups", moe.num_groups, 1, moe.num_experts);
   require_between("moe.groups_per_token", moe.groups_per_token, 1, moe.num_groups);
 }
@@ -421,13 +427,15 @@ const std::vector<TransformerField>& transformer_fields() {
       RANGED(document_len, 1, kTokens), RANGED(sliding_window, 1, kTokens),
       RANGED(sliding_window_interval, 1, kLayers), FIELD(attention_sinks),
       rare(FIELD(attention_gate)), rare(FIELD(attention_head_gate)), rare(FIELD(keys_as_values)),
-      rare(RANGED(layer_scalars, 0, 16)), rare(FIELD(layer_pattern)),
+      rare(RANGED(query_rank, 1, kWidth)), rare(RANGED(layer_scalars, 0, 16)),
+      rare(FIELD(layer_pattern)),
       // Experts.
       needed(RANGED_OF(moe, num_experts, 1, kExperts)), needed(RANGED_OF(moe, top_k, 1, kExperts)),
       needed(RANGED_OF(moe, expert_ffn_size, 1, kFfn)),
       RANGED_OF(moe, num_shared_experts, 0, kExperts),
       RANGED_OF(moe, shared_expert_ffn_size, 0, kFfn), RANGED_OF(moe, num_dense_layers, 0, kLayers),
       RANGED_OF(moe, num_groups, 1, kExperts), RANGED_OF(moe, groups_per_token, 1, kExperts),
+      rare(RANGED_OF(moe, num_last_dense_layers, 0, kLayers)),
       RANGED_OF(moe, layer_interval, 1, kLayers), OF(moe, router_bias), OF(moe, expert_bias),
       OF(moe, shared_expert_gate), rare(RANGED_OF(moe, latent_size, 1, kWidth)),
       rare(RANGED_OF(moe, num_zero_experts, 0, kExperts)), rare(OF(moe, branch_norms)),

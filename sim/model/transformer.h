@@ -65,8 +65,8 @@ struct Biases {
 };
 
 // An MoE layer replaces the MLP in the layers l >= num_dense_layers with (l - num_dense_layers) %
-// layer_interval == 0; the others keep the dense MLP of width ffn_size.  Experts are gated where
-// the model's MLP is gated.
+// layer_interval == 0 and l < num_layers - num_last_dense_layers; the others keep the dense MLP of
+// width ffn_size.  Experts are gated where the model's MLP is gated.
 struct Moe {
   int num_experts = 0;             // routed experts
   int top_k = 0;                   // routed experts each token visits
@@ -74,6 +74,7 @@ struct Moe {
   int num_shared_experts = 0;      // experts every token visits
   int shared_expert_ffn_size = 0;  // width of one shared expert
   int num_dense_layers = 0;        // leading layers with a dense MLP
+  int num_last_dense_layers = 0;   // the same before multi-token prediction (Step 3)
   int layer_interval = 1;          // 1: every layer is an MoE layer, 2: every second ...
   // The experts form so many groups of neighbours, and a token visits experts of at most so many of
   // these (DeepSeek-V3: 4 of 8).
@@ -273,6 +274,9 @@ struct Transformer {
   bool attention_gate = false;
   bool attention_head_gate = false;  // the same with one value for each head (Step 3.5)
   bool keys_as_values = false;       // values are the keys before their norm (Gemma 4)
+  // Queries pass a bottleneck of so many values, which a norm follows (multi-matrix factorization
+  // attention, arXiv 2412.19255; Step 3); none: they are projected directly.
+  std::optional<int> query_rank = {};
   // Learned numbers of a layer in addition to its matrices and norms: two of an xIELU (Apertus), a
   // factor of the layer's output (Gemma 4).
   int layer_scalars = 0;

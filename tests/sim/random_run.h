@@ -151,6 +151,8 @@ inline void make_rare(Transformer& model, RandomChoice& choose) {
     model.residual_streams = 4, model.alternating_updates = true;
     model.laurel_rank = 64;
   }
+  if (choose.below(8) == 0) model.query_rank = 128;
+  if (model.moe && choose.below(8) == 0) model.moe->num_last_dense_layers = 1;
   if (choose.below(8) == 0)
     model.ngram_embedding = NgramEmbedding{.num_tables = 4, .vocab_size = 1000, .width = 256};
 }

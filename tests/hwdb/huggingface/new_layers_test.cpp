@@ -229,6 +229,14 @@ TEST(NewLayers, HaveTheParametersOfPublishedModels) {
       "max_position_embeddings": 327680, "ngram_vocab_size_ratio": 78, "emb_neighbor_num": 4,
       "emb_split_num": 4})",
        68'562'465'024},
+      // stepfun-ai/step3, "316B" of its language model: queries from 2,048 values; without experts are
+      // the first four layers and the last
+      {R"({"model_type": "step3_text", "hidden_size": 7168, "intermediate_size": 18432,
+      "num_attention_heads": 64, "num_attention_groups": 1, "num_hidden_layers": 61, "max_seq_len":
+      65536, "vocab_size": 128815, "moe_intermediate_size": 5120, "moe_num_experts": 48, "moe_top_k": 3,
+      "share_expert_dim": 5120, "share_q_dim": 2048, "head_dim": 256, "moe_layers_enum":
+      "4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32,33,34,35,36,37,38,39,40,41,42,43,44,45,46,47,48,49,50,51,52,53,54,55,56,57,58,59"})",
+       316'294'538'240},
       // state-spaces/mamba-130m-hf and tiiuae/falcon-mamba-7b, scans without attention
       {R"({"model_type": "mamba", "hidden_size": 768, "num_hidden_layers": 24, "state_size": 16,
       "intermediate_size": 1536, "time_step_rank": 48, "use_bias": false, "use_conv_bias": true,
