@@ -69,6 +69,8 @@ std::string experts(const sim::Moe& moe) {
   if (moe.latent_size) text += "; rows of " + std::to_string(*moe.latent_size) + " values";
   if (moe.num_dense_layers > 0)
     text += "; first " + std::to_string(moe.num_dense_layers) + " layers dense";
+  if (moe.num_last_dense_layers > 0)
+    text += "; last " + std::to_string(moe.num_last_dense_layers) + " layers dense";
   if (moe.layer_interval > 1) text += "; one layer in " + std::to_string(moe.layer_interval);
   return text;
 }
@@ -125,8 +127,12 @@ std::string window_attention(const sim::WindowAttention& window) {
                      window.num_kv_heads, window.window);
 }
 
-std::string encoder(const sim::Encoder& encoder) {
+std::string encoder(const Transformer& model) {
+  const sim::Encoder& encoder = *model.encoder;
   const std::string share = std::to_string(std::lround(100.0 * encoder.predicted_share));
+  if (model.num_labels)
+    return std::string("every token sees all others") +
+           (encoder.next_sentence ? "; a pooler of the first" : "");
   return "every token sees all others; logits of " + share + " % of the tokens" +
          (encoder.next_sentence ? ", sentences told apart" : "");
 }
@@ -154,6 +160,11 @@ std::string positions(const sim::Transformer& model) {
   return text;
 }
 
+std::string head(const Transformer& m) {
+  if (!m.num_labels) return m.tied_embeddings ? ", tied head" : ", own head";
+  return *m.num_labels > 0 ? fmt::format(", head of {} labels", *m.num_labels) : ", no head";
+}
+
 using Fields = std::vector<std::pair<std::string, std::string>>;
 
 void add_sizes(Fields& fields, const Transformer& m) {
@@ -166,8 +177,7 @@ void add_sizes(Fields& fields, const Transformer& m) {
   fields.emplace_back(
       "MLP", std::to_string(m.ffn_size) + (m.gated_mlp ? ", gated" : ", plain") +
                  (m.activation ? std::string(" ") + name_of(*m.activation) : std::string()));
-  fields.emplace_back("vocabulary", std::to_string(m.vocab_size) +
-                                        (m.tied_embeddings ? ", tied head" : ", own head"));
+  fields.emplace_back("vocabulary", std::to_string(m.vocab_size) + head(m));
   fields.emplace_back(
       "sequence",
       std::to_string(m.seq_len) + " tokens" +
@@ -176,7 +186,7 @@ void add_sizes(Fields& fields, const Transformer& m) {
 
 void add_details(Fields& fields, const Transformer& m) {
   fields.emplace_back("attention", attention(m));
-  if (m.encoder) fields.emplace_back("encoder", encoder(*m.encoder));
+  if (m.encoder) fields.emplace_back("encoder", encoder(m));
   if (m.mla) fields.emplace_back("MLA", mla(*m.mla));
   if (m.sparse_attention) fields.emplace_back("chosen keys", sparse_attention(*m.sparse_attention));
   if (m.compressed_attention)
@@ -185,8 +195,14 @@ void add_details(Fields& fields, const Transformer& m) {
     fields.emplace_back("layer embeddings",
                         fmt::format("{} values in each layer, of {} ids", m.layer_embedding->width,
                                     m.layer_embedding->vocab_size));
+  if (m.ngram_embedding)
+    fields.emplace_back("n-gram embeddings",
+                        fmt::format("{} tables of {} and {} rows", m.ngram_embedding->num_tables,
+                                    m.ngram_embedding->width, m.ngram_embedding->vocab_size));
   if (m.residual_streams > 1)
-    fields.emplace_back("residual streams", std::to_string(m.residual_streams));
+    fields.emplace_back("residual streams", std::to_string(m.residual_streams) +
+                                                (m.alternating_updates ? ", AltUp" : ""));
+  if (m.laurel_rank) fields.emplace_back("LAuReL", "rank " + std::to_string(*m.laurel_rank));
   if (m.sliding_window) fields.emplace_back("sliding window", window(m));
   if (m.vision) fields.emplace_back("image tower", vision(m));
   if (m.attention_sinks) fields.emplace_back("attention sinks", "one per head");
@@ -201,6 +217,7 @@ void add_details(Fields& fields, const Transformer& m) {
   if (m.window_attention)
     fields.emplace_back("windowed attention", window_attention(*m.window_attention));
   if (m.value_head_dim) fields.emplace_back("value heads", std::to_string(*m.value_head_dim));
+  if (m.query_rank) fields.emplace_back("queries", "from " + std::to_string(*m.query_rank));
   if (m.keys_as_values) fields.emplace_back("values", "the keys before their norm");
   if (m.attention_gate) fields.emplace_back("attention gate", "yes");
   if (m.attention_head_gate) fields.emplace_back("attention gate", "one value per head");

@@ -336,8 +336,11 @@ class Evaluation {
   }
 
   Value length(const std::vector<Node>& parts) const {
-    const json* const found = list(parts[0]);
-    return {found ? static_cast<double>(found->size()) : 0.0};
+    const Value value = of(parts[0]);
+    if (value.is_none()) return {0.0};
+    const auto* const found = std::get_if<const json*>(&value.value);
+    if (!found) refuse(value, "a list is expected");
+    return {static_cast<double>((*found)->size())};
   }
 
   Value ends_with(const std::vector<Node>& parts) const {

@@ -17,7 +17,7 @@
 //   same(key)                               a number, or the one that a list repeats
 //   has(key)                                whether the file has it, null or not
 //   min(a, b) max(a, b) floor(a) ceil(a)
-//   length(list)                            0 of a list that is not there
+//   length(list)                            or of an object; 0 of one that is not there
 //   ends_with(list, 'x')                    whether one of its texts does
 //   letters(list, 'name', 'L', ...)         a letter for each layer; other kinds are '1' or 'true'
 //   first_letters(list, ...)                the same of a list that may go on after the last layer

@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 using sim::Transformer;
 
-const ModelType& type_of(const json& config, const std::string& place) {
+ModelType type_of(const json& config, const std::string& place) {
   ObjectReader reader(config, place);
   const std::optional<std::string> name = reader.text("model_type");
   if (!name) reader.refuse("model_type", "missing; is this the config.json of a model?");
@@ -25,7 +25,9 @@ const ModelType& type_of(const json& config, const std::string& place) {
   if (!type) reader.refuse("model_type", "unknown" + did_you_mean(*name, known_model_types()));
   if (!type->refused.empty())
     reader.refuse("model_type", type->refused + ", which is not modelled");
-  return *type;
+  ModelType own = *type;
+  for (const std::string& trained : reader.texts("architectures")) own = with_head(own, trained);
+  return own;
 }
 
 // Letters, digits and harmless signs of a free text, at most 80.
@@ -102,11 +104,11 @@ ModelReading read_document(const json& document, const std::string& file) {
   if (const TextPart text = text_part(document); text.config) {
     const std::string place = file + ": " + text.key;
     json part = *text.config;
+    part.erase("architectures");
     // Of the whole model where its text part does not say it.
-    if (!part.contains("tie_word_embeddings") && document.contains("tie_word_embeddings"))
-      part["tie_word_embeddings"] = document["tie_word_embeddings"];
-    if (!part.contains("model_type") && document.contains("model_type"))
-      part["model_type"] = document["model_type"];
+    for (const char* key :
+         {"tie_word_embeddings", "model_type", "num_labels", "id2label", "architectures"})
+      if (!part.contains(key) && document.contains(key)) part[key] = document[key];
     return model_of_type(type_of(part, place), part, place, true);
   }
   return model_of_type(type_of(document, file), document, file, false);

@@ -296,7 +296,8 @@ ModelTypes parse_model_types(const std::string& content, const std::string& file
   ObjectReader reader(document, file);
   reader.count("schema");
   reader.texts("about");
-  for (const char* list : {"classes", "matter", "ignored", "towers", "types"}) reader.any(list);
+  for (const char* list : {"classes", "heads", "matter", "ignored", "towers", "types"})
+    reader.any(list);
   reader.finish();
   ModelTypes all;
   for (const json& row : member(document, "classes", json::value_t::array, file + ": ")) {
@@ -315,6 +316,7 @@ ModelTypes parse_model_types(const std::string& content, const std::string& file
     fields.finish();
   }
   all.towers = read_rows(document, "towers", known.towers, file);
+  all.heads = read_rows(document, "heads", known.heads, file);
   all.rows = read_rows(document, "types", known.rows, file);
   return all;
 }
@@ -343,6 +345,14 @@ const ModelType* find_tower(const std::string& model_type) {
   const auto found = model_types().towers.find(model_type);
   return found == model_types().towers.end() || found->second.names.empty() ? nullptr
                                                                             : &found->second;
+}
+
+ModelType with_head(ModelType type, const std::string& name) {
+  for (const auto& [end, head] : model_types().heads) {
+    if (head.names.empty() || !name.ends_with(end)) continue;
+    for (const auto& [field, is] : head.fields) type.fields.insert_or_assign(field, is);
+  }
+  return type;
 }
 
 ModelReading model_of_type(const ModelType& type, const json& config, const std::string& place,

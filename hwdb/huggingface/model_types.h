@@ -61,6 +61,7 @@ struct ModelTypes {
   std::map<std::string, ModelType> rows;  // by model_type, or by the name of a base
   // Of these the towers for images: fields of "vision" from a whole file.
   std::map<std::string, ModelType> towers;
+  std::map<std::string, ModelType> heads;  // what of a model other classes change
   std::vector<RefusedClasses> classes;
   std::vector<IgnoredKeys> ignored;
   std::vector<PartKeys> matter;
@@ -75,6 +76,8 @@ ModelTypes parse_model_types(const std::string& content, const std::string& file
 const ModelTypes& model_types();
 const ModelType* find_model_type(const std::string& name);
 const ModelType* find_tower(const std::string& model_type);
+// The type with the head of a class, a name of "architectures".
+ModelType with_head(ModelType type, const std::string& name);
 
 // The shape of the object `config` of a file, and what became of its keys; `nested`: a text_config,
 // whose keys the class may have.  Throws Error that names `place` and the key.

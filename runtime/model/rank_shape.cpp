@@ -64,14 +64,18 @@ MlaHeadShape mla_head_shape(const RankShape& shape, const sim::Mla& mla) {
 void require_what_is_executed(const sim::Transformer& model) {
   if (model.mla) require_mla(model);
   refuse(model.encoder.has_value(), "an encoder");
+  refuse(model.num_labels.has_value(), "num_labels");
   refuse(sim::is_hybrid(model), "a hybrid, layer_pattern = " + model.layer_pattern.value_or(""));
   refuse(model.sparse_attention.has_value(), "sparse_attention");
   refuse(model.residual_streams > 1, "residual_streams");
+  refuse(model.laurel_rank.has_value(), "laurel_rank");
   refuse(model.layer_embedding.has_value(), "layer_embedding");
+  refuse(model.ngram_embedding.has_value(), "ngram_embedding");
   refuse(model.attention_gate, "attention_gate = true");
   refuse(model.attention_head_gate, "attention_head_gate = true");
   refuse(model.value_head_dim.has_value(), "value_head_dim");
   refuse(model.keys_as_values, "keys_as_values = true");
+  refuse(model.query_rank.has_value(), "query_rank");
   refuse(model.layer_scalars > 0, "layer_scalars = " + std::to_string(model.layer_scalars));
   refuse(model.moe && model.moe->latent_size, "moe.latent_size");
   refuse(model.moe && (model.moe->branch_norms || model.moe->router_scales),

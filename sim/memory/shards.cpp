@@ -66,12 +66,13 @@ RankParameters rank_parameters(const Transformer& model, const Strategy& strateg
   const Parameters whole = embedding_and_head_parameters(model);
   RankParameters rank;
   const auto norm = static_cast<double>(norm_parameters(model));
-  const double encoder_head = static_cast<double>(encoder_head_parameters(model));
-  rank.head_layers = (model.final_norm ? norm : 0.0) + encoder_head;
-  rank.embedding =
-      static_cast<double>(whole.embedding) / tensor + static_cast<double>(whole.positions);
+  const auto undivided = static_cast<double>(undivided_head_parameters(model));
+  rank.head_layers = (model.final_norm ? norm : 0.0) + undivided;
+  const std::int64_t ngrams = ngram_tables(model);
+  rank.embedding = static_cast<double>(whole.embedding + ngrams) / tensor +
+                   static_cast<double>(whole.positions - ngrams);
   const double head = model.tied_embeddings ? static_cast<double>(whole.embedding)
-                                            : static_cast<double>(whole.head) - encoder_head;
+                                            : static_cast<double>(whole.head) - undivided;
   rank.head = head / tensor + rank.head_layers;
   rank.tied = model.tied_embeddings;
   rank.predicts = model.mtp_layers > 0;

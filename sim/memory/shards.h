@@ -27,13 +27,13 @@ struct KindParameters {
 };
 
 // Parameters on one tensor rank, before data-parallel sharding: of the model's kinds of layer, the
-// tables divided by tensor_parallel, positions and norms replicated.
+// tables of tokens and n-grams divided by tensor_parallel, positions and norms replicated.
 struct RankParameters {
   KindTable<KindParameters> kinds{};
   double embedding = 0.0;  // table and positions, or a tied copy of it
   // Output projection and final norm; of a tied model the copy that a separate last stage holds.
   double head = 0.0;
-  // Of `head` what is no table: final norm, the layers of an encoder's head.
+  // Of `head` what is no table: final norm, the layers of an encoder's head, a head of labels.
   double head_layers = 0.0;
   double tower = 0.0;         // for images, on the embedding's stage
   double frozen_tower = 0.0;  // the same where it does not learn

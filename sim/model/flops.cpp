@@ -68,11 +68,13 @@ Flops attention_flops_per_token(const Transformer& model, int layer, bool causal
 }
 
 Flops head_flops_per_token(const Transformer& model) {
-  const Count h = model.hidden_size, vocab = h * model.vocab_size;
+  const Count h = model.hidden_size, logits = h * num_logits(model);
   // Of matrices that multiply predicted tokens, and the first token of a sequence.
-  const Count predicted =
-      model.encoder ? vocab + h * h : (1 + model.mtp_layers) * vocab + h * h * 2 * model.mtp_layers;
-  const Count first = model.encoder && model.encoder->next_sentence ? h * h + 2 * h : 0;
+  Count predicted = (1 + model.mtp_layers) * logits + h * h * 2 * model.mtp_layers, first = 0;
+  if (model.encoder && !model.num_labels) predicted = logits + h * h;
+  if (has_pooler(model)) first = h * h + (model.num_labels ? logits : 2 * h);
+  if (has_pooler(model) && model.num_labels) predicted = 0;
+  predicted += stream_projection_weights(model);
   return 2.0 * (predicted_share(model) * real(predicted) + real(first) / model.seq_len) * FLOP;
 }
 
@@ -80,6 +82,7 @@ Flops forward_flops_per_token(const Transformer& model, bool causal) {
   Flops total = 2.0 * real(block_weights(model)) * FLOP + head_flops_per_token(model);
   if (const auto& own = model.layer_embedding)
     total += 2.0 * real(model.hidden_size) * model.num_layers * own->width * FLOP;
+  total += 2.0 * real(stream_projection_weights(model) + ngram_projections(model)) * FLOP;
   if (running_tower(model)) total += vision_flops(model) / real(model.seq_len);
   for (int layer = 0; layer < model.num_layers + model.mtp_layers; ++layer) {
     const LayerKind kind = kind_of_layer(model, layer);
@@ -157,7 +160,7 @@ double logged_layer(const Transformer& model, LayerKind kind) {
 double logged_today(const Transformer& m) {
   const LayerKinds kinds = layer_kinds(m);
   const double h = m.hidden_size, ahead = m.mtp_layers;
-  double sum = (1.0 + ahead) * h * m.vocab_size;
+  double sum = (1.0 + ahead) * h * num_logits(m);
   bool parted = false;  // a layer is a mixer or an MLP
   for_each_kind(count_layers(m, 0, m.num_layers + m.mtp_layers), [&](std::size_t slot, int layers) {
     const LayerKind kind = kinds[slot];
@@ -176,7 +179,7 @@ double logged_in_2024(const Transformer& m) {
     width = m.moe->top_k * dense + real(m.moe->num_shared_experts) * m.moe->shared_expert_ffn_size;
   }
   return layers * (2.0 * q * h * (1.0 + groups) + 2.0 * q * m.seq_len + matrices * h * width) +
-         h * m.vocab_size;
+         h * num_logits(m);
 }
 
 // Of Korthikanti et al., forward and backward.

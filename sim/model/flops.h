@@ -42,8 +42,9 @@ double scored_keys(const Transformer& model, int layer, bool causal);
 //   2 H (d_q + d_v) attended_keys + 2 A D s
 Flops attention_flops_per_token(const Transformer& model, int layer, bool causal);
 
-// FLOPs of the LM head and of the layers right before it, averaged over the tokens of a sequence:
-// of an encoder only predicted_share pass it, and one token passes its classifier of sentences.
+// FLOPs of the head and of the layers right before it, averaged over the tokens of a sequence: of
+// an encoder only predicted_share pass it, and one token passes its classifier of sentences.  A
+// head of labels is passed by every token, behind a pooler by one of a sequence.
 Flops head_flops_per_token(const Transformer& model);
 
 // 2 W + the attention and the scans of all layers, multi-token-prediction layers included.  W are

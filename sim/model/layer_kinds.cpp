@@ -9,7 +9,9 @@ namespace {
 // Without a pattern, or where a pattern says only what mixes.
 LayerMlp mlp_of_layer(const Transformer& model, int layer) {
   const Moe* const moe = model.moe ? &*model.moe : nullptr;
-  if (moe && layer >= moe->num_dense_layers &&
+  const bool last =
+      moe && layer < model.num_layers && layer >= model.num_layers - moe->num_last_dense_layers;
+  if (moe && !last && layer >= moe->num_dense_layers &&
       (layer - moe->num_dense_layers) % moe->layer_interval == 0)
     return LayerMlp::Experts;
   return is_hybrid(model) && model.ffn_size == 0 ? LayerMlp::None : LayerMlp::Dense;
@@ -75,7 +77,9 @@ int count_moe_layers(const Transformer& model, int first, int count) {
   const auto before = [&](int layer) {
     return (std::max(0, layer - model.moe->num_dense_layers) + interval - 1) / interval;
   };
-  return before(first + count) - before(first);
+  const int end = first + count, last = std::min(end, model.num_layers),
+            dense = std::clamp(model.num_layers - model.moe->num_last_dense_layers, first, end);
+  return before(end) - before(first) - (last > dense ? before(last) - before(dense) : 0);
 }
 
 LayerKinds layer_kinds(const Transformer& model) {

@@ -37,12 +37,16 @@ void add_mamba(LayerTable& table) {
   table.column_parallel({.name = MixerInput,
                          .part = LayerPart::Mixer,
                          .rows = table.hidden,
-                         .columns = inner + channels + heads});
+                         .columns = inner + channels + heads,
+                         .biases = mamba.projection_bias});
   table.divided_vector(Convolution, channels * mamba.conv_kernel);
-  table.divided_vector(ConvolutionBias, channels);
+  if (mamba.conv_bias) table.divided_vector(ConvolutionBias, channels);
   for (const WeightName name : {DecayLog, Skip, StepBias}) table.divided_vector(name, heads);
   if (mamba.gated_norm) table.divided_vector(GatedNorm, inner);
-  table.row_parallel({.name = MixerOutput, .part = LayerPart::Mixer, .rows = inner});
+  table.row_parallel({.name = MixerOutput,
+                      .part = LayerPart::Mixer,
+                      .rows = inner,
+                      .biases = mamba.projection_bias});
 }
 
 void add_delta_net(LayerTable& table) {
@@ -80,21 +84,25 @@ void add_mamba1(LayerTable& table) {
   const Mamba1& mamba = *table.model.mamba1;
   const LayerPart part = LayerPart::Mixer;
   const Count inner = mamba.inner_size, selection = mamba.selection_size();
-  table.column_parallel(
-      {.name = MixerInput, .part = part, .rows = table.hidden, .columns = 2 * inner});
+  table.column_parallel({.name = MixerInput,
+                         .part = part,
+                         .rows = table.hidden,
+                         .columns = 2 * inner,
+                         .biases = mamba.projection_bias});
   table.divided_vector(Convolution, inner * mamba.conv_kernel);
-  table.divided_vector(ConvolutionBias, inner);
+  if (mamba.conv_bias) table.divided_vector(ConvolutionBias, inner);
   table.add({.name = SelectionProjection,
              .part = part,
              .rows = inner,
              .columns = selection,
              .divided = TensorAxis::Rows});
-  table.add({.name = SelectionNorms, .part = part, .columns = selection});
+  if (mamba.norms) table.add({.name = SelectionNorms, .part = part, .columns = selection});
   table.column_parallel(
       {.name = StepProjection, .part = part, .rows = mamba.dt_rank, .columns = inner, .biases = 1});
   table.divided_vector(DecayLog, inner * mamba.state_size);
   table.divided_vector(Skip, inner);
-  table.row_parallel({.name = MixerOutput, .part = part, .rows = inner});
+  table.row_parallel(
+      {.name = MixerOutput, .part = part, .rows = inner, .biases = mamba.projection_bias});
 }
 
 void validate_lightning_attention(const Transformer& model) {

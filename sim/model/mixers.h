@@ -29,6 +29,8 @@ struct Mamba {
   int conv_kernel = 4;
   int chunk_size = 128;
   bool gated_norm = true;  // false: the output is gated, but not normalised (Falcon-H1)
+  bool conv_bias = true;
+  bool projection_bias = false;  // of input and output
 
   int inner_size() const { return num_heads * head_dim; }
   // Channels of the convolution: x, B and C.
@@ -64,14 +66,17 @@ struct GatedDeltaNet {
 // A Mamba-1 mixer (Gu & Dao 2023, arXiv 2312.00752) as Jamba has it (Lieber et al. 2024, arXiv
 // 2403.19887): each of inner_size channels has a state of state_size values with decays of its own.
 // The step of a channel comes from a bottleneck of dt_rank values; these, B and C, which all
-// channels share, are projected from the convolved channels and normalised.  A causal convolution
-// of each channel runs before.  Source: huggingface/transformers
-// src/transformers/models/jamba/modeling_jamba.py, JambaMambaMixer.
+// channels share, are projected from the convolved channels and normalised, or as Gu & Dao have it
+// not.  A causal convolution of each channel runs before.  Sources: huggingface/transformers
+// src/transformers/models/jamba/modeling_jamba.py (JambaMambaMixer), mamba/modeling_mamba.py.
 struct Mamba1 {
   int inner_size = 0;
   int state_size = 0;
   int dt_rank = 0;
   int conv_kernel = 4;
+  bool norms = true;  // of steps, B and C
+  bool conv_bias = true;
+  bool projection_bias = false;  // of input and output
 
   // What is projected from the channels: the steps' bottleneck, B and C.
   int selection_size() const { return dt_rank + 2 * state_size; }

@@ -32,7 +32,14 @@ void add_heads(LayerTable& table) {
   using enum WeightName;
   const Transformer& model = table.model;
   const Count a = model.num_heads, d = model.head_dim, v = attention_output_width(model) / a,
-              queries = a * d + attention_gate_width(model), values = model.keys_as_values ? 0 : v;
+              queries = (model.query_rank ? 0 : a * d) + attention_gate_width(model),
+              values = model.keys_as_values ? 0 : v;
+  if (model.query_rank) {
+    const Count rank = *model.query_rank;
+    table.add({.name = QueryDown, .rows = table.hidden, .columns = rank});
+    table.add({.name = QueryNorm, .columns = rank});
+    table.column_parallel({.name = QueryUp, .rows = rank, .columns = a * d});
+  }
   table.column_parallel(
       {.name = Qkv,
        .rows = table.hidden,
@@ -195,6 +202,17 @@ void add_streams(LayerTable& table) {
   using enum WeightName;
   const Count m = table.model.residual_streams;
   if (m == 1) return;
+  if (table.model.alternating_updates) {
+    table.add({.name = StreamWeights,
+               .part = LayerPart::Norms,
+               .rows = table.hidden,
+               .columns = m,
+               .visited = 2});
+    table.add({.name = StreamScales,
+               .part = LayerPart::Norms,
+               .columns = m * m * (1 + m) + 2 * table.hidden});
+    return;
+  }
   table.add({.name = StreamWeights,
              .part = LayerPart::Norms,
              .rows = m * table.hidden,
@@ -203,6 +221,15 @@ void add_streams(LayerTable& table) {
              .count = 2,
              .visited = 2});
   table.add({.name = StreamScales, .part = LayerPart::Norms, .columns = 6});
+}
+
+void add_laurel(LayerTable& table) {
+  using enum WeightName;
+  if (!table.model.laurel_rank) return;
+  const Count rank = *table.model.laurel_rank;
+  table.add({.name = LaurelDown, .rows = table.hidden, .columns = rank});
+  table.add({.name = LaurelUp, .rows = rank, .columns = table.hidden});
+  table.norm(LaurelNorm, 1);
 }
 
 // What a layer does with its own embedding of a token, after its MLP.
@@ -222,6 +249,7 @@ void add_layer(LayerTable& table, LayerKind kind) {
   if (kind.has_attention()) {
     table.norm(AttentionNorm, 1);
     add_attention(table);
+    add_laurel(table);
     table.norm(PostAttentionNorm, 3);
   }
   if (const ScanMixer* mixer = scan_mixer(kind.mixer)) {
@@ -246,7 +274,8 @@ const char* name_of(WeightName name) {
       "stream_weights", "stream_scales", "attention_norm", "qkv", "query_down", "query_norm",
       "index_query", "index_key", "index_norm", "index_weights", "index_bias", "compressor_input",
       "compressor_bias", "compressor_norm", "output_groups", "mla_down", "mla_norm", "query_up",
-      "mla_up", "qk_norm", "attention_sinks", "attention_output", "post_attention_norm",
+      "mla_up", "qk_norm", "attention_sinks", "attention_output", "laurel_down", "laurel_up",
+      "laurel_norm", "post_attention_norm",
       // Of mixers, MLPs and experts.
       "mixer_norm", "mixer_input", "mixer_gates", "gate_down", "gate_up", "x_proj",
       "selection_norms", "dt_proj", "conv1d", "conv1d_bias", "a_log", "skip", "dt_bias",
@@ -304,7 +333,7 @@ BlockParameters block_of(const LayerWeights& weights) {
 Count inactive(const LayerWeights& weights) {
   Count sum = 0;
   for (const LayerWeight& weight : weights)
-    sum += weight.parameters() / weight.count * (weight.count - weight.visited);
+    sum += weight.parameters() / weight.count * std::max(0, weight.count - weight.visited);
   return sum;
 }
 
@@ -337,12 +366,26 @@ BlockParameters block_parameters(const Transformer& model, int layer) {
   return block_of(layer_weights(model, kind_of_layer(model, layer)));
 }
 
-std::int64_t encoder_head_parameters(const Transformer& model) {
-  if (!model.encoder) return 0;
+std::int64_t undivided_head_parameters(const Transformer& model) {
   const Count h = model.hidden_size;
-  const Count sentences =
-      model.encoder->next_sentence ? linear(h, h, true) + linear(h, 2, true) : 0;
-  return linear(h, h, true) + norm_parameters(model) + sentences;
+  const Count pooler = has_pooler(model) ? linear(h, h, true) : 0,
+              streams = stream_projection_weights(model);
+  if (model.num_labels) return streams + pooler + linear(h, *model.num_labels, model.bias.head);
+  if (!model.encoder) return streams;
+  const Count sentences = has_pooler(model) ? linear(h, 2, true) : 0;
+  return linear(h, h, true) + norm_parameters(model) + pooler + sentences;
+}
+
+std::int64_t ngram_tables(const Transformer& model) {
+  if (!model.ngram_embedding) return 0;
+  const Count tables = model.ngram_embedding->num_tables;
+  return tables * (model.ngram_embedding->vocab_size + tables) * model.ngram_embedding->width;
+}
+
+std::int64_t ngram_projections(const Transformer& model) {
+  if (!model.ngram_embedding) return 0;
+  return Count{model.ngram_embedding->num_tables} * model.ngram_embedding->width *
+         model.hidden_size;
 }
 
 Parameters embedding_and_head_parameters(const Transformer& model) {
@@ -354,15 +397,18 @@ Parameters embedding_and_head_parameters(const Transformer& model) {
   if (model.encoder) sum.positions += model.encoder->segment_types * h;
   if (const auto& own = model.layer_embedding)
     sum.positions += (own->vocab_size + h) * Count{model.num_layers} * own->width + own->width;
+  sum.positions +=
+      stream_projection_weights(model) + ngram_tables(model) + ngram_projections(model);
   sum.norms = (model.embedding_norm ? norm_parameters(model) : 0) +
               (model.final_norm ? norm_parameters(model) : 0);
-  if (!model.tied_embeddings) sum.head = linear(h, model.vocab_size, model.bias.head);
+  if (!model.tied_embeddings && !model.num_labels)
+    sum.head = linear(h, model.vocab_size, model.bias.head);
   if (model.tied_embeddings && model.bias.head) sum.head = model.vocab_size;
-  sum.head += encoder_head_parameters(model);
+  sum.head += undivided_head_parameters(model);
   if (running_tower(model)) sum.vision = vision_parameters(model);
   // One weighted sum of all residual streams before the head.
   const Count m = model.residual_streams;
-  if (m > 1) sum.head += m * m * h + m + 1;
+  if (weighs_streams(model)) sum.head += m * m * h + m + 1;
   return sum;
 }
 

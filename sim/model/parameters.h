@@ -33,6 +33,8 @@
 //   mla_up                     (c, a (qk_nope + v))        columns               none
 //   stream_weights             two (m h, m (2 + m))        -                     one each
 //   stream_scales              (6)                         -                     none
+//   laurel_down, laurel_up     (h, r_l), (r_l, h)          -                     none
+//   laurel_norm                (h)                         -                     norm
 //   compressor_input           (h, 2 x d)                  -                     none
 //   compressor_bias, _norm     (R x d), (d)                -                     none
 //   output_groups              (a d, o)                    rows                  none
@@ -47,7 +49,7 @@
 //   router, shared_gate        (h, E), (h, 1)              -, partial gradients  router_bias, none
 //   router_scales              (h + E)                     -                     none
 //   mixer_norm                 (h)                         -                     norm
-//   mixer_input                (h, 2 d_i + 2 G N + H)      columns               none
+//   mixer_input                (h, 2 d_i + 2 G N + H)      columns               projection_bias
 //   mixer_gates                (h, 2 H_v)                  columns               none
 //   gate_down, gate_up         (h, 2 r), (r, K + V)        -, columns            none
 //   x_proj                     (d_i, r_t + 2 N)            rows                  none
@@ -56,7 +58,7 @@
 //   conv1d, conv1d_bias        (c k), (c)                  columns               none
 //   a_log, skip, dt_bias       (H) each                    columns               none
 //   gated_norm                 (d_i)                       columns               none
-//   mixer_output               (d_i, h)                    rows                  none
+//   mixer_output               (d_i, h)                    rows                  projection_bias
 //   latent_down, latent_up     (h, l), (l, h)              -, partial gradients  none
 //   shared_up, shared_down     (h, w F), (F, h)            columns, rows         mlp (shared_down:
 //                                                                                one per expert)
@@ -67,11 +69,15 @@
 // compressor with x = 2 (windows that overlap) where an indexer chooses, else 1; the indexer's key
 // is compressed too, index_key (h, 4 D) and index_bias (2 R D), with a norm of D; g output_groups
 // of a d / g values to o each, and attention_output (g o, h).  With m residual streams each half of
-// a layer has its stream_weights.
+// a layer has its stream_weights; with alternating_updates a layer has one of (h, m), which
+// multiplies twice, and stream_scales of m^2 + m^3 coefficients, and a norm and a scale of h each.
 //
 // Layers that share keys have no g (d + v) columns in qkv and one d in qk_norm.  p is the width of
 // layer_embedding, whose table of V_p L p values, projection (h, L p) and norm (p) are part of the
 // model's embedding.
+//
+// Where queries have a bottleneck, qkv has no a d columns, and r = query_rank in query_down,
+// query_norm and query_up (r, a d).
 //
 // A gate on the output of attention adds a v columns to qkv, one value for each head a; keys that
 // are values too take away g v.  v is d unless value_head_dim is given.  A router chooses among E
@@ -121,6 +127,9 @@ enum class WeightName : std::uint8_t {
   QkNorm,
   AttentionSinks,
   AttentionOutput,
+  LaurelDown,
+  LaurelUp,
+  LaurelNorm,
   PostAttentionNorm,
   MixerNorm,
   MixerInput,
@@ -236,9 +245,9 @@ struct BlockParameters {
 // norm among them, and of all else.  Tied embeddings count once, in `embedding`.
 struct Parameters : BlockParameters {
   std::int64_t embedding = 0;  // vocab_size * hidden_size
-  // Learned position table, an encoder's table of segments, embeddings of layers.
+  // Learned position table, an encoder's table of segments, embeddings of layers and of n-grams.
   std::int64_t positions = 0;
-  std::int64_t head = 0;      // 0 if tied, but for the layers of an encoder's head
+  std::int64_t head = 0;      // of a tied one the layers of an encoder's head
   std::int64_t vision = 0;    // tower of images, where a run has any
   std::int64_t mtp = 0;       // multi-token-prediction layers with their projection and norms
   std::int64_t inactive = 0;  // routed-expert parameters that a token does not visit
@@ -253,13 +262,19 @@ struct Parameters : BlockParameters {
 // Parameters of layer `layer` (from 0): the sums of layer_weights().
 BlockParameters block_parameters(const Transformer& model, int layer);
 
-// What an encoder has between its last layer and the projection to the vocabulary, and its
-// classifier of sentences:
+// What of the head tensor ranks do not divide.  An encoder has layers between its last and the
+// projection to the vocabulary, and a classifier of sentences:
 //
 //   (h^2 + h) + norm      and with next_sentence   (h^2 + h) + (2 h + 2)
 //
-// 0 of a decoder.  Part of `head` also where the projection is tied.
-std::int64_t encoder_head_parameters(const Transformer& model);
+// Of n = num_labels labels: h n, with bias.head n more, and with next_sentence (h^2 + h).  Part of
+// `head` also where the projection is tied.
+std::int64_t undivided_head_parameters(const Transformer& model);
+
+// Of embeddings of n-grams, with E tables of d values for V rows and more: tables (E V + E^2) d,
+// and projections E d h.
+std::int64_t ngram_tables(const Transformer& model);
+std::int64_t ngram_projections(const Transformer& model);
 
 // Weight and bias of one norm over the hidden size.
 std::int64_t norm_parameters(const Transformer& model);

@@ -168,6 +168,11 @@ void validate_attention(const Transformer& m) {
   }
   if (m.attention_gate && m.attention_head_gate)
     throw Error("attention_gate and attention_head_gate exclude each other");
+  if (m.query_rank && (m.mla || m.compressed_attention || m.parallel_block || m.bias.qkv ||
+                       m.sparse_attention || attention_gate_width(m) > 0))
+    throw Error(
+        equals("query_rank", *m.query_rank) +
+        " is of plain heads: no mla, chosen or compressed keys, gates, biases or parallel blocks");
   if (m.mla && (m.value_head_dim || m.attention_gate || m.attention_head_gate || m.keys_as_values))
     throw Error("value_head_dim, keys_as_values and gates of attention are not those of MLA");
   if (m.keys_as_values && m.value_head_dim.value_or(m.head_dim) != m.head_dim)
@@ -178,6 +183,13 @@ void validate_attention(const Transformer& m) {
     throw Error("layer_pattern: layers that take keys of another have no mla");
   if (m.residual_streams > 1 && m.parallel_block)
     throw Error(equals("residual_streams", m.residual_streams) + ": parallel blocks have one");
+  if (m.alternating_updates && (m.residual_streams == 1 || has_scans(m) || m.mtp_layers > 0))
+    throw Error(
+        "alternating_updates = true: residual_streams = 2 or more, no scans and no mtp_layers are "
+        "expected");
+  if (m.laurel_rank && (m.parallel_block || has_scans(m)))
+    throw Error(equals("laurel_rank", *m.laurel_rank) +
+                ": it goes with attention, and neither with parallel blocks nor with scans");
   if (m.sparse_attention && m.mla && !m.mla->q_lora_rank)
     throw Error("sparse_attention with mla needs mla.q_lora_rank: its indexer reads those latents");
   if (m.mla && query_head_dim(m) < 1)
@@ -193,6 +205,7 @@ void validate_experts(const Moe& moe, int num_layers) {
   require_between("moe.shared_expert_ffn_size", moe.shared_expert_ffn_size,
                   moe.num_shared_experts > 0 ? 1 : 0, std::numeric_limits<int>::max());
   require_between("moe.num_dense_layers", moe.num_dense_layers, 0, num_layers);
+  require_between("moe.num_last_dense_layers", moe.num_last_dense_layers, 0, num_layers);
   require_between("moe.num_groups", moe.num_groups, 1, moe.num_experts);
   require_between("moe.groups_per_token", moe.groups_per_token, 1, moe.num_groups);
 }
@@ -236,6 +249,10 @@ void Transformer::validate() const {
   if (moe) validate_experts(*moe, num_layers);
   if (encoder && mtp_layers > 0)
     throw Error(equals("mtp_layers", mtp_layers) + ": an encoder predicts no next tokens (0)");
+  if (num_labels && mtp_layers > 0)
+    throw Error(equals("mtp_layers", mtp_layers) + ": labels are of this token alone (0)");
+  if (num_labels && tied_embeddings)
+    throw Error("tied_embeddings = true: a head of labels has no table to share (false)");
   validate_total(*this);
 }
 
@@ -262,6 +279,10 @@ int attention_gate_width(const Transformer& model) {
   if (model.attention_head_gate) return model.num_heads;
   return model.attention_gate ? attention_output_width(model) : 0;
 }
+
+int num_logits(const Transformer& model) { return model.num_labels.value_or(model.vocab_size); }
+
+bool has_pooler(const Transformer& model) { return model.encoder && model.encoder->next_sentence; }
 
 double predicted_share(const Transformer& model) {
   return model.encoder ? model.encoder->predicted_share : 1.0;
@@ -290,6 +311,11 @@ double compressed_entries(const Transformer& model) {
 }
 
 int stream_size(const Transformer& model) { return model.residual_streams * model.hidden_size; }
+
+std::int64_t stream_projection_weights(const Transformer& model) {
+  const std::int64_t h = model.hidden_size;
+  return model.alternating_updates ? (model.residual_streams - 1) * h * h : 0;
+}
 
 std::optional<int> window_of_layer(const Transformer& model, int layer) {
   const int interval = model.sliding_window_interval;
@@ -401,13 +427,15 @@ const std::vector<TransformerField>& transformer_fields() {
       RANGED(document_len, 1, kTokens), RANGED(sliding_window, 1, kTokens),
       RANGED(sliding_window_interval, 1, kLayers), FIELD(attention_sinks),
       rare(FIELD(attention_gate)), rare(FIELD(attention_head_gate)), rare(FIELD(keys_as_values)),
-      rare(RANGED(layer_scalars, 0, 16)), rare(FIELD(layer_pattern)),
+      rare(RANGED(query_rank, 1, kWidth)), rare(RANGED(layer_scalars, 0, 16)),
+      rare(FIELD(layer_pattern)),
       // Experts.
       needed(RANGED_OF(moe, num_experts, 1, kExperts)), needed(RANGED_OF(moe, top_k, 1, kExperts)),
       needed(RANGED_OF(moe, expert_ffn_size, 1, kFfn)),
       RANGED_OF(moe, num_shared_experts, 0, kExperts),
       RANGED_OF(moe, shared_expert_ffn_size, 0, kFfn), RANGED_OF(moe, num_dense_layers, 0, kLayers),
       RANGED_OF(moe, num_groups, 1, kExperts), RANGED_OF(moe, groups_per_token, 1, kExperts),
+      rare(RANGED_OF(moe, num_last_dense_layers, 0, kLayers)),
       RANGED_OF(moe, layer_interval, 1, kLayers), OF(moe, router_bias), OF(moe, expert_bias),
       OF(moe, shared_expert_gate), rare(RANGED_OF(moe, latent_size, 1, kWidth)),
       rare(RANGED_OF(moe, num_zero_experts, 0, kExperts)), rare(OF(moe, branch_norms)),
@@ -430,10 +458,14 @@ const std::vector<TransformerField>& transformer_fields() {
       rare(needed(RANGED_OF(compressed_attention, index_heads, 1, kWidth))),
       rare(needed(RANGED_OF(compressed_attention, index_dim, 1, kHead))),
       rare(needed(RANGED_OF(compressed_attention, top_k, 1, kTokens))),
-      rare(RANGED(residual_streams, 1, 64)),
+      rare(RANGED(residual_streams, 1, 64)), rare(FIELD(alternating_updates)),
+      rare(RANGED(laurel_rank, 1, kWidth)),
       rare(needed(RANGED_OF(layer_embedding, vocab_size, 1, kVocab))),
       rare(needed(RANGED_OF(layer_embedding, width, 1, kWidth))),
       rare(RANGED(sharing_ffn_size, 1, kFfn)),
+      rare(needed(RANGED_OF(ngram_embedding, num_tables, 1, 256))),
+      rare(needed(RANGED_OF(ngram_embedding, vocab_size, 1, kVocab))),
+      rare(needed(RANGED_OF(ngram_embedding, width, 1, kWidth))),
       // Windowed layers of their own shape.
       rare(needed(RANGED_OF(window_attention, num_heads, 1, kWidth))),
       rare(needed(RANGED_OF(window_attention, num_kv_heads, 1, kWidth))),
@@ -447,7 +479,7 @@ const std::vector<TransformerField>& transformer_fields() {
       rare(RANGED_OF(mamba, num_groups, 1, kWidth)),
       rare(needed(RANGED_OF(mamba, state_size, 1, kHead))),
       rare(RANGED_OF(mamba, conv_kernel, 1, kHead)), rare(RANGED_OF(mamba, chunk_size, 1, kTokens)),
-      rare(OF(mamba, gated_norm)),
+      rare(OF(mamba, gated_norm)), rare(OF(mamba, conv_bias)), rare(OF(mamba, projection_bias)),
       rare(needed(RANGED_OF(gated_delta_net, num_key_heads, 1, kWidth))),
       rare(needed(RANGED_OF(gated_delta_net, key_head_dim, 1, kHead))),
       rare(needed(RANGED_OF(gated_delta_net, num_value_heads, 1, kWidth))),
@@ -458,7 +490,8 @@ const std::vector<TransformerField>& transformer_fields() {
       rare(needed(RANGED_OF(mamba1, inner_size, 1, kFfn))),
       rare(needed(RANGED_OF(mamba1, state_size, 1, kHead))),
       rare(needed(RANGED_OF(mamba1, dt_rank, 1, kWidth))),
-      rare(RANGED_OF(mamba1, conv_kernel, 1, kHead)),
+      rare(RANGED_OF(mamba1, conv_kernel, 1, kHead)), rare(OF(mamba1, norms)),
+      rare(OF(mamba1, conv_bias)), rare(OF(mamba1, projection_bias)),
       rare(needed(RANGED_OF(lightning_attention, num_heads, 1, kWidth))),
       rare(needed(RANGED_OF(lightning_attention, head_dim, 1, kHead))),
       rare(RANGED_OF(lightning_attention, chunk_size, 1, kTokens)),
@@ -482,7 +515,7 @@ const std::vector<TransformerField>& transformer_fields() {
       // Encoders, and multi-token prediction.
       needed(RANGED_OF(encoder, predicted_share, kLeastShare, 1)),
       RANGED_OF(encoder, segment_types, 0, kWidth), OF(encoder, next_sentence),
-      RANGED(mtp_layers, 0, 64)};
+      RANGED(mtp_layers, 0, 64), rare(RANGED(num_labels, 0, kVocab))};
   return all;
 }
 

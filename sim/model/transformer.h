@@ -65,8 +65,8 @@ struct Biases {
 };
 
 // An MoE layer replaces the MLP in the layers l >= num_dense_layers with (l - num_dense_layers) %
-// layer_interval == 0; the others keep the dense MLP of width ffn_size.  Experts are gated where
-// the model's MLP is gated.
+// layer_interval == 0 and l < num_layers - num_last_dense_layers; the others keep the dense MLP of
+// width ffn_size.  Experts are gated where the model's MLP is gated.
 struct Moe {
   int num_experts = 0;             // routed experts
   int top_k = 0;                   // routed experts each token visits
@@ -74,6 +74,7 @@ struct Moe {
   int num_shared_experts = 0;      // experts every token visits
   int shared_expert_ffn_size = 0;  // width of one shared expert
   int num_dense_layers = 0;        // leading layers with a dense MLP
+  int num_last_dense_layers = 0;   // the same before multi-token prediction (Step 3)
   int layer_interval = 1;          // 1: every layer is an MoE layer, 2: every second ...
   // The experts form so many groups of neighbours, and a token visits experts of at most so many of
   // these (DeepSeek-V3: 4 of 8).
@@ -166,6 +167,17 @@ struct LayerEmbedding {
   bool operator==(const LayerEmbedding&) const = default;
 };
 
+// Embeddings of n-grams (LongCat-Flash-Lite, arXiv 2601.21204): each of num_tables = k (n - 1)
+// tables, k of each length from 2 to n, has `width` values for a hash of a token and those before
+// it, which a projection of its own adds to the token's embedding.  Table i has vocab_size + 2 i +
+// 1 rows.  Source: ml-explore/mlx-lm mlx_lm/models/longcat_flash_ngram.py.
+struct NgramEmbedding {
+  int num_tables = 0;
+  int vocab_size = 0;
+  int width = 0;
+  bool operator==(const NgramEmbedding&) const = default;
+};
+
 // A tower for images before a decoder (ViT, SigLIP): layers without a mask over the patches of an
 // image, which come from a GEMM of their pixels.  Projectors make tokens of the decoder's width
 // from merged_patches neighbours each, joined or averaged; these take the place of embeddings.
@@ -201,7 +213,7 @@ struct VisionTower {
 struct Encoder {
   double predicted_share = 1.0;  // of a sequence's tokens, those whose logits are made
   int segment_types = 2;         // rows of the table of segments: which sentence a token is of
-  // The first token's state passes a pooler (h, h) and a layer of two classes.
+  // The first token's state passes a pooler (h, h) and a layer of two classes, or of num_labels.
   bool next_sentence = false;
 
   // BERT's own files predict 20 of 128 tokens and 80 of 512 (google-research/bert
@@ -262,6 +274,9 @@ struct Transformer {
   bool attention_gate = false;
   bool attention_head_gate = false;  // the same with one value for each head (Step 3.5)
   bool keys_as_values = false;       // values are the keys before their norm (Gemma 4)
+  // Queries pass a bottleneck of so many values, which a norm follows (multi-matrix factorization
+  // attention, arXiv 2412.19255; Step 3); none: they are projected directly.
+  std::optional<int> query_rank = {};
   // Learned numbers of a layer in addition to its matrices and norms: two of an xIELU (Apertus), a
   // factor of the layer's output (Gemma 4).
   int layer_scalars = 0;
@@ -273,6 +288,12 @@ struct Transformer {
   // Streams of the residual, from which a layer's halves read a weighted sum and into which they
   // write with weights, all made of the streams (DeepSeek-V4); 1: the one residual stream.
   int residual_streams = 1;
+  // AltUp (Baykal et al. 2023, arXiv 2301.13310; Gemma 3n): a layer predicts all streams from those
+  // before it, works on the first alone, and corrects all by what it has made of that one.
+  // Projections (h, h) make the others of the embedding, and bring them together before the head.
+  bool alternating_updates = false;
+  // Width of a bottleneck that reads what attention does, and joins it (LAuReL, arXiv 2411.07501).
+  std::optional<int> laurel_rank = {};
   // Of a hybrid, a letter for each layer, as Megatron-LM writes it, or for each of a period that
   // repeats: M Mamba-2, G a gated delta net, * attention, - an MLP, E experts, and, which
   // Megatron-LM does not have, S Mamba-1, L lightning attention, C a short convolution, P attention
@@ -290,11 +311,16 @@ struct Transformer {
   std::optional<ShortConvolution> short_convolution = {};
   std::optional<WindowAttention> window_attention = {};
   std::optional<LayerEmbedding> layer_embedding = {};
+  std::optional<NgramEmbedding> ngram_embedding = {};
   // Width of the MLP in layers V and U of a layer_pattern; none: ffn_size.
   std::optional<int> sharing_ffn_size = {};
   bool shares_keys = false;  // keys and values are those of a layer before; set by own_shape()
   std::optional<VisionTower> vision = {};
   std::optional<Encoder> encoder = {};  // none: a decoder, whose tokens see those before them
+  // Labels of each token, of which a head of its own makes logits in the place of the vocabulary's:
+  // 1 of a reward, 0 where there is no head (embeddings of texts); none: the LM head.  Source:
+  // huggingface/transformers modeling_layers.py (GenericForSequenceClassification).
+  std::optional<int> num_labels = {};
   int mtp_layers = 0;  // multi-token-prediction layers beyond num_layers (DeepSeek-V3)
 
   // Throws Error naming the field, its value and the rule it breaks (all sizes positive,
@@ -345,7 +371,13 @@ int attention_output_width(const Transformer& model);
 // Values of a token with which the output of attention is multiplied: 0 without a gate.
 int attention_gate_width(const Transformer& model);
 
-// Share of the tokens that have logits: 1, or that of an encoder.
+// Logits of a token: its labels, or those of the vocabulary.
+int num_logits(const Transformer& model);
+
+// Whether the first token's state passes a pooler, after which are the labels, where it has any.
+bool has_pooler(const Transformer& model);
+
+// Share of the tokens that have logits of the vocabulary: 1, or that of an encoder.
 double predicted_share(const Transformer& model);
 
 // Length of one query or key vector, over which a score is summed (with MLA: both parts together).
@@ -361,6 +393,15 @@ double compressed_entries(const Transformer& model);
 
 // Values of a token that stay from layer to layer.
 int stream_size(const Transformer& model);
+
+// Whether the halves of a layer read and write weighted sums of all streams.
+inline bool weighs_streams(const Transformer& model) {
+  return model.residual_streams > 1 && !model.alternating_updates;
+}
+
+// Weights that make the streams of an embedding, or one of them before the head: (m - 1) h^2 with
+// alternating_updates, else 0.
+std::int64_t stream_projection_weights(const Transformer& model);
 
 // Tokens that a query of layer `layer` (from 0) can see: the sliding window where the layer
 // has one, else none.  With an interval n, the layers n - 1, 2n - 1, ... see everything

@@ -32,7 +32,7 @@ HeadWidths head_widths(const LayerBuilder& b) {
   const double gate = attention_gate_width(b.model) / b.ranks,
                output = b.rows(WeightName::AttentionOutput),
                q = b.model.num_heads / b.ranks * b.model.head_dim,
-               kv = b.columns(WeightName::Qkv) - q - gate,
+               kv = b.columns(WeightName::Qkv) - (b.model.query_rank ? 0.0 : q) - gate,
                v = output / (q + output) * (b.model.keys_as_values ? 2.0 * kv : kv);
   if (b.model.shares_keys) return {.q = q, .k = 0.0, .v = 0.0, .output = output, .gate = gate};
   return {
@@ -71,7 +71,22 @@ LayerOperators qk_norm(const LayerBuilder& b) {
   return elementwise(OperatorKind::Norm, "qk_norm", queries_and_keys(b), traffic);
 }
 
+// Queries from their bottleneck, keys and values from the residual stream.
+AttentionInputs add_factored_queries(LayerBuilder& b, TensorId normed) {
+  const HeadWidths width = head_widths(b);
+  AttentionInputs heads{.q = kNoTensor, .k = b.values("k", width.k), .v = b.values("v", width.v)};
+  heads.q = up_from(b, add_query_latents(b, normed), shared_latents(b, WeightName::QueryDown), "q",
+                    WeightName::QueryUp);
+  b.column_gemm(b.linear_layer(Module::Qkv, WeightName::Qkv), b.shared_residual(Module::Qkv),
+                normed, {heads.k, heads.v}, b.saves_input(WeightName::Qkv));
+  if (b.model.qk_norm != QkNorm::None)
+    b.save_extra(Module::Qkv, "q and k before their norms",
+                 {b.tokens, width.q + width.k, b.element}, qk_norm(b));
+  return heads;
+}
+
 AttentionInputs add_qkv(LayerBuilder& b, TensorId normed) {
+  if (b.model.query_rank) return add_factored_queries(b, normed);
   const HeadWidths width = head_widths(b);
   const LayerBuilder::Linear qkv{
       Module::Qkv, b.weight(WeightName::Qkv),

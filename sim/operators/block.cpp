@@ -1,5 +1,6 @@
 #include "sim/operators/block.h"
 
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -43,7 +44,7 @@ TensorId add_residual(LayerBuilder& b, const char* label, TensorId stream, Tenso
 // them, and how it is added to them.  The product that makes the weights is a GEMM, the rest is
 // elementwise; the weights are few.
 TensorId collapsed(LayerBuilder& b, TensorId streams) {
-  if (b.model.residual_streams == 1) return streams;
+  if (!weighs_streams(b.model)) return streams;
   LayerWeight weights = b.weights[WeightName::StreamWeights];
   weights.count = weights.visited = 1;
   const double values = b.own_tokens() * stream_size(b.model);
@@ -70,20 +71,38 @@ TensorId expanded(LayerBuilder& b, const char* label, TensorId streams, TensorId
 }
 
 TensorId joined(LayerBuilder& b, const char* label, TensorId stream, TensorId output) {
-  return b.model.residual_streams == 1 ? add_residual(b, label, stream, output)
-                                       : expanded(b, label, stream, output);
+  return weighs_streams(b.model) ? expanded(b, label, stream, output)
+                                 : add_residual(b, label, stream, output);
 }
 
 TensorId post_norm(LayerBuilder& b, const char* label, TensorId output) {
   return b.model.norms_per_layer >= 4 ? b.norm(label, output) : output;
 }
 
+// A GEMM of a small weight with this rank's tokens.
+LayerBuilder::Linear own_linear(const LayerBuilder& b, Module module, WeightName name) {
+  LayerWeight weight = b.weights[name];
+  weight.count = weight.visited = 1;
+  return {module, weight, lower_linear(b.linear, weight, std::llround(b.own_tokens()))};
+}
+
+// Of the same norm as attention, added to what that gives.
+TensorId add_laurel(LayerBuilder& b, TensorId normed, TensorId output) {
+  if (!b.model.laurel_rank) return output;
+  const TensorId inner = b.tensor("bottleneck",
+                                  {b.own_tokens(), real(*b.model.laurel_rank), b.element}),
+                 outer = b.tensor("output of the bottleneck", b.residual());
+  b.gemm(own_linear(b, Module::AttentionOutput, WeightName::LaurelDown), normed, {inner}, normed);
+  b.gemm(own_linear(b, Module::AttentionOutput, WeightName::LaurelUp), inner, {outer}, inner);
+  return add_residual(b, "laurel_residual", b.norm("laurel_norm", outer), output);
+}
+
 TensorId attention_half(LayerBuilder& b, LayerKind kind, TensorId stream) {
-  const TensorId partial =
-      add_attention(b, b.norm("attention_norm", collapsed(b, stream)), kind.mlp == LayerMlp::None);
+  const TensorId normed = b.norm("attention_norm", collapsed(b, stream));
+  const TensorId partial = add_attention(b, normed, kind.mlp == LayerMlp::None);
   const TensorId output =
       post_norm(b, "post_attention_norm", b.reduce(Module::AttentionOutput, partial));
-  return joined(b, "attention_residual", stream, output);
+  return joined(b, "attention_residual", stream, add_laurel(b, normed, output));
 }
 
 // Attention and Mamba-2 read one norm; each sums its output over tensor ranks.
@@ -180,15 +199,10 @@ TensorId parallel_block(LayerBuilder& b, LayerKind kind, TensorId input) {
 }
 
 // A layer's own embedding of a token, in proportion to what the layer gives: a GEMM to its width,
-// the product, a GEMM back, a norm, a sum.  Each tensor rank does its own tokens.
-TensorId add_layer_input(LayerBuilder& b, TensorId stream) {
-  if (!b.model.layer_embedding) return stream;
+// the product, a GEMM back, a norm.  Each tensor rank does its own tokens.
+TensorId layer_input(LayerBuilder& b, TensorId stream) {
   const double own = b.own_tokens(), width = b.model.layer_embedding->width;
-  const auto tokens = static_cast<std::int64_t>(own);
-  const auto linear = [&](WeightName name) {
-    return LayerBuilder::Linear{Module::MlpDown, b.weights[name],
-                                lower_linear(b.linear, b.weights[name], tokens)};
-  };
+  const auto linear = [&](WeightName name) { return own_linear(b, Module::MlpDown, name); };
   const TensorId gate = b.tensor("layer input gate", {own, width, b.element}),
                  embedding = b.tensor("layer embedding", {own, width, b.element}),
                  product = b.tensor("gated layer embedding", {own, width, b.element}),
@@ -201,15 +215,92 @@ TensorId add_layer_input(LayerBuilder& b, TensorId stream) {
       .writes(embedding, product)
       .saves(gate, embedding);
   b.gemm(linear(WeightName::LayerInputUp), product, {added}, product);
-  return add_residual(b, "layer_input_residual", stream, b.norm("layer_input_norm", added));
+  return b.norm("layer_input_norm", added);
+}
+
+// Of AltUp: a norm and a GEMM of one stream to m values, from which come the coefficients of all.
+LayerOperators stream_coefficients(LayerBuilder& b) {
+  LayerOperators operators = elementwise(OperatorKind::Norm, "stream_norm", b.residual_elements(),
+                                         norm_traffic(Norm::RmsNorm, b.framework, b.element));
+  operators.append(own_linear(b, Module::Residual, WeightName::StreamWeights).operators);
+  return operators;
+}
+
+// What each stream is to be, from all before the layer; the first, which the layer works on, saved
+// once more as what the norm gave.
+struct Predicted {
+  TensorId all, first;
+};
+
+Predicted predicted_streams(LayerBuilder& b, TensorId streams) {
+  const TensorShape shape = b.layer[streams].shape;
+  const Predicted predicted{.all = b.tensor("predicted streams", shape),
+                            .first = b.tensor("first stream", b.residual())};
+  const TensorId normed = b.tensor("normed stream", b.residual(), TensorRole::Statistic);
+  LayerOperators operators = stream_coefficients(b);
+  operators.append(elementwise(OperatorKind::Residual, "stream_prediction",
+                               shape.rows * shape.columns,
+                               residual_traffic(b.framework, b.element)));
+  b.layer.add(Module::Residual, std::move(operators))
+      .reads(streams)
+      .writes(predicted.all, predicted.first, normed)
+      .saves(streams, normed);
+  return predicted;
+}
+
+// All streams moved by how far the first is from its prediction; autograd saves that for each.
+TensorId corrected_streams(LayerBuilder& b, TensorId predicted, TensorId first) {
+  const TensorShape shape = b.layer[predicted].shape;
+  const TensorId corrected = b.tensor("residual streams", shape);
+  const TensorId normed = b.tensor("normed stream", b.residual(), TensorRole::Statistic),
+                 moved = b.tensor("innovation", b.eager() ? shape : b.residual());
+  LayerOperators operators = stream_coefficients(b);
+  operators.append(elementwise(OperatorKind::Residual, "stream_correction",
+                               shape.rows * shape.columns,
+                               residual_traffic(b.framework, b.element)));
+  b.layer.add(Module::Residual, std::move(operators))
+      .reads(predicted, first)
+      .writes(corrected, normed, moved)
+      .saves(first, normed, moved);
+  return corrected;
 }
 
 TensorId add_halves(LayerBuilder& b, LayerKind kind, TensorId stream) {
-  if (b.model.parallel_block) return parallel_block(b, kind, stream);
   if (kind.mixer != Mixer::None) stream = mixing_half(b, kind, stream);
   b.layer.begin_second_half();
-  if (kind.mlp != LayerMlp::None) stream = mlp_half(b, kind, stream);
-  return add_layer_input(b, stream);
+  return kind.mlp != LayerMlp::None ? mlp_half(b, kind, stream) : stream;
+}
+
+// Added to the stream; of several the first, scaled, gives it, and it is added to the others.
+TensorId add_layer_input(LayerBuilder& b, TensorId stream) {
+  if (!b.model.layer_embedding) return stream;
+  if (!b.model.alternating_updates)
+    return add_residual(b, "layer_input_residual", stream, layer_input(b, stream));
+  const TensorId first = b.tensor("scaled first stream", b.residual()),
+                 sum = b.tensor("residual streams", b.layer[stream].shape);
+  b.layer
+      .add(Module::Residual,
+           elementwise(OperatorKind::Residual, "stream_scale", b.residual_elements(),
+                       residual_traffic(b.framework, b.element)))
+      .reads(stream)
+      .writes(first);
+  const TensorId input = layer_input(b, first);
+  b.layer
+      .add(Module::Residual,
+           elementwise(OperatorKind::Residual, "layer_input_residual",
+                       b.own_tokens() * (stream_size(b.model) - b.model.hidden_size),
+                       residual_traffic(b.framework, b.element)))
+      .reads(stream, input)
+      .writes(sum);
+  return sum;
+}
+
+TensorId add_layer(LayerBuilder& b, LayerKind kind, TensorId stream) {
+  if (b.model.parallel_block) return parallel_block(b, kind, stream);
+  if (!b.model.alternating_updates) return add_layer_input(b, add_halves(b, kind, stream));
+  const Predicted predicted = predicted_streams(b, stream);
+  const TensorId first = add_halves(b, kind, predicted.first);
+  return add_layer_input(b, corrected_streams(b, predicted.all, first));
 }
 
 }  // namespace
@@ -222,7 +313,7 @@ LayerGraph lower_block(const Transformer& model, const Strategy& strategy,
   shape.columns = stream_size(model);
   const TensorId input = b.tensor("block input", shape);
   b.layer.set_input(input);
-  b.layer.set_output(add_halves(b, kind, input));
+  b.layer.set_output(add_layer(b, kind, input));
   b.layer.finish();
   Recompute chosen = strategy.recompute;
   chosen.kind = recompute;

@@ -102,6 +102,65 @@ void add_layer_embeddings(LayerBuilder& b, TensorId stream) {
   b.layer.add(Module::Embedding, std::move(operators)).reads(stream).writes(all).saves(stream);
 }
 
+// A row of each table and a GEMM of it, which are added to the token's embedding.
+void add_ngrams(LayerBuilder& b, TensorId stream) {
+  if (!b.model.ngram_embedding) return;
+  const NgramEmbedding& ngrams = *b.model.ngram_embedding;
+  const double width = real(ngrams.num_tables) * ngrams.width;
+  const TensorId rows = b.tensor("embeddings of n-grams", {b.own_tokens(), width, b.element});
+  LayerOperators operators =
+      elementwise(OperatorKind::Embedding, "ngram_embedding", b.own_tokens() * width,
+                  {.forward = {2 * b.element, 1}, .backward = {3 * b.element, 2}});
+  operators.append(sum_of_lookups(b));  // of about as many values
+  for (int table = 0; table < ngrams.num_tables; ++table)
+    operators.append(lower_linear(b.linear, "ngram_projection", std::llround(b.own_tokens()),
+                                  b.model.hidden_size, ngrams.width));
+  operators.append(elementwise(OperatorKind::Residual, "ngram_sum",
+                               b.residual_elements() * ngrams.num_tables,
+                               residual_traffic(b.framework, b.element)));
+  b.layer.add(Module::Embedding, std::move(operators)).reads(stream).writes(rows).saves(rows);
+}
+
+// GEMMs of this rank's tokens that make the other streams of the first, or one of all, and what
+// gives them the first one's magnitude.
+LayerOperators stream_projections(const LayerBuilder& b, const char* label) {
+  const auto own = std::llround(b.own_tokens());
+  const std::int64_t h = b.model.hidden_size, others = b.model.residual_streams - 1;
+  LayerOperators operators;
+  for (std::int64_t i = 0; i < others; ++i)
+    operators.append(lower_linear(b.linear, label, own, h, h));
+  operators.append(elementwise(OperatorKind::Norm, "stream_magnitude", real(own * others * h),
+                               norm_traffic(Norm::RmsNorm, b.framework, b.element)));
+  return operators;
+}
+
+TensorShape streams_shape(const LayerBuilder& b) {
+  TensorShape shape = b.residual();
+  shape.columns = stream_size(b.model);
+  return shape;
+}
+
+TensorId add_streams(LayerBuilder& b, TensorId stream) {
+  if (!b.model.alternating_updates) return stream;
+  const TensorId streams = b.tensor("residual streams", streams_shape(b));
+  b.layer.add(Module::Embedding, stream_projections(b, "stream_projection"))
+      .reads(stream)
+      .writes(streams)
+      .saves(stream);
+  return streams;
+}
+
+// Their mean after a projection of each.
+TensorId joined_streams(LayerBuilder& b, TensorId streams) {
+  const TensorId stream = b.tensor("mean of streams", b.residual());
+  LayerOperators operators = stream_projections(b, "stream_unprojection");
+  operators.append(elementwise(OperatorKind::Residual, "stream_mean",
+                               b.own_tokens() * stream_size(b.model),
+                               residual_traffic(b.framework, b.element)));
+  b.layer.add(Module::Head, std::move(operators)).reads(streams).writes(stream).saves(streams);
+  return stream;
+}
+
 TensorId add_embedding(LayerBuilder& b) {
   TensorId stream = add_lookup(b);
   LayerOperators in_place;
@@ -111,6 +170,7 @@ TensorId add_embedding(LayerBuilder& b) {
   if (b.framework.casts_weights_in_backward && b.element < kFp32Bytes)
     in_place.append(table_casts(b));
   b.layer.add(Module::Embedding, std::move(in_place));
+  add_ngrams(b, stream);
   if (b.model.embedding_norm) stream = b.norm("embedding_norm", stream);
   if (b.model.layer_embedding) add_layer_embeddings(b, stream);
   if (b.framework.dropout > 0.0) {
@@ -168,13 +228,26 @@ LayerOperators picked_rows(const LayerBuilder& b, double predicted) {
 
 constexpr std::int64_t kSentenceClasses = 2;  // follows, or does not
 
+LinearContext linear_of_head(const LayerBuilder& b) {
+  return {.precision = b.strategy.precision,
+          .framework = &b.framework,
+          .adapters = {},
+          .frozen = b.strategy.adapters.has_value()};
+}
+
+// The first tokens' states through (h, h) and a tanh.
+LayerOperators pooler(const LayerBuilder& b) {
+  const std::int64_t h = b.model.hidden_size, sequences = b.strategy.micro_batch;
+  LayerOperators operators = lower_linear(linear_of_head(b), "pooler", sequences, h, h);
+  operators.append(elementwise(OperatorKind::Activation, "pooler_activation", real(sequences * h),
+                               activation_traffic(false, b.framework, b.element)));
+  return operators;
+}
+
 // Between an encoder's last layer and the logits.
 LayerOperators encoder_head(const LayerBuilder& b) {
   const std::int64_t h = b.model.hidden_size, predicted = predicted_of(b.model, b.num_tokens);
-  const LinearContext linear{.precision = b.strategy.precision,
-                             .framework = &b.framework,
-                             .adapters = {},
-                             .frozen = b.strategy.adapters.has_value()};
+  const LinearContext linear = linear_of_head(b);
   LayerOperators head = picked_rows(b, real(predicted * h));
   const auto gemm = [&](const char* label, std::int64_t rows, std::int64_t out) {
     head.append(lower_linear(linear, label, rows, out, h));
@@ -183,14 +256,13 @@ LayerOperators encoder_head(const LayerBuilder& b) {
                           const Traffic& traffic) {
     head.append(elementwise(kind, label, real(rows * h), traffic));
   };
-  const Traffic activation = activation_traffic(false, b.framework, b.element);
   gemm("head_transform", predicted, h);
-  stream(OperatorKind::Activation, "head_activation", predicted, activation);
+  stream(OperatorKind::Activation, "head_activation", predicted,
+         activation_traffic(false, b.framework, b.element));
   stream(OperatorKind::Norm, "head_norm", predicted,
          norm_traffic(b.model.norm, b.framework, b.element));
   if (b.model.encoder->next_sentence) {
-    gemm("pooler", b.strategy.micro_batch, h);
-    stream(OperatorKind::Activation, "pooler_activation", b.strategy.micro_batch, activation);
+    head.append(pooler(b));
     gemm("next_sentence", b.strategy.micro_batch, kSentenceClasses);
   }
   return head;
@@ -221,9 +293,38 @@ void add_encoder_head(LayerBuilder& b, TensorId stream) {
   if (input.gather_again) b.layer.add_backward(Module::Head, *input.gather_again);
 }
 
+// The labels of this rank's tokens, or of the first token of each sequence behind a pooler.
+void add_labels(LayerBuilder& b, TensorId states) {
+  const std::int64_t h = b.model.hidden_size, labels = *b.model.num_labels;
+  const bool trains = !b.strategy.adapters;
+  std::int64_t rows = std::llround(b.own_tokens());
+  if (has_pooler(b.model)) {
+    rows = b.strategy.micro_batch;
+    const TensorId pooled = b.tensor("pooled states", {real(rows), real(h), b.element});
+    b.save_extra(Module::Head, "inputs of the pooler",
+                 {real(rows), real(h), (trains ? linear_input_bytes(b.linear) : 0.0) + b.element});
+    b.layer.add(Module::Head, pooler(b)).reads(states).writes(pooled);
+    states = pooled;
+  }
+  if (labels == 0) return;
+  const TensorId logits =
+      b.tensor("logits of labels", {real(rows), real(labels), b.element}, TensorRole::Logits);
+  b.gemm({Module::Head,
+          {.rows = h, .columns = labels, .biases = b.model.bias.head},
+          lower_linear(linear_of_head(b), "labels", rows, labels, h)},
+         states, {logits}, trains ? states : kNoTensor);
+  b.layer
+      .add(Module::Loss,
+           elementwise(OperatorKind::CrossEntropy, "loss_of_labels", real(rows * labels),
+                       cross_entropy_traffic(b.framework, b.element)))
+      .reads(logits)
+      .saves(logits);
+}
+
 void add_head(LayerBuilder& b, TensorId stream) {
-  if (b.model.encoder) return add_encoder_head(b, stream);
+  if (b.model.encoder && !b.model.num_labels) return add_encoder_head(b, stream);
   const TensorId normed = b.model.final_norm ? b.norm("final_norm", stream) : stream;
+  if (b.model.num_labels) return add_labels(b, normed);
   add_loss(b, normed, predicted_of(b.model, b.num_tokens), shared_by_head(b));
 }
 
@@ -252,7 +353,7 @@ std::int64_t predicted_of(const Transformer& model, std::int64_t tokens) {
 LayerGraph lower_embedding(const Transformer& model, const Strategy& strategy,
                            const Framework& framework) {
   LayerBuilder b(model, strategy, framework);
-  const TensorId stream = add_embedding(b);
+  const TensorId stream = add_streams(b, add_embedding(b));
   if (running_tower(model)) add_vision_tower(b);
   b.layer.set_output(stream);
   b.layer.finish();
@@ -262,8 +363,10 @@ LayerGraph lower_embedding(const Transformer& model, const Strategy& strategy,
 LayerGraph lower_head(const Transformer& model, const Strategy& strategy,
                       const Framework& framework) {
   LayerBuilder b(model, strategy, framework);
-  const TensorId stream = b.tensor("residual stream", b.residual());
+  TensorId stream =
+      b.tensor("residual stream", model.alternating_updates ? streams_shape(b) : b.residual());
   b.layer.set_input(stream);
+  if (model.alternating_updates) stream = joined_streams(b, stream);
   add_head(b, stream);
   add_predictions(b);
   b.layer.finish();

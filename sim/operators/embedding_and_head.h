@@ -14,6 +14,9 @@
 //   2 p h^2 + b (2 h^2 + 4 h) FLOP forward, twice that backward
 //
 // Every tensor rank does the same (Megatron-LM's BertLMHead and Pooler are not divided).
+//
+// A head of labels is a GEMM of this rank's own tokens, or behind an encoder's pooler of the first
+// of each sequence, and a loss of these few logits; without labels there is none.
 // Source: Devlin et al. 2018, arXiv 1810.04805, section 3.1.
 #pragma once
 

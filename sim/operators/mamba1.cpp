@@ -37,7 +37,8 @@ LayerOperators selection_norms(const LayerBuilder& b, double values) {
   Traffic norms = norm_traffic(b.model.norm, b.framework, b.element);
   norms.forward.kernels *= 3, norms.backward.kernels *= 3;
   LayerOperators operators = sum_of(b, "selection", values);
-  operators.append(elementwise(OperatorKind::Norm, "selection_norms", values, norms));
+  if (b.model.mamba1->norms)
+    operators.append(elementwise(OperatorKind::Norm, "selection_norms", values, norms));
   const LayerOperators of_gradient = sum_of(b, "selection_gradient", values);
   operators.backward.insert(operators.backward.begin(), of_gradient.forward.begin(),
                             of_gradient.forward.end());
@@ -47,16 +48,15 @@ LayerOperators selection_norms(const LayerBuilder& b, double values) {
 Selection add_selection(LayerBuilder& b, TensorId channels) {
   const double width = b.columns(WeightName::SelectionProjection);
   const TensorId projected = b.values("steps, B and C", width),
-                 normed = b.values("normalised steps, B and C", width),
+                 normed = b.model.mamba1->norms ? b.values("normalised steps, B and C", width)
+                                                : projected,
                  steps = b.values("steps", b.columns(WeightName::StepProjection));
   const bool adapted = b.adapts(WeightName::SelectionProjection);
   if (adapted) b.save_adapter_dropout(b.tokens, b.rows(WeightName::SelectionProjection));
   b.gemm(b.linear_layer(Module::Scan, WeightName::SelectionProjection), channels, {projected},
          b.saves_input(adapted) ? channels : kNoTensor);
-  b.layer.add(Module::Scan, selection_norms(b, b.tokens * width))
-      .reads(projected)
-      .writes(normed)
-      .saves(projected);
+  Node& norms = b.layer.add(Module::Scan, selection_norms(b, b.tokens * width)).reads(projected);
+  if (normed != projected) norms.writes(normed).saves(projected);
   b.gemm(b.linear_layer(Module::Scan, WeightName::StepProjection), normed, {steps},
          b.saves_input(false) ? normed : kNoTensor);
   return {.normed = normed, .steps = steps};

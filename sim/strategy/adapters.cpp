@@ -77,7 +77,7 @@ std::vector<std::int64_t> adapted_columns(const AdaptedLayers& layers, const Lay
   const std::int64_t others = (weight.columns - first) / std::max(1, weight.side_by_side - 1);
   std::vector<std::int64_t> columns;
   const auto add = [&](bool adapted, std::int64_t width) {
-    if (adapted) columns.push_back(width);
+    if (adapted && width > 0) columns.push_back(width);
   };
   switch (weight.name) {
     case WeightName::Qkv: add(layers.q, first), add(layers.k, others), add(layers.v, others); break;

@@ -65,6 +65,38 @@ TEST(AttentionGate, OfAHeadIsOneColumn) {
   EXPECT_THROW(run.model.validate(), Error);
 }
 
+// Eight query heads of 128 from 256 values with a norm, two of keys and values from the stream.
+TEST(QueryBottleneck, IsFactoredOutOfQueries) {
+  TrainingRun run = small_run();
+  run.model.num_kv_heads = 2;
+  const auto block = [&] {
+    return lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+  };
+  const std::int64_t plain = block_parameters(run.model, 0).attention;
+  const double flops = gemm_flops(block().forward);
+  run.model.query_rank = 256;
+  run.model.validate();
+  EXPECT_EQ(qkv_columns(run.model), 2 * 2 * 128);
+  EXPECT_EQ(block_parameters(run.model, 0).attention - plain,
+            1024 * 256 + 256 + 256 * 1024 - 1024 * 1024);
+  EXPECT_DOUBLE_EQ(gemm_flops(block().forward) - flops,
+                   2.0 * kTokens * (1024.0 * 256 + 256.0 * 1024 - 1024.0 * 1024));
+  EXPECT_NEAR(predict(run).hardware_flops / predict(run).model_flops, 1.0, 1e-9);
+  run.model.bias.qkv = true;
+  EXPECT_THROW(run.model.validate(), Error);
+}
+
+// Tensor ranks divide the heads, not the bottleneck.
+TEST(QueryBottleneck, IsTheSameOnAllTensorRanks) {
+  TrainingRun run = small_run(8);
+  run.model.query_rank = 256;
+  run.strategy.tp = 4, run.strategy.dp = 2;
+  const LayerGraph block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+  EXPECT_EQ(named(block.forward, "query_down").n, 256);
+  EXPECT_EQ(named(block.forward, "query_up").n, 256);
+  EXPECT_EQ(named(block.forward, "qkv").n, 2 * 256);
+}
+
 TEST(LayerScalars, AreParametersOfEveryLayer) {
   Transformer model = small_model();
   const std::int64_t plain = parameters(model).total();

@@ -93,7 +93,7 @@ TEST(EncoderHead, ItsLayersStandBesideTheTable) {
                          .head = true,
                          .of_kind = {run.model.num_layers}};
   EXPECT_DOUBLE_EQ(rank.held(whole), static_cast<double>(parameters(run.model).total()));
-  EXPECT_DOUBLE_EQ(rank.head_layers, static_cast<double>(encoder_head_parameters(run.model)));
+  EXPECT_DOUBLE_EQ(rank.head_layers, static_cast<double>(undivided_head_parameters(run.model)));
 }
 
 TEST(EncoderHead, SegmentsAreAddedToTheEmbedding) {

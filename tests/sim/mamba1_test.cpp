@@ -85,6 +85,30 @@ TEST(Jamba, HasExpertsInEverySecondLayer) {
   EXPECT_EQ(count_layers(model, 0, 32), (LayerCounts{12, 16, 4}));
 }
 
+// Norms of 64 + 2 * 16 values, a bias of 2048 channels; of what comes in and goes out.
+TEST(Mamba1, MayBeWithoutNormsAndWithOtherBiases) {
+  Transformer model = small_mamba1();
+  const auto weights = [&] {
+    std::int64_t sum = 0;
+    for (const LayerWeight& weight : layer_weights(model, kMamba)) sum += weight.parameters();
+    return sum;
+  };
+  const auto kernels = [&] {
+    return count_of(
+        lower_block(model, Strategy{}, Framework{}, RecomputeKind::None, kMamba).forward,
+        OperatorKind::Norm);
+  };
+  const std::int64_t all = weights();
+  const int norms = kernels();
+  model.mamba1->norms = false;
+  EXPECT_EQ(all - weights(), 96);
+  EXPECT_EQ(norms - kernels(), 1);
+  model.mamba1->conv_bias = false;
+  EXPECT_EQ(all - weights(), 96 + 2048);
+  model.mamba1->projection_bias = true;
+  EXPECT_EQ(all - weights(), 96 + 2048 - (2 * 2048 + 1024));
+}
+
 // Two multiply-adds for each state of each channel.
 TEST(Mamba1Flops, AreThoseOfTheRecurrence) {
   const Transformer model = small_mamba1();

@@ -144,6 +144,19 @@ inline Strategy random_strategy(RandomChoice& choose) {
   return strategy;
 }
 
+// Heads, streams and tables that few models have.
+inline void make_rare(Transformer& model, RandomChoice& choose) {
+  if (choose.below(8) == 0) model.tied_embeddings = false, model.num_labels = choose.below(3);
+  if (choose.below(8) == 0 && !is_hybrid(model)) {
+    model.residual_streams = 4, model.alternating_updates = true;
+    model.laurel_rank = 64;
+  }
+  if (choose.below(8) == 0) model.query_rank = 128;
+  if (model.moe && choose.below(8) == 0) model.moe->num_last_dense_layers = 1;
+  if (choose.below(8) == 0)
+    model.ngram_embedding = NgramEmbedding{.num_tables = 4, .vocab_size = 1000, .width = 256};
+}
+
 // None where the choices break a rule.
 inline std::optional<TrainingRun> random_run(unsigned seed) {
   RandomChoice choose(seed);
@@ -161,6 +174,7 @@ inline std::optional<TrainingRun> random_run(unsigned seed) {
   }
   if (choose.below(6) == 0) run.strategy.offload.optimizer = true;
   run.cluster = ideal_cluster(run.strategy.num_devices());
+  make_rare(run.model, choose);
   if (broken_rule_name(run.model, run.strategy, run.cluster.num_devices)) return std::nullopt;
   return run;
 }

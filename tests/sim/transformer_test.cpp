@@ -155,9 +155,12 @@ TEST(Transformer, PadsTheVocabularyForTensorParallelRanks) {
 TEST(MoeLayers, AreCountedWithoutLookingAtEach) {
   Transformer model;
   EXPECT_EQ(count_moe_layers(model, 0, 10), 0);
+  model.num_layers = 6;  // those after them are of multi-token prediction
   for (const int dense : {0, 1, 3}) {
-    for (const int interval : {1, 2, 3}) {
-      model.moe = Moe{.num_dense_layers = dense, .layer_interval = interval};
+    for (const int interval : {1, 2, 3, 4, 5, 6}) {
+      model.moe = Moe{.num_dense_layers = dense,
+                      .num_last_dense_layers = interval > 3 ? interval - 3 : 0,
+                      .layer_interval = interval > 3 ? interval - 3 : interval};
       for (int first = 0; first < 8; ++first) {
         for (int count = 0; count < 8; ++count) {
           int sum = 0;

@@ -221,6 +221,41 @@ TEST(NewLayers, HaveTheParametersOfPublishedModels) {
       128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4,
       128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4, 128, 0]})",
        1'572'973'211'491},
+      // meituan-longcat/LongCat-Flash-Lite, "68.5B", counted by hand: 31.4 of it are 12 tables of n-grams
+      {R"({"model_type": "longcat_flash_ngram", "vocab_size": 131072, "hidden_size": 3072,
+      "ffn_hidden_size": 6144, "expert_ffn_hidden_size": 1024, "num_layers": 14, "num_attention_heads":
+      32, "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_rope_head_dim": 64, "v_head_dim": 128,
+      "qk_nope_head_dim": 128, "n_routed_experts": 256, "zero_expert_num": 128, "moe_topk": 12,
+      "max_position_embeddings": 327680, "ngram_vocab_size_ratio": 78, "emb_neighbor_num": 4,
+      "emb_split_num": 4})",
+       68'562'465'024},
+      // stepfun-ai/step3, "316B" of its language model: queries from 2,048 values; without experts are
+      // the first four layers and the last
+      {R"({"model_type": "step3_text", "hidden_size": 7168, "intermediate_size": 18432,
+      "num_attention_heads": 64, "num_attention_groups": 1, "num_hidden_layers": 61, "max_seq_len":
+      65536, "vocab_size": 128815, "moe_intermediate_size": 5120, "moe_num_experts": 48, "moe_top_k": 3,
+      "share_expert_dim": 5120, "share_q_dim": 2048, "head_dim": 256, "moe_layers_enum":
+      "4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32,33,34,35,36,37,38,39,40,41,42,43,44,45,46,47,48,49,50,51,52,53,54,55,56,57,58,59"})",
+       316'294'538'240},
+      // state-spaces/mamba-130m-hf and tiiuae/falcon-mamba-7b, scans without attention
+      {R"({"model_type": "mamba", "hidden_size": 768, "num_hidden_layers": 24, "state_size": 16,
+      "intermediate_size": 1536, "time_step_rank": 48, "use_bias": false, "use_conv_bias": true,
+      "vocab_size": 50280})",
+       129'135'360},
+      {R"({"model_type": "falcon_mamba", "hidden_size": 4096, "num_hidden_layers": 64, "state_size": 16,
+      "intermediate_size": 8192, "time_step_rank": 256, "use_bias": false, "use_conv_bias": true,
+      "vocab_size": 65024, "tie_word_embeddings": false})",
+       7'272'665'088},
+      // google/gemma-3n-E4B as its class has it, and E2B: four streams, embeddings of layers; 262,400 rows
+      // of 2,048 and 262,144 of 35 * 256, and 112,484,944 a layer, of which E2B's MLPs have half
+      {R"({"model_type": "gemma3n_text"})", 6'866'696'688},
+      {R"({"model_type": "gemma3n_text", "hidden_size": 2048, "hidden_size_per_layer_input": 256,
+      "vocab_size": 262400, "vocab_size_per_layer_input": 262144, "intermediate_size": [8192, 8192,
+      8192, 8192, 8192, 8192, 8192, 8192, 8192, 8192, 8192, 8192, 8192, 8192, 8192, 8192, 8192, 8192,
+      8192, 8192, 8192, 8192, 8192, 8192, 8192, 8192, 8192, 8192, 8192, 8192], "num_hidden_layers": 30,
+      "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 256, "altup_num_inputs": 4,
+      "laurel_rank": 64, "num_kv_shared_layers": 10, "sliding_window": 512})",
+       4'456'156'768},
   };
   for (const Published& model : all) {
     const sim::Transformer shape = read_model_config(model.config, "config.json");
