@@ -342,7 +342,8 @@ const ModelType* find_model_type(const std::string& name) {
 
 const ModelType* find_tower(const std::string& kind, const json& file) {
   const auto type_at = [&file](const std::string& path) {
-    const json type = file.value(json::json_pointer(path), json());
+    const json::json_pointer at(path);
+    const json type = file.contains(at) ? file.at(at) : json();
     return type.is_string() ? type.get<std::string>() : std::string();
   };
   const std::string type = type_at("/model_type");

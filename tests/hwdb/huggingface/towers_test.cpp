@@ -207,6 +207,19 @@ TEST(Towers, OfAnotherShapeAreLeftOutWithAWord) {
             "vision_config is not counted: of this model the text part alone is read");
 }
 
+TEST(Towers, OfMalformedFilesAreLeftOut) {
+  for (const char* tower : {"[1]", "7", "\"clip\"", "null", "{}", "{\"model_type\": [1]}"}) {
+    const sim::Transformer model = read_model_config(
+        std::string(R"({"model_type": "gemma3", "text_config": {"model_type": "gemma3_text",
+    "hidden_size": 2560, "intermediate_size": 10240, "num_attention_heads": 8,
+    "num_hidden_layers": 34, "num_key_value_heads": 4}, "vision_config": )") +
+            tower + "}",
+        "f");
+    EXPECT_FALSE(model.vision) << tower;
+    EXPECT_EQ(model.hidden_size, 2560) << tower;
+  }
+}
+
 // A known tower does not hide what else a file has that is not counted.
 TEST(ImageTowers, LeaveOtherNotesOfAFile) {
   const TemporaryFolder folder;
