@@ -87,6 +87,7 @@ void add_asked(Command& command, const RunOptions& o) {
   command.add("--seq-len", o.seq_len);
   command.add("--document-len", o.document_len);
   command.add("--image-tokens", o.image_tokens);
+  command.add("--audio-tokens", o.audio_tokens);
   command.add("--global-batch", o.global_batch);
   command.add("--global-batch-tokens", o.global_batch_tokens);
   if (!o.site.empty()) command.add("--site", o.site);
@@ -97,6 +98,7 @@ void add_asked(Command& command, const RunOptions& o) {
   command.add("--lora", o.lora);
   command.add("--lora-targets", o.lora_targets);
   if (o.freeze_vision) command.add_switch("--freeze-vision", true);
+  if (o.freeze_audio) command.add_switch("--freeze-audio", true);
   if (o.dp_overlap) command.add_switch("--dp-overlap", *o.dp_overlap);
 }
 

@@ -92,6 +92,13 @@ void add_work(CLI::App& c, RunOptions& o) {
              "the image tower does not learn; default it does; example: --model gemma-3-4b "
              "--image-tokens 1024 --freeze-vision");
   c.get_option("--freeze-vision")->needs("--image-tokens");
+  add_option(c, "--audio-tokens", o.audio_tokens, "TOKENS",
+             "tokens of a sequence that are audio, which a model's audio tower makes, 1 to "
+             "16777216; default none; example: --model qwen2-audio.json --audio-tokens 750");
+  c.add_flag("--freeze-audio", o.freeze_audio,
+             "the audio tower does not learn; default it does; example: --model qwen2-audio.json "
+             "--audio-tokens 750 --freeze-audio");
+  c.get_option("--freeze-audio")->needs("--audio-tokens");
   add_option(c, "--global-batch", o.global_batch, "SEQS",
              "sequences per optimizer step; default 4 Mi tokens, or 1024 tokens a device where "
              "that is more; example: --global-batch 1024");
@@ -165,10 +172,11 @@ void add_recipe(CLI::App& c, RunOptions& o) {
       c, "Recipe",
       {"--framework", "--lora", "--lora-targets", "--dp-overlap", "--date", "--framework-version"});
   set_group(c, "Layout", {"--offload", "--recompute"});
-  set_group(c, "Model and hardware",
-            {"--model", "--gpus", "--hardware", "--system", "--inter-node-bandwidth", "--transport",
-             "--collective-algorithm", "--seq-len", "--document-len", "--image-tokens",
-             "--freeze-vision", "--global-batch", "--global-batch-tokens", "--site"});
+  set_group(
+      c, "Model and hardware",
+      {"--model", "--gpus", "--hardware", "--system", "--inter-node-bandwidth", "--transport",
+       "--collective-algorithm", "--seq-len", "--document-len", "--image-tokens", "--freeze-vision",
+       "--audio-tokens", "--freeze-audio", "--global-batch", "--global-batch-tokens", "--site"});
 }
 
 }  // namespace

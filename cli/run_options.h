@@ -24,13 +24,13 @@ struct RunOptions {
   std::string model{};
   std::optional<std::string> gpus{}, hardware{}, system{}, transport{}, algorithm{};
   std::optional<std::string> inter_node_bandwidth{};  // GB/s of a device, one direction
-  std::optional<std::string> seq_len{}, document_len{}, image_tokens{};
+  std::optional<std::string> seq_len{}, document_len{}, image_tokens{}, audio_tokens{};
   std::optional<std::string> global_batch{}, global_batch_tokens{};
   std::string site{};  // a calibrated cluster; empty: none
   std::optional<std::string> framework{}, offload{}, recompute{}, date{}, framework_version{};
   std::optional<std::string> lora{}, lora_targets{};  // rank and layers of adapters
   std::optional<bool> dp_overlap{};
-  bool freeze_vision = false;
+  bool freeze_vision = false, freeze_audio = false;
   // By key of sim/strategy/strategy.h; switches are "true" and "false".
   std::map<std::string, std::string> strategy{};
   sim::SettingValues settings{};        // hwdb/frameworks/settings.h

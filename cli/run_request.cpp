@@ -16,7 +16,7 @@
 #include "hwdb/text/date.h"
 #include "hwdb/text/spelling.h"
 #include "sim/base/error.h"
-#include "sim/model/vision_tower.h"
+#include "sim/model/tower.h"
 
 namespace llmsim::cli {
 namespace {
@@ -56,14 +56,36 @@ Text name_in(const char* option, const Text& text) {
 
 // --- model ---
 
-// Whether a model has a tower for the images that are asked for.
-void require_tower(const RunOptions& options, bool has_tower, const std::string& model) {
-  if (has_tower || (!options.image_tokens && !options.freeze_vision)) return;
-  const std::string option =
-      options.image_tokens ? "--image-tokens " + *options.image_tokens : "--freeze-vision";
-  throw Error(option + ": " + model +
-              " has no image tower that is known; the config.json of a model with one is expected "
-              "(--model FILE)");
+// What is asked of a tower of the model, by options.
+struct TowerOptions {
+  const char* name;  // of the tower, an object of the model
+  const char *tokens_option, *freeze_option, *what;
+  Text RunOptions::*tokens;
+  bool RunOptions::*freeze;
+};
+constexpr TowerOptions kTowers[] = {{"vision", "--image-tokens", "--freeze-vision", "image",
+                                     &RunOptions::image_tokens, &RunOptions::freeze_vision},
+                                    {"audio", "--audio-tokens", "--freeze-audio", "audio",
+                                     &RunOptions::audio_tokens, &RunOptions::freeze_audio}};
+
+// put(key, value) of fields of the model that the options state; `has(tower)`: whether it has one.
+template <class Has, class Put>
+void put_towers(const RunOptions& options, const std::string& model, const Has& has,
+                const Put& put) {
+  for (const TowerOptions& tower : kTowers) {
+    const Text& tokens = options.*tower.tokens;
+    const bool freezes = options.*tower.freeze;
+    if (!tokens && !freezes) continue;
+    if (!has(tower.name))
+      throw Error((tokens ? tower.tokens_option + (" " + *tokens) : tower.freeze_option) + ": " +
+                  model + " has no " + tower.what +
+                  " tower that is known; the config.json of a model with one is expected "
+                  "(--model FILE)");
+    const std::string prefix = std::string(tower.name) + ".";
+    if (const auto number = optional_number(tower.tokens_option, tokens, kSequence))
+      put(prefix + "tokens", std::int64_t{*number});
+    if (freezes) put(prefix + "frozen", true);
+  }
 }
 
 sim::NamedModel model_of(const RunOptions& options, Notes& notes) {
@@ -75,10 +97,12 @@ sim::NamedModel model_of(const RunOptions& options, Notes& notes) {
     note(notes, "model.seq_len", std::to_string(model.seq_len), "training length of the model");
   if (const auto length = optional_number("--document-len", options.document_len, kSequence))
     model.document_len = *length;
-  require_tower(options, model.vision.has_value(), model.name);
-  if (const auto tokens = optional_number("--image-tokens", options.image_tokens, kSequence))
-    model.vision->image_tokens = *tokens;
-  if (options.freeze_vision) model.vision->frozen = true;
+  put_towers(
+      options, model.name,
+      [&](const char* tower) { return sim::states_object(sim::fields_of(model), tower); },
+      [&](const std::string& key, const sim::FieldValue& value) {
+        sim::put_field(*sim::find_field(sim::transformer_fields(), key), model, value);
+      });
   return named;
 }
 
@@ -244,9 +268,14 @@ void put_model(const RunOptions& options, const sim::Transformer& model, hwdb::R
 
 // What of the model's file is not counted.
 void add_warnings(const sim::NamedModel& model, sim::Run& run) {
+  std::vector<std::string> counted;
+  for_each_running_tower(run.model, [&](const char* tower, const sim::Tower&) {
+    counted.push_back(tower + std::string("_config is counted"));
+  });
   for (const std::string& note : model.notes) {
-    const bool counted = running_tower(run.model) && note.starts_with("vision_config");
-    if (!counted) run.warnings.push_back(model.source + ": " + note);
+    const bool is = std::ranges::any_of(
+        counted, [&](const std::string& start) { return note.starts_with(start); });
+    if (!is) run.warnings.push_back(model.source + ": " + note);
   }
 }
 
@@ -334,11 +363,12 @@ void put_over_launch(const RunOptions& options, const std::optional<sim::NamedMo
     record.model.fields["seq_len"] = std::int64_t{*seq_len};
   if (const auto length = optional_number("--document-len", options.document_len, kSequence))
     record.model.fields["document_len"] = std::int64_t{*length};
-  require_tower(options, sim::states_object(record.model.fields, "vision"),
-                record.model.name.value_or("the model"));
-  if (const auto tokens = optional_number("--image-tokens", options.image_tokens, kSequence))
-    record.model.fields["vision.image_tokens"] = std::int64_t{*tokens};
-  if (options.freeze_vision) record.model.fields["vision.frozen"] = true;
+  put_towers(
+      options, record.model.name.value_or("the model"),
+      [&](const char* tower) { return sim::states_object(record.model.fields, tower); },
+      [&](const std::string& key, const sim::FieldValue& value) {
+        record.model.fields[key] = value;
+      });
 }
 
 // A batch in tokens is of sequences of the file, or of --seq-len.

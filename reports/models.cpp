@@ -12,7 +12,7 @@
 #include "sim/base/error.h"
 #include "sim/model/flops.h"
 #include "sim/model/parameters.h"
-#include "sim/model/vision_tower.h"
+#include "sim/model/tower.h"
 
 namespace llmsim::reports {
 namespace {
@@ -137,15 +137,18 @@ std::string encoder(const Transformer& model) {
          (encoder.next_sentence ? ", sentences told apart" : "");
 }
 
-std::string vision(const sim::Transformer& model) {
-  const sim::VisionTower& tower = *model.vision;
-  return fmt::format("{} layers of {}, {} parameters, {} patches an image, {} to a token{}",
-                     tower.num_layers, tower.hidden_size, grouped(sim::vision_parameters(model)),
-                     tower.image_patches, tower.merged_patches,
-                     tower.image_tokens > 0
-                         ? fmt::format("; {} tokens of a sequence are images{}", tower.image_tokens,
-                                       tower.frozen ? ", frozen" : "")
-                         : std::string("; not of this run (--image-tokens)"));
+// `what` of a sequence it makes, which `option` asks for.
+std::string tower_text(const sim::Tower& tower, const sim::Transformer& model, const char* what,
+                       const char* option) {
+  const std::string windows =
+      tower.window ? fmt::format(", windows of {}", *tower.window) : std::string();
+  return fmt::format(
+      "{} layers of {}, {} parameters, {} patches{}, {} to a token{}", tower.num_layers,
+      tower.hidden_size, grouped(sim::tower_parameters(tower, model.hidden_size)), tower.patches,
+      windows, tower.merged_patches,
+      tower.tokens > 0 ? fmt::format("; {} tokens of a sequence are {}{}", tower.tokens, what,
+                                     tower.frozen ? ", frozen" : "")
+                       : fmt::format("; not of this run ({})", option));
 }
 
 std::string positions(const sim::Transformer& model) {
@@ -204,7 +207,10 @@ void add_details(Fields& fields, const Transformer& m) {
                                                 (m.alternating_updates ? ", AltUp" : ""));
   if (m.laurel_rank) fields.emplace_back("LAuReL", "rank " + std::to_string(*m.laurel_rank));
   if (m.sliding_window) fields.emplace_back("sliding window", window(m));
-  if (m.vision) fields.emplace_back("image tower", vision(m));
+  if (m.vision)
+    fields.emplace_back("image tower", tower_text(*m.vision, m, "images", "--image-tokens"));
+  if (m.audio)
+    fields.emplace_back("audio tower", tower_text(*m.audio, m, "audio", "--audio-tokens"));
   if (m.attention_sinks) fields.emplace_back("attention sinks", "one per head");
   if (m.layer_pattern) fields.emplace_back("layer pattern", *m.layer_pattern);
   if (m.mamba) fields.emplace_back("Mamba-2", mamba(*m.mamba));

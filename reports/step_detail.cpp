@@ -11,7 +11,7 @@
 #include "reports/explain.h"
 #include "reports/json.h"
 #include "sim/base/dtype.h"
-#include "sim/model/vision_tower.h"
+#include "sim/model/tower.h"
 
 namespace llmsim::reports {
 
@@ -129,12 +129,23 @@ Json step_json(const StepDetail& detail) {
   return json;
 }
 
+namespace {
+
+// Null without a tower that runs.
+const char* name_of_towers(const sim::Transformer& model) {
+  const bool sees = model.vision && model.vision->tokens > 0,
+             hears = model.audio && model.audio->tokens > 0;
+  return sees && hears ? "towers" : sees ? "image tower" : hears ? "audio tower" : nullptr;
+}
+
+}  // namespace
+
 std::vector<StepPart> step_parts(const sim::Prediction& prediction) {
   std::vector<StepPart> parts;
   for (const sim::TimeTerm& term : prediction.breakdown) {
-    const bool sees =
-        std::string_view(term.name) == "embedding" && running_tower(prediction.run.model);
-    const char* const name = sees ? "image tower" : part_of(term.name);
+    const char* const tower =
+        std::string_view(term.name) == "embedding" ? name_of_towers(prediction.run.model) : nullptr;
+    const char* const name = tower ? tower : part_of(term.name);
     const auto known = std::ranges::find_if(
         parts, [&](const StepPart& part) { return std::string_view(part.name) == name; });
     if (known == parts.end())

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "sim/base/error.h"
+#include "sim/base/field.h"
 
 namespace llmsim::hwdb {
 
@@ -155,6 +157,11 @@ class Parser {
   int depth_ = 0;
 };
 
+constexpr auto kSmaller = [](double a, double b) { return std::min(a, b); };
+constexpr auto kLarger = [](double a, double b) { return std::max(a, b); };
+constexpr auto kFloor = [](double a, double) { return std::floor(a); };
+constexpr auto kCeil = [](double a, double) { return std::ceil(a); };
+
 class Evaluation {
  public:
   explicit Evaluation(const ExpressionScope& scope) : scope_(scope) {}
@@ -198,19 +205,19 @@ class Evaluation {
         {"and", {nullptr, 2, 2}},
         {"==", {&E::equal, 2, 2}},
         {"!=", {&E::unequal, 2, 2}},
-        {"<", {&E::less, 2, 2}},
-        {"<=", {&E::at_most, 2, 2}},
-        {">", {&E::more, 2, 2}},
-        {">=", {&E::at_least, 2, 2}},
-        {"+", {&E::sum, 2, 2}},
-        {"-", {&E::difference, 2, 2}},
-        {"*", {&E::product, 2, 2}},
-        {"/", {&E::quotient, 2, 2}},
+        {"<", {&E::with<std::less<>>, 2, 2}},
+        {"<=", {&E::with<std::less_equal<>>, 2, 2}},
+        {">", {&E::with<std::greater<>>, 2, 2}},
+        {">=", {&E::with<std::greater_equal<>>, 2, 2}},
+        {"+", {&E::with<std::plus<>>, 2, 2}},
+        {"-", {&E::with<std::minus<>>, 2, 2}},
+        {"*", {&E::with<std::multiplies<>>, 2, 2}},
+        {"/", {&E::with<std::divides<>>, 2, 2}},
         {"not", {&E::negation, 1, 1}},
-        {"min", {&E::smaller, 2, 2}},
-        {"max", {&E::larger, 2, 2}},
-        {"floor", {&E::floor, 1, 1}},
-        {"ceil", {&E::ceil, 1, 1}},
+        {"min", {&E::with<decltype(kSmaller)>, 2, 2}},
+        {"max", {&E::with<decltype(kLarger)>, 2, 2}},
+        {"floor", {&E::with<decltype(kFloor)>, 1, 1}},
+        {"ceil", {&E::with<decltype(kCeil)>, 1, 1}},
         {"zero_or_more", {&E::zero_or_more, 1, 1}},
         {"integer", {&E::integer, 1, 1}},
         {"number", {&E::number, 1, 1}},
@@ -228,6 +235,7 @@ class Evaluation {
         {"spacing", {&E::spacing, 2, 2}},
         {"in_last", {&E::in_last, 4, kAny}},
         {"repeated", {&E::repeated, 1, 1}},
+        {"joined", {&E::joined, 2, kAny}},
         {"full_every", {&E::full_every, 1, 1}},
         {"leading", {&E::leading, 1, 1}},
         {"windows", {&E::windows, 1, 1}},
@@ -283,41 +291,9 @@ class Evaluation {
   Value unequal(const std::vector<Node>& parts) const {
     return {of(parts[0]).value != of(parts[1]).value};
   }
-  Value less(const std::vector<Node>& parts) const {
-    return numbers(parts, [](double a, double b) { return a < b; });
-  }
-  Value at_most(const std::vector<Node>& parts) const {
-    return numbers(parts, [](double a, double b) { return a <= b; });
-  }
-  Value more(const std::vector<Node>& parts) const {
-    return numbers(parts, [](double a, double b) { return a > b; });
-  }
-  Value at_least(const std::vector<Node>& parts) const {
-    return numbers(parts, [](double a, double b) { return a >= b; });
-  }
-  Value sum(const std::vector<Node>& parts) const {
-    return numbers(parts, [](double a, double b) { return a + b; });
-  }
-  Value difference(const std::vector<Node>& parts) const {
-    return numbers(parts, [](double a, double b) { return a - b; });
-  }
-  Value product(const std::vector<Node>& parts) const {
-    return numbers(parts, [](double a, double b) { return a * b; });
-  }
-  Value quotient(const std::vector<Node>& parts) const {
-    return numbers(parts, [](double a, double b) { return a / b; });
-  }
-  Value smaller(const std::vector<Node>& parts) const {
-    return numbers(parts, [](double a, double b) { return std::min(a, b); });
-  }
-  Value larger(const std::vector<Node>& parts) const {
-    return numbers(parts, [](double a, double b) { return std::max(a, b); });
-  }
-  Value floor(const std::vector<Node>& parts) const {
-    return numbers(parts, [](double a, double) { return std::floor(a); });
-  }
-  Value ceil(const std::vector<Node>& parts) const {
-    return numbers(parts, [](double a, double) { return std::ceil(a); });
+  template <class Operation>
+  Value with(const std::vector<Node>& parts) const {
+    return numbers(parts, Operation{});
   }
   Value negation(const std::vector<Node>& parts) const { return {!truth(of(parts[0]))}; }
 
@@ -355,6 +331,16 @@ class Evaluation {
   Value has_letter(const std::vector<Node>& parts) const {
     const Value letters = of(parts[0]);
     return {!letters.is_none() && text(letters).find(text(of(parts[1]))) != std::string::npos};
+  }
+
+  Value joined(const std::vector<Node>& parts) const {
+    std::string all;
+    for (const Node& part : parts) {
+      const Value value = of(part);
+      const double* const number = std::get_if<double>(&value.value);
+      all += number ? sim::text_of(*number) : text(value);
+    }
+    return {all};
   }
 
   std::string text(const Value& value) const {

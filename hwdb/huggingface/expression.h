@@ -34,6 +34,7 @@
 //                                           n, x in every n-th layer
 //   spacing(letters, 'x')                   from the first x to the next: such an n
 //   repeated(letters)                       the shortest period of letters
+//   joined(a, b, ...)                       one text of texts and numbers
 //   full_every(list)                        of windows: n, where every n-th layer is full and the
 //                                           others are windowed; 1 all windowed, 0 all full
 //   windows(list)                           of a list for which no n is: * in full layers, W in

@@ -114,15 +114,27 @@ ModelReading read_document(const json& document, const std::string& file) {
   return model_of_type(type_of(document, file), document, file, false);
 }
 
-// The tower for images, where it is known; a run says how many tokens are images.
-std::optional<sim::VisionTower> tower_of(const json& document, const std::string& file) {
-  if (!document.contains("model_type") || !document["model_type"].is_string()) return {};
-  const ModelType* const tower = find_tower(document["model_type"]);
-  if (!tower || !document.value("audio_config", json()).is_null()) return {};
-  try {
-    return model_of_type(*tower, document, file, false).model.vision;
-  } catch (const Error&) {
-    return {};  // of another shape: the text part is read all the same
+// The object of a file in which its towers stand beside the text part.
+const json& towers_part(const json& document) {
+  const auto thinker = document.find("thinker_config");
+  return thinker != document.end() && thinker->is_object() ? *thinker : document;
+}
+
+// Adds the towers that are known; a run says how many of its tokens they make.  One of another
+// shape than its row expects is left out, and the text part read all the same.
+void add_towers(const json& document, const std::string& file, Transformer& model) {
+  for (const char* kind : {"vision", "audio"}) {
+    const ModelType* const row = find_tower(kind, towers_part(document));
+    if (!row) continue;
+    try {
+      const Transformer tower = model_of_type(*row, towers_part(document), file, false).model;
+      Transformer with = model;
+      (tower.vision ? with.vision : with.audio) = tower.vision ? tower.vision : tower.audio;
+      with.validate();
+      model = with;
+    } catch (const Error&) {
+      continue;
+    }
   }
 }
 
@@ -141,23 +153,28 @@ void add_layers_ahead(const json& config, std::vector<std::string>& notes) {
 constexpr const char* kTowers[] = {"vision", "visual", "image",  "img",      "vit",
                                    "video",  "audio",  "speech", "projector"};
 
+// Which option asks for the tower of a key, where it is counted.
+const char* option_for(const std::string& key, const sim::Transformer& model) {
+  if (key == "vision_config" && model.vision) return "--image-tokens";
+  return key == "audio_config" && model.audio ? "--audio-tokens" : nullptr;
+}
+
 // Parts of a model that its text part leaves out: objects of the file that configure another tower.
 // `model`: what was read.
 std::vector<std::string> notes_on(const json& document, const sim::Transformer& model) {
   std::vector<std::string> notes;
-  for (const auto& [key, value] : document.items()) {
+  for (const auto& [key, value] : towers_part(document).items()) {
     const bool is_given = (value.is_object() && !value.empty()) || key.ends_with("vision_tower");
     const auto has = [&key = key](const char* word) { return key.find(word) != std::string::npos; };
-    if (model.vision && key == "vision_config")
-      notes.push_back(key +
-                      " is counted where --image-tokens says how many tokens of a sequence are "
-                      "images");
+    if (const char* const option = option_for(key, model))
+      notes.push_back(key + " is counted where " + option +
+                      " says how many tokens of a sequence it makes");
     else if (is_given && !value.is_null() &&
              std::any_of(std::begin(kTowers), std::end(kTowers), has))
       notes.push_back(key + " is not counted: of this model the text part alone is read");
   }
   const TextPart text = text_part(document);
-  if (notes.empty() && text.config)
+  if (text.config && (notes.empty() || &towers_part(document) != &document))
     notes.push_back(text.key + " alone is read: other parts of this model are not counted");
   if (model.mtp_layers == 0) add_layers_ahead(text.config ? *text.config : document, notes);
   return notes;
@@ -171,16 +188,17 @@ sim::NamedModel model_in(const std::string& text, const std::string& file) {
                        .published_parameters = {},
                        .source = file,
                        .keys = std::move(reading.keys)};
-  if (document.is_object()) read.model.vision = tower_of(document, file);
-  for (sim::ModelKey& key : read.keys)
-    if (read.model.vision && key.key == "vision_config") key.outcome = "read", key.why = "vision";
-  read.notes = notes_on(document, read.model);
   read.model.name = name_of_model(document, read.model);
   try {
     read.model.validate();
   } catch (const Error& error) {
     throw Error(file + ": " + error.what());
   }
+  add_towers(document, file, read.model);
+  for (sim::ModelKey& key : read.keys)
+    if (option_for(key.key, read.model))
+      key.outcome = "read", key.why = key.key.substr(0, key.key.find('_'));
+  read.notes = notes_on(document, read.model);
   return read;
 }
 

@@ -296,7 +296,7 @@ ModelTypes parse_model_types(const std::string& content, const std::string& file
   ObjectReader reader(document, file);
   reader.count("schema");
   reader.texts("about");
-  for (const char* list : {"classes", "heads", "matter", "ignored", "towers", "types"})
+  for (const char* list : {"classes", "heads", "matter", "ignored", "vision", "audio", "types"})
     reader.any(list);
   reader.finish();
   ModelTypes all;
@@ -315,7 +315,8 @@ ModelTypes parse_model_types(const std::string& content, const std::string& file
     all.ignored.push_back({fields.texts("keys"), fields.text("because").value_or("")});
     fields.finish();
   }
-  all.towers = read_rows(document, "towers", known.towers, file);
+  for (const char* kind : {"vision", "audio"})
+    all.towers[kind] = read_rows(document, kind, {}, file);
   all.heads = read_rows(document, "heads", known.heads, file);
   all.rows = read_rows(document, "types", known.rows, file);
   return all;
@@ -329,7 +330,6 @@ const ModelTypes& model_types() {
     if (!path || !std::filesystem::exists(*path)) return all;
     const ModelTypes own = parse_model_types(content_of_file(*path), *path, all);
     for (const auto& [name, row] : own.rows) all.rows.insert_or_assign(name, row);
-    for (const auto& [name, row] : own.towers) all.towers.insert_or_assign(name, row);
     return all;
   }();
   return types;
@@ -341,10 +341,19 @@ const ModelType* find_model_type(const std::string& name) {
                                                                           : &found->second;
 }
 
-const ModelType* find_tower(const std::string& model_type) {
-  const auto found = model_types().towers.find(model_type);
-  return found == model_types().towers.end() || found->second.names.empty() ? nullptr
-                                                                            : &found->second;
+const ModelType* find_tower(const std::string& kind, const json& file) {
+  const auto type_at = [&file](const std::string& path) {
+    const json::json_pointer at(path);
+    const json type = file.contains(at) ? file.at(at) : json();
+    return type.is_string() ? type.get<std::string>() : std::string();
+  };
+  const std::string type = type_at("/model_type");
+  const std::map<std::string, ModelType>& rows = model_types().towers.at(kind);
+  for (const std::string& name : {type + "/" + type_at("/" + kind + "_config/model_type"), type}) {
+    const auto found = rows.find(name);
+    if (found != rows.end() && !found->second.names.empty()) return &found->second;
+  }
+  return nullptr;
 }
 
 ModelType with_head(ModelType type, const std::string& name) {

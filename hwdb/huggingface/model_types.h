@@ -59,8 +59,9 @@ struct PartKeys {
 
 struct ModelTypes {
   std::map<std::string, ModelType> rows;  // by model_type, or by the name of a base
-  // Of these the towers for images: fields of "vision" from a whole file.
-  std::map<std::string, ModelType> towers;
+  // By "vision" and "audio": fields of these from a whole file.  "llava/pixtral" is of a llava file
+  // whose tower has the model_type pixtral.
+  std::map<std::string, std::map<std::string, ModelType>> towers;
   std::map<std::string, ModelType> heads;  // what of a model other classes change
   std::vector<RefusedClasses> classes;
   std::vector<IgnoredKeys> ignored;
@@ -75,7 +76,8 @@ ModelTypes parse_model_types(const std::string& content, const std::string& file
 // The shipped ones with those of one's own over them; the one of a name, or null.
 const ModelTypes& model_types();
 const ModelType* find_model_type(const std::string& name);
-const ModelType* find_tower(const std::string& model_type);
+// `kind`: "vision" or "audio"; `file`: the object in which the tower's own stands.
+const ModelType* find_tower(const std::string& kind, const nlohmann::json& file);
 // The type with the head of a class, a name of "architectures".
 ModelType with_head(ModelType type, const std::string& name);
 

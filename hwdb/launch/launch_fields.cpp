@@ -8,7 +8,7 @@
 #include "hwdb/launch/layer_pattern.h"
 #include "hwdb/models/catalogue.h"
 #include "sim/base/error.h"
-#include "sim/model/vision_tower.h"
+#include "sim/model/tower.h"
 #include "sim/strategy/stages.h"
 
 namespace llmsim::hwdb {
@@ -42,7 +42,7 @@ void forget_unknown(sim::PartialTransformer& fields, sim::PartialTransformer& ot
 
 // Names of models are those of their text part.
 sim::PartialTransformer text_fields(sim::Transformer model) {
-  model.vision.reset();
+  model.vision.reset(), model.audio.reset();
   return sim::fields_of(model);
 }
 
@@ -169,11 +169,13 @@ LaunchValues canonical_fields(const sim::Run& run) {
   if (run.strategy.expert_tensor_ranks() == run.strategy.tp) fields.erase("etp");
   if (run.strategy.pp > 1) fields["stage_layers"] = stage_layout_text(run.model, run.strategy);
   if (run.model.position != sim::Position::Learned) fields.erase("model.max_positions");
-  // A tower that gets no images is not there; of one that does, images are named first.
-  const std::string tower = kModel + "vision.", images = tower + "image_tokens";
-  std::erase_if(fields, [&](const auto& field) {
-    return field.first.starts_with(tower) &&
-           (field.first != images || !sim::running_tower(run.model));
+  // A tower that gets no tokens is not there; of one that does, its tokens are named first.
+  for_each_tower(run.model, [&](const char* name, const sim::Tower& tower) {
+    const std::string prefix = kModel + std::string(name) + ".";
+    std::erase_if(fields, [&](const auto& field) {
+      return field.first.starts_with(prefix) &&
+             (tower.tokens == 0 || field.first != prefix + "tokens");
+    });
   });
   // Kernels of one work the other out too.
   if (run.model.activation == sim::Activation::GeluTanh) fields["model.activation"] = "gelu";

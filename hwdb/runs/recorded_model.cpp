@@ -191,6 +191,7 @@ void replace_objects(const sim::PartialTransformer& fields, sim::Transformer& t)
   if (sim::states_object(fields, "ngram_embedding")) t.ngram_embedding.emplace();
   if (sim::states_object(fields, "window_attention")) t.window_attention.emplace();
   if (sim::states_object(fields, "vision")) t.vision.emplace();
+  if (sim::states_object(fields, "audio")) t.audio.emplace();
   if (sim::states_object(fields, "encoder")) t.encoder = sim::Encoder::bert();
 }
 

@@ -3,10 +3,10 @@
 #include <string>
 
 #include "sim/base/error.h"
-#include "sim/model/vision_tower.h"
 #include "sim/operators/block.h"
 #include "sim/operators/embedding_and_head.h"
 #include "sim/operators/recomputation.h"
+#include "sim/operators/tower.h"
 
 namespace llmsim::sim {
 namespace {
@@ -247,6 +247,31 @@ BlockPrice price_end(const LayerGraph& end, const PassPricer& passes, const Bloc
   return price;
 }
 
+// A tower runs again under full recomputation.
+const BlockPrice* same_embedding(const Run& run, std::span<const PricedWay> known) {
+  const auto is_full = [](const Recompute& way) { return way.kind == RecomputeKind::Full; };
+  for (const auto& [other, prices] : known)
+    if (!has_running_tower(run.model) || is_full(other) == is_full(run.strategy.recompute))
+      return &prices->embedding;
+  return nullptr;
+}
+
+// With the layers of its towers, of which equal ones are priced once unless each is listed.
+BlockPrice price_embedding(const Run& run, const Framework& framework, const PassPricer& passes,
+                           std::span<const PricedWay> known) {
+  const BlockPrice* const same = same_embedding(run, known);
+  BlockPrice price = price_end(
+      lower_embedding(run.model, run.strategy, framework, passes.lists_operators), passes, same);
+  if (same || passes.lists_operators || !has_running_tower(run.model)) return price;
+  for (const TowerLayers& layers : lower_tower_layers(run.model, run.strategy, framework)) {
+    price.weight_inputs += layers.count * weight_gradient_factors(layers.operators.backward);
+    if (!passes.pricer) continue;
+    price.forward.add(passes.pricer->price(layers.operators.forward, false), layers.count);
+    price.backward.add(passes.pricer->price(layers.operators.backward, true), layers.count);
+  }
+  return price;
+}
+
 LayerPrices layers_of(const Run& run, const PassPricer& pricer, const KnownPrices& known = {}) {
   const Framework framework = effective_framework(run.framework, run.strategy);
   LayerPrices prices;
@@ -257,11 +282,8 @@ LayerPrices layers_of(const Run& run, const PassPricer& pricer, const KnownPrice
     prices.embedding = known.without_experts->embedding, prices.head = known.without_experts->head;
     return prices;
   }
-  // A tower for images may be recomputed.
-  const LayerPrices* same =
-      known.ways.empty() || running_tower(run.model) ? nullptr : known.ways.front().prices;
-  prices.embedding = price_end(lower_embedding(run.model, run.strategy, framework), pricer,
-                               same ? &same->embedding : nullptr);
+  prices.embedding = price_embedding(run, framework, pricer, known.ways);
+  const LayerPrices* same = known.ways.empty() ? nullptr : known.ways.front().prices;
   prices.head = price_end(lower_head(run.model, run.strategy, framework), pricer,
                           same ? &same->head : nullptr);
   return prices;

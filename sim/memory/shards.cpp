@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "sim/operators/vision_tower.h"
+#include "sim/operators/tower.h"
 #include "sim/pipeline/stage_order.h"
 #include "sim/strategy/adapters.h"
 
@@ -46,6 +46,17 @@ KindParameters kind_parameters(const Transformer& model, const Strategy& strateg
   return block;
 }
 
+// Parameters of a tower on one tensor rank.
+double tower_on_rank(const Tower& tower, const Transformer& model, const Strategy& strategy) {
+  const Strategy of_tower = tower_strategy(tower, strategy);
+  double held = real(tower_parameters(tower, model.hidden_size));
+  for (const Transformer& layers : tower_layers(tower)) {
+    const double own = kind_parameters(layers, of_tower, kind_of_layer(layers, 0)).own;
+    held += layers.num_layers * (own - real(block_parameters(layers, 0).total()));
+  }
+  return held;
+}
+
 // 4-bit values with one fp32 scale per 64 of them.
 constexpr double kPackedFourBit = 0.5 + 4.0 / 64.0;
 
@@ -82,16 +93,11 @@ RankParameters rank_parameters(const Transformer& model, const Strategy& strateg
   const LayerKinds kinds = layer_kinds(model);
   for (std::size_t slot = 0; slot < kinds.size(); ++slot)
     rank.kinds[slot] = kind_parameters(model, strategy, kinds[slot]);
-  if (const VisionTower* const vision = running_tower(model)) {
-    const Strategy of_tower = tower_strategy(model, strategy);
-    const Transformer layers = tower_layers(model);
-    const LayerKind kind = kind_of_layer(layers, 0);
-    const auto blocks = static_cast<double>(vision->num_layers);
-    rank.tower = static_cast<double>(vision_parameters(model)) +
-                 blocks * (kind_parameters(layers, of_tower, kind).own -
-                           static_cast<double>(block_parameters(layers, 0).total()));
-    rank.frozen_tower = vision->frozen ? rank.tower : 0.0;
-  }
+  for_each_running_tower(model, [&](const char*, const Tower& tower) {
+    const double held = tower_on_rank(tower, model, strategy);
+    rank.tower += held;
+    if (tower.frozen) rank.frozen_tower += held;
+  });
   rank.experts_divided = model.moe && strategy.divides_experts();
   if (model.embedding_norm && model.moe) rank.embedding += norm;
   if (model.embedding_norm && !model.moe)

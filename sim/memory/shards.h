@@ -35,7 +35,7 @@ struct RankParameters {
   double head = 0.0;
   // Of `head` what is no table: final norm, the layers of an encoder's head, a head of labels.
   double head_layers = 0.0;
-  double tower = 0.0;         // for images, on the embedding's stage
+  double tower = 0.0;         // for images and audio, on the embedding's stage
   double frozen_tower = 0.0;  // the same where it does not learn
   // Of multi-token prediction what is in no block: projections and norms.
   double prediction = 0.0;

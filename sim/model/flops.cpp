@@ -7,7 +7,7 @@
 
 #include "sim/model/layer_kinds.h"
 #include "sim/model/parameters.h"
-#include "sim/model/vision_tower.h"
+#include "sim/model/tower.h"
 
 namespace llmsim::sim {
 
@@ -83,7 +83,7 @@ Flops forward_flops_per_token(const Transformer& model, bool causal) {
   if (const auto& own = model.layer_embedding)
     total += 2.0 * real(model.hidden_size) * model.num_layers * own->width * FLOP;
   total += 2.0 * real(stream_projection_weights(model) + ngram_projections(model)) * FLOP;
-  if (running_tower(model)) total += vision_flops(model) / real(model.seq_len);
+  total += running_tower_flops(model) / real(model.seq_len);
   for (int layer = 0; layer < model.num_layers + model.mtp_layers; ++layer) {
     const LayerKind kind = kind_of_layer(model, layer);
     if (kind.has_attention()) total += attention_flops_per_token(model, layer, causal);
@@ -93,18 +93,20 @@ Flops forward_flops_per_token(const Transformer& model, bool causal) {
 }
 
 Flops training_flops_per_token(const Transformer& model, double adapter_parameters) {
-  const VisionTower* const tower = running_tower(model);
-  const Flops images = tower ? vision_flops(model) / real(model.seq_len) : Flops(0.0);
-  const bool learns = tower && !tower->frozen && adapter_parameters == 0.0;
-  const Flops text = forward_flops_per_token(model, true) - images;
-  const Flops tower_flops = (learns ? 3.0 : 1.0) * images;
+  Flops towers, tower_training;
+  for_each_running_tower(model, [&](const char*, const Tower& tower) {
+    const Flops forward = tower_flops(tower, model.hidden_size) / real(model.seq_len);
+    const bool learns = !tower.frozen && adapter_parameters == 0.0;
+    towers += forward, tower_training += (learns ? 3.0 : 1.0) * forward;
+  });
+  const Flops text = forward_flops_per_token(model, true) - towers;
   // Only an indexer has such weights; others need not look for them.
   const bool detaches = model.sparse_attention || model.compressed_attention;
   if (adapter_parameters == 0.0)
     return 3.0 * text - (detaches ? 2.0 * real(block_weights(model, true)) : 0.0) * FLOP +
-           tower_flops;
+           tower_training;
   const Flops weights = 2.0 * real(block_weights(model)) * FLOP + head_flops_per_token(model);
-  return 3.0 * text - weights + 6.0 * adapter_parameters * FLOP + tower_flops;
+  return 3.0 * text - weights + 6.0 * adapter_parameters * FLOP + tower_training;
 }
 
 namespace {
@@ -192,7 +194,7 @@ double logged_at_first(const Transformer& m) {
 
 std::vector<Convention> conventions(const Transformer& model, const StepWork& work) {
   const Parameters counts = parameters(model);
-  const double all = real(counts.active());
+  const double all = real(counts.active() - counts.towers);
   const double no_embedding =
       all - real(model.tied_embeddings ? counts.positions : counts.embedding + counts.positions);
   const LayerKinds kinds = layer_kinds(model);

@@ -88,7 +88,8 @@ Flops training_flops_per_token(const Transformer& model, double adapter_paramete
 //   hardware           all that is executed: recomputed, padded and replicated work too
 //
 // In palm, L is the number of layers with attention.  Scans of states count in megatron and in the
-// last two alone.
+// last two alone; towers for images and audio in the last two, which count them for their own
+// tokens: N is that of the decoder.
 // An embedding lookup multiplies nothing: only the last two count it as zero by construction.
 
 // Megatron-LM's num_floating_point_operations (--log-throughput) counts, of a token with p

@@ -2,7 +2,7 @@
 
 #include "sim/model/layer_table.h"
 
-#include "sim/model/vision_tower.h"
+#include "sim/model/tower.h"
 
 namespace llmsim::sim {
 namespace {
@@ -405,7 +405,7 @@ Parameters embedding_and_head_parameters(const Transformer& model) {
     sum.head = linear(h, model.vocab_size, model.bias.head);
   if (model.tied_embeddings && model.bias.head) sum.head = model.vocab_size;
   sum.head += undivided_head_parameters(model);
-  if (running_tower(model)) sum.vision = vision_parameters(model);
+  sum.towers = running_tower_parameters(model);
   // One weighted sum of all residual streams before the head.
   const Count m = model.residual_streams;
   if (weighs_streams(model)) sum.head += m * m * h + m + 1;

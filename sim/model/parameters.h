@@ -248,12 +248,12 @@ struct Parameters : BlockParameters {
   // Learned position table, an encoder's table of segments, embeddings of layers and of n-grams.
   std::int64_t positions = 0;
   std::int64_t head = 0;      // of a tied one the layers of an encoder's head
-  std::int64_t vision = 0;    // tower of images, where a run has any
+  std::int64_t towers = 0;    // for images and audio, where a run has any
   std::int64_t mtp = 0;       // multi-token-prediction layers with their projection and norms
   std::int64_t inactive = 0;  // routed-expert parameters that a token does not visit
 
   std::int64_t total() const {
-    return BlockParameters::total() + embedding + positions + head + vision + mtp;
+    return BlockParameters::total() + embedding + positions + head + towers + mtp;
   }
   std::int64_t active() const { return total() - inactive; }
   std::int64_t without_embedding() const { return total() - embedding - positions; }

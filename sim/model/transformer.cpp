@@ -10,6 +10,7 @@
 #include "sim/base/error.h"
 #include "sim/base/number_text.h"
 #include "sim/model/layer_kinds.h"
+#include "sim/model/tower.h"
 
 namespace llmsim::sim {
 namespace {
@@ -228,20 +229,43 @@ void validate_total(const Transformer& m) {
   }
 }
 
-void validate_vision(const VisionTower& vision, int seq_len) {
-  if (vision.hidden_size % vision.num_heads != 0)
-    throw Error(equals("vision.num_heads", vision.num_heads) + " does not divide " +
-                equals("vision.hidden_size", vision.hidden_size));
-  if (vision.image_tokens > seq_len)
-    throw Error(equals("vision.image_tokens", vision.image_tokens) + " is more than " +
-                equals("seq_len", seq_len) + ": a sequence has them among its tokens");
+// GEMMs whose last makes `width` values.
+void require_gemms(const std::string& key, const std::string& text, int width) {
+  const std::vector<TowerGemm> gemms = tower_gemms(text, width);
+  if (!gemms.empty() && gemms.back().out == width) return;
+  throw Error(key + " = " + text + ": GEMMs are expected, such as 1024x4096 4096x" +
+              std::to_string(width) + ", of which the last makes " + std::to_string(width) +
+              " values");
+}
+
+// `name`: "vision", "audio".
+void validate_tower(const std::string& name, const Tower& tower, const Transformer& model) {
+  if (tower.hidden_size % tower.num_heads != 0)
+    throw Error(equals(name + ".num_heads", tower.num_heads) + " does not divide " +
+                equals(name + ".hidden_size", tower.hidden_size));
+  require_gemms(name + ".patch_embedding", tower.patch_embedding, tower.hidden_size);
+  require_gemms(name + ".projector", tower.projector, model.hidden_size);
+}
+
+void validate_towers(const Transformer& m) {
+  std::string tokens;
+  std::int64_t sum = 0;
+  for_each_tower(m, [&](const char* name, const Tower& tower) {
+    validate_tower(name, tower, m);
+    if (tower.tokens == 0) return;
+    tokens += (tokens.empty() ? "" : " + ") + equals(std::string(name) + ".tokens", tower.tokens);
+    sum += tower.tokens;
+  });
+  if (sum > m.seq_len)
+    throw Error(tokens + " is more than " + equals("seq_len", m.seq_len) +
+                ": a sequence has them among its tokens");
 }
 
 }  // namespace
 
 void Transformer::validate() const {
   validate_fields(*this);
-  if (vision) validate_vision(*vision, seq_len);
+  validate_towers(*this);
   validate_pattern(*this);
   for (const ScanMixer& mixer : scan_mixers())
     if (mixer.validate && mixer.is_given(*this)) mixer.validate(*this);
@@ -387,6 +411,21 @@ TransformerField make_object_field(const char* key, Object, Member) {
 #define RANGED(member, least, most) \
   TransformerField { ranged(LLMSIM_FIELD(T, member), least, most) }
 #define RANGED_OF(object, member, least, most) ranged(OF(object, member), least, most)
+#define TOWER(tower)                                                                               \
+  rare(needed(RANGED_OF(tower, num_layers, 1, kLayers))),                                          \
+      rare(needed(RANGED_OF(tower, hidden_size, 1, kWidth))),                                      \
+      rare(needed(RANGED_OF(tower, num_heads, 1, kWidth))),                                        \
+      rare(needed(RANGED_OF(tower, ffn_size, 1, kFfn))), rare(OF(tower, gated_mlp)),               \
+      rare(OF(tower, bias)), rare(OF(tower, norm)), rare(RANGED_OF(tower, norms_per_layer, 2, 4)), \
+      rare(OF(tower, qk_norm)), rare(OF(tower, rotary)),                                           \
+      rare(RANGED_OF(tower, window, 1, kTokens)),                                                  \
+      rare(RANGED_OF(tower, window_interval, 1, kLayers)),                                         \
+      rare(needed(OF(tower, patch_embedding))),                                                    \
+      rare(needed(RANGED_OF(tower, patches, 1, kTokens))),                                         \
+      rare(RANGED_OF(tower, merged_patches, 1, kHead)), rare(needed(OF(tower, projector))),        \
+      rare(RANGED_OF(tower, projectors, 1, 64)),                                                   \
+      rare(RANGED_OF(tower, other_parameters, -(1 << 30), 1 << 30)),                               \
+      rare(RANGED_OF(tower, tokens, 0, kTokens)), rare(OF(tower, frozen))
 
 TransformerField needed(TransformerField field) {
   field.needed = true;
@@ -498,20 +537,8 @@ const std::vector<TransformerField>& transformer_fields() {
       rare(needed(RANGED_OF(short_convolution, channels, 1, kWidth))),
       rare(needed(RANGED_OF(short_convolution, conv_kernel, 1, kHead))),
       rare(OF(short_convolution, bias)),
-      // Images.
-      rare(needed(RANGED_OF(vision, num_layers, 1, kLayers))),
-      rare(needed(RANGED_OF(vision, hidden_size, 1, kWidth))),
-      rare(needed(RANGED_OF(vision, num_heads, 1, kWidth))),
-      rare(needed(RANGED_OF(vision, ffn_size, 1, kFfn))), rare(OF(vision, gated_mlp)),
-      rare(OF(vision, bias)), rare(OF(vision, norm)),
-      rare(RANGED_OF(vision, norms_per_layer, 2, 4)), rare(OF(vision, qk_norm)),
-      rare(needed(RANGED_OF(vision, patch_values, 1, kWidth))),
-      rare(needed(RANGED_OF(vision, image_patches, 1, kTokens))),
-      rare(RANGED_OF(vision, merged_patches, 1, kHead)), rare(RANGED_OF(vision, projectors, 1, 64)),
-      rare(needed(RANGED_OF(vision, projector_in, 1, kFfn))),
-      rare(RANGED_OF(vision, projector_ffn, 0, kFfn)),
-      rare(RANGED_OF(vision, other_parameters, 0, 1 << 30)),
-      rare(RANGED_OF(vision, image_tokens, 0, kTokens)), rare(OF(vision, frozen)),
+      // Images and audio.
+      TOWER(vision), TOWER(audio),
       // Encoders, and multi-token prediction.
       needed(RANGED_OF(encoder, predicted_share, kLeastShare, 1)),
       RANGED_OF(encoder, segment_types, 0, kWidth), OF(encoder, next_sentence),
@@ -519,6 +546,7 @@ const std::vector<TransformerField>& transformer_fields() {
   return all;
 }
 
+#undef TOWER
 #undef RANGED_OF
 #undef RANGED
 #undef FIELD

@@ -178,11 +178,17 @@ struct NgramEmbedding {
   bool operator==(const NgramEmbedding&) const = default;
 };
 
-// A tower for images before a decoder (ViT, SigLIP): layers without a mask over the patches of an
-// image, which come from a GEMM of their pixels.  Projectors make tokens of the decoder's width
-// from merged_patches neighbours each, joined or averaged; these take the place of embeddings.
-// Sources: huggingface/transformers models/qwen3_vl, gemma3, llava (modeling files).
-struct VisionTower {
+// A tower before a decoder: for images (ViT, SigLIP), over the patches of an image, or for audio
+// (the encoder of Whisper), over the frames of a clip, which are called patches too.  Layers
+// without a mask see those of one image or clip, or of a window of it; GEMMs make the patches of
+// pixels, or of a spectrogram where they are its convolutions.  Projectors make tokens of the
+// decoder's width of merged_patches neighbours each, joined or averaged, in place of embeddings.
+//
+// GEMMs stand in a text, one after another with an activation between: "2x384x1280 3840xh" are two
+// of a patch (of a projector: of a token), the first of 2 rows.  A GEMM is rows, which are 1 where
+// they are left out, values read, values made; h is the width that the layers or the decoder read.
+// Sources: huggingface/transformers models/qwen3_vl, gemma3, llava, qwen2_audio (modeling files).
+struct Tower {
   int num_layers = 0;
   int hidden_size = 0;
   int num_heads = 0;
@@ -192,18 +198,21 @@ struct VisionTower {
   Norm norm = Norm::LayerNorm;
   int norms_per_layer = 2;  // 4: after both halves too
   QkNorm qk_norm = QkNorm::None;
-  int patch_values = 0;      // pixels of a patch: channels * side^2 * frames
-  int image_patches = 0;     // of an image, which see each other
-  int merged_patches = 1;    // that become one token of the decoder
-  int projectors = 1;        // Qwen3-VL has four, for several layers of the decoder
-  int projector_in = 0;      // values that a projector reads for a token
-  int projector_ffn = 0;     // values between its two matrices; 0: it has one
-  int other_parameters = 0;  // positions, biases and norms outside of layers
-  // Of a run: tokens of a sequence that are images (0: text alone, and the tower is not there),
+  bool rotary = false;               // queries and keys are turned by their places
+  std::optional<int> window = {};    // patches that see each other in windowed layers; none: all do
+  int window_interval = 1;           // of every n layers, n - 1 are windowed; 1: all are
+  std::string patch_embedding = {};  // GEMMs of a patch
+  int patches = 0;                   // of an image or a clip
+  int merged_patches = 1;            // that become one token of the decoder
+  std::string projector = {};        // GEMMs of a token
+  int projectors = 1;                // Qwen3-VL has four, for several layers of the decoder
+  // Positions, biases and norms outside of layers, less what these lack (Whisper's keys: a bias).
+  int other_parameters = 0;
+  // Of a run: tokens of a sequence that are images or audio (0: none, and the tower is not there),
   // and whether the tower learns.
-  int image_tokens = 0;
+  int tokens = 0;
   bool frozen = false;
-  bool operator==(const VisionTower&) const = default;
+  bool operator==(const Tower&) const = default;
 };
 
 // An encoder (BERT): every token sees all others, and the model learns to restore tokens that were
@@ -315,7 +324,8 @@ struct Transformer {
   // Width of the MLP in layers V and U of a layer_pattern; none: ffn_size.
   std::optional<int> sharing_ffn_size = {};
   bool shares_keys = false;  // keys and values are those of a layer before; set by own_shape()
-  std::optional<VisionTower> vision = {};
+  std::optional<Tower> vision = {};  // of images
+  std::optional<Tower> audio = {};
   std::optional<Encoder> encoder = {};  // none: a decoder, whose tokens see those before them
   // Labels of each token, of which a head of its own makes logits in the place of the vocabulary's:
   // 1 of a reward, 0 where there is no head (embeddings of texts); none: the LM head.  Source:

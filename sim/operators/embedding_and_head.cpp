@@ -8,7 +8,7 @@
 #include "sim/operators/linear.h"
 #include "sim/operators/loss.h"
 #include "sim/operators/traffic.h"
-#include "sim/operators/vision_tower.h"
+#include "sim/operators/tower.h"
 
 namespace llmsim::sim {
 namespace {
@@ -351,10 +351,10 @@ std::int64_t predicted_of(const Transformer& model, std::int64_t tokens) {
 }
 
 LayerGraph lower_embedding(const Transformer& model, const Strategy& strategy,
-                           const Framework& framework) {
+                           const Framework& framework, bool lists_tower_layers) {
   LayerBuilder b(model, strategy, framework);
   const TensorId stream = add_streams(b, add_embedding(b));
-  if (running_tower(model)) add_vision_tower(b);
+  add_towers(b, lists_tower_layers);
   b.layer.set_output(stream);
   b.layer.finish();
   return std::move(b.layer);

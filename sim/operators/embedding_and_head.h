@@ -30,9 +30,10 @@
 namespace llmsim::sim {
 
 // For one micro-batch on one rank.  `framework`: as it runs under the
-// strategy (effective_framework).
+// strategy (effective_framework).  `lists_tower_layers`: with the operators of each layer of the
+// towers for images and audio (tower.h), which its memory has in any case.
 LayerGraph lower_embedding(const Transformer& model, const Strategy& strategy,
-                           const Framework& framework);
+                           const Framework& framework, bool lists_tower_layers = true);
 // Multi-token prediction repeats the head.
 LayerGraph lower_head(const Transformer& model, const Strategy& strategy,
                       const Framework& framework);

@@ -44,6 +44,23 @@ inline void make_hybrid(Transformer& model, RandomChoice& choose) {
   if (model.moe && choose.yes()) model.moe->latent_size = 256;
 }
 
+// Three layers over four images or clips of 64 patches, or with windows of 16.
+inline Tower random_tower(RandomChoice& choose, const Transformer& model) {
+  Tower tower{.num_layers = 3,
+              .hidden_size = 256,
+              .num_heads = 4,
+              .ffn_size = 512,
+              .rotary = choose.yes(),
+              .patch_embedding = choose.yes() ? "588x256" : "2x48x256 768xh",
+              .patches = 64,
+              .merged_patches = 4,
+              .projector = "1024x" + std::to_string(model.hidden_size),
+              .tokens = 64,
+              .frozen = choose.yes()};
+  if (choose.yes()) tower.window = 16, tower.window_interval = choose.of({1, 2});
+  return tower;
+}
+
 // Dense, MoE in every layer, in every second or after some dense ones, hybrids; 4 to 20 layers.
 inline Transformer random_model(RandomChoice& choose) {
   Transformer model = choose.of({small_model(), small_moe(), small_moe()});
@@ -52,17 +69,8 @@ inline Transformer random_model(RandomChoice& choose) {
   model.tied_embeddings = choose.yes();
   model.gated_mlp = choose.yes();
   model.position = choose.of({Position::Learned, Position::Rope});
-  if (choose.below(8) == 0)
-    model.vision = VisionTower{.num_layers = 3,
-                               .hidden_size = 256,
-                               .num_heads = 4,
-                               .ffn_size = 512,
-                               .patch_values = 588,
-                               .image_patches = 64,
-                               .merged_patches = 4,
-                               .projector_in = 1024,
-                               .image_tokens = 64,
-                               .frozen = choose.yes()};
+  if (choose.below(8) == 0) model.vision = random_tower(choose, model);
+  if (choose.below(8) == 0) model.audio = random_tower(choose, model);
   const bool hybrid = choose.below(4) == 0;
   if (!model.moe) {
     if (hybrid) make_hybrid(model, choose);

@@ -162,9 +162,9 @@ TEST(LaunchFiles, AreOfTheTextPartOfAModelThatSees) {
   model.vision = find_model("gemma-3-4b")->model.vision;
   ASSERT_TRUE(model.vision);
   EXPECT_EQ(error_of([&] { megatron_files(model); }), "");
-  model.vision->image_tokens = 256;
+  model.vision->tokens = 256;
   EXPECT_EQ(error_of([&] { megatron_files(model); }),
-            "megatron cannot express model.vision.image_tokens = 256");
+            "megatron cannot express model.vision.tokens = 256");
 }
 
 }  // namespace
