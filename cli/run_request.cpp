@@ -409,6 +409,15 @@ void require_sizes(const RunOptions& options, const hwdb::RecordedModel& m) {
     throw Error("--seq-len: " + file + " does not say the sequence length");
 }
 
+// Another file's contents are no guess.
+void require_what_is_elsewhere(const RunOptions& options, const hwdb::ReadLaunch& read) {
+  for (const hwdb::SaidElsewhere& other : read.elsewhere) {
+    if (read.record.training.strategy.contains(other.field)) continue;
+    throw Error(options.launch_file + ": " + other.named + " is another file of " + read.target +
+                ": --" + other.field + " is expected, and --offload where it says so");
+  }
+}
+
 sim::Run launched_run(const RunOptions& options, hwdb::RunResolver& resolver) {
   Notes notes;
   hwdb::ReadLaunch read = hwdb::read_launch(options.launch_file);
@@ -417,6 +426,7 @@ sim::Run launched_run(const RunOptions& options, hwdb::RunResolver& resolver) {
   if (!options.model.empty()) model = model_named("--model", options.model);
   put_over_launch(options, model, record);
   put_batch_over_launch(options, record, notes);
+  require_what_is_elsewhere(options, read);
   name_model(record);
   require_sizes(options, record.model);
   const int devices = launch_devices(options, record);

@@ -101,6 +101,13 @@ std::string plain_value(std::string value) {
   return value;
 }
 
+// That of "NAME=8" in a script; `fallback` where there is none.
+int assigned_number(const std::string& text, const std::string& name, int fallback) {
+  const std::size_t at = text.find(name + "=");
+  const int number = at == std::string::npos ? 0 : std::atoi(text.c_str() + at + name.size() + 1);
+  return number > 0 ? number : fallback;
+}
+
 }  // namespace
 
 LaunchText parsed_overrides(const std::string& text, const std::string& path) {
@@ -108,6 +115,30 @@ LaunchText parsed_overrides(const std::string& text, const std::string& path) {
       path.ends_with(".sh") ? overrides_in(commands_of_script(text)) : parsed_yaml(text, path);
   for (auto& [key, value] : read.values) value = plain_value(value);
   std::erase_if(read.values, [](const auto& entry) { return entry.second == "null"; });
+  return read;
+}
+
+LaunchText parsed_arguments(const std::string& text, const std::string& path) {
+  if (!path.ends_with(".sh")) return parsed_yaml(text, path);
+  LaunchText read;
+  for (const Command& command : commands_of_script(text)) {
+    const auto begin = std::find_if(command.begin(), command.end(), is_option);
+    const auto last = std::find_if(command.rbegin(), command.rend(), [](const std::string& word) {
+      return word.ends_with(".py");
+    });
+    const LaunchValues options = options_in(std::max(begin, last.base()), command.end());
+    if (options.empty() || options.size() < read.values.size()) continue;
+    read = {};
+    for (const auto& [name, value] : options) {
+      std::string key = name.substr(2);
+      std::replace(key.begin(), key.end(), '-', '_');
+      read.values[key] = value;
+    }
+    if (begin != command.begin() && begin != command.end()) read.program = *std::prev(begin);
+  }
+  for (auto& [key, value] : read.values) value = plain_value(value);
+  const int ranks = assigned_number(text, "NPROC_PER_NODE", 0);
+  if (ranks > 0) read.num_devices = ranks * assigned_number(text, "NNODES", 1);
   return read;
 }
 

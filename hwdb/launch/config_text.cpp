@@ -63,20 +63,44 @@ void flatten(const nlohmann::json& object, const std::string& prefix, LaunchValu
   }
 }
 
+// Python writes switches with a capital letter.
+std::string yaml_scalar(const YAML::Node& node) {
+  std::string text = node.as<std::string>();
+  const bool plain = node.Tag() == "?";
+  if (plain && (text == "True" || text == "TRUE")) return "true";
+  if (plain && (text == "False" || text == "FALSE")) return "false";
+  return text;
+}
+
 std::string yaml_value(const YAML::Node& node) {
-  if (!node.IsSequence()) return node.as<std::string>();
+  if (!node.IsSequence()) return yaml_scalar(node);
   std::string list;
   for (const YAML::Node& item : node) list += (list.empty() ? "" : ",") + yaml_value(item);
   return list;
 }
 
-void flatten(const YAML::Node& map, const std::string& prefix, LaunchValues& values) {
-  for (const auto& entry : map) {
-    const std::string key = prefix + entry.first.as<std::string>();
-    if (entry.second.IsMap())
-      flatten(entry.second, key + ".", values);
-    else if (!entry.second.IsNull())
-      values[key] = yaml_value(entry.second);
+// Lists of maps have the places of their items as keys: "datasets.0.path".
+void flatten(const YAML::Node& node, const std::string& key, LaunchValues& values) {
+  const auto inner = [&](const std::string& name) { return key.empty() ? name : key + "." + name; };
+  const auto is_map = [](const YAML::Node& item) { return item.IsMap(); };
+  if (node.IsMap()) {
+    for (const auto& entry : node) flatten(entry.second, inner(entry.first.as<std::string>()), values);
+  } else if (node.IsSequence() && std::any_of(node.begin(), node.end(), is_map)) {
+    for (std::size_t i = 0; i < node.size(); ++i) flatten(node[i], inner(std::to_string(i)), values);
+  } else if (!node.IsNull()) {
+    values[key] = yaml_value(node);
+  }
+}
+
+// "${a.b}" is the value of the key a.b (OmegaConf); what no key has stays as it is.
+void follow_references(LaunchValues& values) {
+  constexpr int kMost = 16;
+  for (auto& [key, value] : values) {
+    for (int i = 0; i < kMost && value.starts_with("${") && value.ends_with('}'); ++i) {
+      const auto found = values.find(value.substr(2, value.size() - 3));
+      if (found == values.end()) break;
+      value = found->second;
+    }
   }
 }
 
@@ -118,6 +142,7 @@ LaunchText parsed_yaml(const std::string& text, const std::string& path) {
     const YAML::Node document = YAML::Load(text);
     if (!document.IsMap()) throw Error(path + ": keys with values are expected");
     flatten(document, "", read.values);
+    follow_references(read.values);
     return read;
   } catch (const YAML::Exception& error) {
     throw Error(path + ": line " + std::to_string(error.mark.line + 1) + ": " + error.msg);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <sstream>
 #include <utility>
 
 #include "hwdb/launch/launch_fields.h"
@@ -21,6 +22,14 @@ const LaunchTarget& target_named(const std::string& name) {
   }
   throw Error("target " + name + ": one of " + sim::joined(launch_targets(), ", ") +
               " is expected");
+}
+
+const LaunchTarget& written_target(const std::string& name) {
+  const LaunchTarget& target = target_named(name);
+  if (!target.written)
+    throw Error("target " + name + ": its files are read and not written; one of " +
+                sim::joined(launch_targets(), ", ") + " is expected");
+  return target;
 }
 
 bool is_one_of(const std::string& key, const std::vector<std::string>& patterns) {
@@ -98,12 +107,24 @@ LaunchValues read_rows(const LaunchTarget& target, const LaunchText& text, ReadL
   return fields;
 }
 
+// What other files say, where this one does not.
+void note_other_files(const LaunchTarget& target, const LaunchValues& values, ReadLaunch& read) {
+  for (const Term& other : shipped_table(target.name).elsewhere) {
+    const auto named = values.find(other.key);
+    if (named == values.end() || named->second.empty()) continue;
+    if (!read.record.training.strategy.contains(other.value))
+      read.elsewhere.push_back({other.value, other.key + " = " + named->second});
+  }
+}
+
 ReadLaunch read_text(const LaunchTarget& target, const LaunchText& text, const std::string& path) {
-  ReadLaunch read{.record = {}, .target = target.name, .defaults = {}, .not_needed = {}};
+  ReadLaunch read;
+  read.target = target.name;
   try {
     check_program(target, text.program);
     check_others(target, text.values, read);
     read.record = record_of(read_rows(target, text, read));
+    note_other_files(target, text.values, read);
   } catch (const Error& error) {
     throw Error(path + ": " + error.what());
   }
@@ -113,20 +134,33 @@ ReadLaunch read_text(const LaunchTarget& target, const LaunchText& text, const s
   return read;
 }
 
-// The first target by one of whose keys the file is recognised.
+// How many keys "a b" are, where the file has them all; else 0.
+int keys_found(const LaunchValues& values, const std::string& keys) {
+  std::istringstream stream(keys);
+  int count = 0;
+  for (std::string key; stream >> key; ++count)
+    if (!values.contains(key)) return 0;
+  return count;
+}
+
+// The target of whose keys the file has most, the first of several.
 const LaunchTarget& target_of_text(const std::string& text, const std::string& path) {
+  const LaunchTarget* best = nullptr;
+  int most = 0;
   for (const LaunchTarget& target : all_launch_targets()) {
     if (!target.parsed) continue;
     try {
       const LaunchValues values = target.parsed(text, path).values;
-      for (const std::string& key : target.beginnings) {
-        if (values.contains(key)) return target;
+      for (const std::string& keys : target.beginnings) {
+        const int found = keys_found(values, keys);
+        if (found > most) best = &target, most = found;
       }
     } catch (const Error&) {
       continue;  // of another format
     }
   }
-  throw Error(path + ": no file of " + sim::joined(read_targets(), ", "));
+  if (!best) throw Error(path + ": no file of " + sim::joined(read_targets(), ", "));
+  return *best;
 }
 
 // --- writing ---
@@ -197,7 +231,9 @@ std::vector<std::string> check_written(const LaunchTarget& target, const LaunchF
 
 std::vector<std::string> launch_targets() {
   std::vector<std::string> names;
-  for (const LaunchTarget& target : all_launch_targets()) names.emplace_back(target.name);
+  for (const LaunchTarget& target : all_launch_targets()) {
+    if (target.written) names.emplace_back(target.name);
+  }
   return names;
 }
 
@@ -210,13 +246,13 @@ std::vector<std::string> read_targets() {
 }
 
 std::optional<std::string> framework_of_target(const std::string& target) {
-  const std::vector<std::string>& frameworks = target_named(target).frameworks;
+  const std::vector<std::string>& frameworks = written_target(target).frameworks;
   return frameworks.empty() ? std::nullopt : std::optional(frameworks.front());
 }
 
 std::optional<std::string> target_of_framework(const std::string& framework) {
   for (const LaunchTarget& target : all_launch_targets()) {
-    if (is_one_of(framework, target.frameworks)) return target.name;
+    if (target.written && is_one_of(framework, target.frameworks)) return target.name;
   }
   return std::nullopt;
 }
@@ -231,7 +267,7 @@ std::string usual_target(const sim::Run& run) {
 
 std::vector<LaunchFile> launch_files(const sim::Run& run, const std::string& name,
                                      RunResolver& resolver) {
-  const LaunchTarget& target = target_named(name);
+  const LaunchTarget& target = written_target(name);
   if (!target.launches && !is_one_of(run.framework.id, target.frameworks))
     throw Error(name + " cannot express training.framework = " + run.framework.id + ": " +
                 sim::alternatives(target.frameworks) + " is expected");

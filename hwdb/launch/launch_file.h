@@ -39,7 +39,7 @@ struct LaunchFile {
   std::vector<std::string> unsaid = {};
 };
 
-// Names of all targets, and of those that are read.
+// Names of the targets that are written, and of those that are read.
 std::vector<std::string> launch_targets();
 std::vector<std::string> read_targets();
 
@@ -59,11 +59,17 @@ std::string usual_target(const sim::Run& run);
 std::vector<LaunchFile> launch_files(const sim::Run& run, const std::string& target,
                                      RunResolver& resolver);
 
+// A field that another file says, which this one names: "sharding" of "deepspeed = z3.json".
+struct SaidElsewhere {
+  std::string field, named;
+};
+
 struct ReadLaunch {
   RunRecord record;
   std::string target;
   std::vector<sim::Fact> defaults;      // of the program, for what the file does not say
   std::vector<std::string> not_needed;  // keys that cannot matter
+  std::vector<SaidElsewhere> elsewhere{};
 };
 
 // A file as a record.  Its target follows from its content.  Throws Error naming file, key, value.

@@ -1,8 +1,10 @@
 #include "hwdb/launch/launch_record.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdlib>
+#include <set>
 #include <sstream>
 #include <utility>
 
@@ -232,6 +234,25 @@ void refuse_control_characters(const LaunchValues& fields) {
       throw Error(key + ": line feeds, tabs and other control characters are not allowed");
 }
 
+// The catalogue's model whose weights a repository or a folder has: further training changes no
+// shape ("meta-llama/Meta-Llama-3.1-8B-Instruct").  The name itself where there is none.
+std::string model_of_weights(const std::string& name) {
+  static const std::set<std::string> kTrained{"instruct", "chat", "base", "thinking", "it",
+                                              "pt",       "hf",   "2507"};
+  std::string path = name;
+  while (path.ends_with('/')) path.pop_back();
+  if (const sim::NamedModel* const known = find_model(path)) return known->model.name;
+  std::istringstream words(path.substr(path.rfind('/') + 1));
+  std::string left;
+  for (std::string word; std::getline(words, word, '-');) {
+    std::string lower = word;
+    for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (!kTrained.contains(lower)) left += (left.empty() ? "" : "-") + word;
+  }
+  const sim::NamedModel* const known = find_model(left);
+  return known ? known->model.name : path;
+}
+
 void put_hardware(LaunchValues& fields, RunRecord& record) {
   record.hardware.num_devices = taken_count(fields, "num_devices");
   taken(fields, "devices_per_node");
@@ -242,7 +263,7 @@ void put_hardware(LaunchValues& fields, RunRecord& record) {
 RunRecord record_of(LaunchValues fields) {
   refuse_control_characters(fields);
   RunRecord record;
-  record.model.name = taken(fields, "model.catalogue");
+  if (const auto name = taken(fields, "model.catalogue")) record.model.name = model_of_weights(*name);
   record.training.framework = taken(fields, "framework");
   put_vocabulary(fields);
   put_stages(fields, record);

@@ -261,6 +261,18 @@ void add_list(const Block& block, bool harmless, const std::string& file, Launch
   }
 }
 
+// "elsewhere FIELD" with the keys that name the file.
+void add_elsewhere(const Block& block, const std::string& field, const std::string& file,
+                   LaunchTable& table) {
+  at_line(file, block.head, [&] {
+    if (!is_launch_field(field)) throw Error(field + ": no field of a run");
+    if (block.body.empty()) throw Error("keys are expected below");
+  });
+  for (const Line& line : block.body)
+    for (const std::string& key : split(line.text, ' '))
+      if (!key.empty()) table.elsewhere.push_back({key, field});
+}
+
 // "programs REASON" with a word of a name and what such a program trains.
 void add_programs(const Block& block, const std::string& file, LaunchTable& table) {
   for (const Line& line : block.body) {
@@ -276,6 +288,7 @@ void add_table(const LaunchTable& other, LaunchTable& table) {
   table.rows.insert(table.rows.end(), other.rows.begin(), other.rows.end());
   table.harmless.insert(table.harmless.end(), other.harmless.begin(), other.harmless.end());
   table.refused.insert(table.refused.end(), other.refused.begin(), other.refused.end());
+  table.elsewhere.insert(table.elsewhere.end(), other.elsewhere.begin(), other.elsewhere.end());
   table.programs.insert(table.programs.end(), other.programs.begin(), other.programs.end());
 }
 
@@ -298,6 +311,8 @@ bool add_statement(const Block& block, const std::string& file, Words& known, La
     at_line(file, block.head, [&] { add_table(shipped_table(rest), table); });
   else if (word == "harmless" || word == "refused")
     add_list(block, word == "harmless", file, table);
+  else if (word == "elsewhere")
+    add_elsewhere(block, rest, file, table);
   else if (word == "programs")
     add_programs(block, file, table);
   else

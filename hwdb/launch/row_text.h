@@ -17,6 +17,8 @@ struct LaunchTable {
   std::vector<std::string> harmless;
   // Keys that matter and are not modelled, with the only value that does not, or kAbsent.
   std::vector<Term> refused;
+  // Keys that name another file, and the field of a run that this file then leaves to it.
+  std::vector<Term> elsewhere;
   // Words of the names of programs that train what a file cannot say, and what that is.
   std::vector<Term> programs;
 };
