@@ -394,10 +394,11 @@ void name_model(hwdb::RunRecord& record) {
 
 // What a program makes of its tokenizer, or leaves to another file, is no guess.
 void require_sizes(const RunOptions& options, const hwdb::RecordedModel& m) {
-  if (m.name && hwdb::find_model(*m.name)) return;
   const std::string file = options.launch_file;
+  const bool known = m.name && hwdb::find_model(*m.name);
+  if (known && m.fields.contains("seq_len")) return;
   for (const std::string size : {"num_layers", "hidden_size", "num_heads", "vocab_size"}) {
-    if (m.fields.contains(size)) continue;
+    if (known || m.fields.contains(size)) continue;
     if (m.name)
       throw Error("--model: " + file + " trains " + *m.name +
                   ", which is no model of the catalogue" +
@@ -418,6 +419,16 @@ void require_what_is_elsewhere(const RunOptions& options, const hwdb::ReadLaunch
   }
 }
 
+// A file that says all ranks is of so many devices, unless options change them.
+void require_mesh(const RunOptions& options, const hwdb::ReadLaunch& read, int devices) {
+  const Mesh mesh = mesh_of(read.record.training.strategy);
+  if (!read.states_ranks || !mesh.dp || options.strategy.contains("dp")) return;
+  if (mesh.product() != devices)
+    throw Error("--gpus = " + std::to_string(devices) + ": " + options.launch_file + " of " +
+                read.target + " has dp = " + std::to_string(*mesh.dp) + " and " +
+                std::to_string(mesh.product()) + " devices in all; --dp is expected beside it");
+}
+
 sim::Run launched_run(const RunOptions& options, hwdb::RunResolver& resolver) {
   Notes notes;
   hwdb::ReadLaunch read = hwdb::read_launch(options.launch_file);
@@ -430,6 +441,7 @@ sim::Run launched_run(const RunOptions& options, hwdb::RunResolver& resolver) {
   name_model(record);
   require_sizes(options, record.model);
   const int devices = launch_devices(options, record);
+  require_mesh(options, read, devices);
   if (options.gpus) record.training.strategy.erase("dp");
   record.hardware = hardware_of(options, devices, resolver, notes);
   sim::Run run = resolver.resolve(record);

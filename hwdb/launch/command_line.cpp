@@ -123,9 +123,8 @@ LaunchText parsed_arguments(const std::string& text, const std::string& path) {
   LaunchText read;
   for (const Command& command : commands_of_script(text)) {
     const auto begin = std::find_if(command.begin(), command.end(), is_option);
-    const auto last = std::find_if(command.rbegin(), command.rend(), [](const std::string& word) {
-      return word.ends_with(".py");
-    });
+    const auto last = std::find_if(command.rbegin(), command.rend(),
+                                   [](const std::string& word) { return word.ends_with(".py"); });
     const LaunchValues options = options_in(std::max(begin, last.base()), command.end());
     if (options.empty() || options.size() < read.values.size()) continue;
     read = {};

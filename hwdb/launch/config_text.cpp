@@ -84,9 +84,11 @@ void flatten(const YAML::Node& node, const std::string& key, LaunchValues& value
   const auto inner = [&](const std::string& name) { return key.empty() ? name : key + "." + name; };
   const auto is_map = [](const YAML::Node& item) { return item.IsMap(); };
   if (node.IsMap()) {
-    for (const auto& entry : node) flatten(entry.second, inner(entry.first.as<std::string>()), values);
+    for (const auto& entry : node)
+      flatten(entry.second, inner(entry.first.as<std::string>()), values);
   } else if (node.IsSequence() && std::any_of(node.begin(), node.end(), is_map)) {
-    for (std::size_t i = 0; i < node.size(); ++i) flatten(node[i], inner(std::to_string(i)), values);
+    std::size_t place = 0;
+    for (const YAML::Node& item : node) flatten(item, inner(std::to_string(place++)), values);
   } else if (!node.IsNull()) {
     values[key] = yaml_value(node);
   }

@@ -25,6 +25,7 @@
 //   remainder           "first": the first chunks take the layers left over by an even split
 //   stage_layout        Megatron's pipeline layout, where the chunks have unequal numbers of layers
 //   first_stage_layers, last_stage_layers       layers of the stages at the ends (read only)
+//   model.gate_and_up   width of a gated MLP's gate and values together (read only)
 //   model.vocab_divisor what the vocabulary is padded to a multiple of (read only)
 //
 // Private to hwdb.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <sstream>
 #include <utility>
 
@@ -74,7 +75,8 @@ void check_others(const LaunchTarget& target, const LaunchValues& values, ReadLa
                                       [&](const Term& term) { return term.key == key; });
     if (matters != table.refused.end()) {
       if (same_value(matters->value, value)) continue;
-      throw Error(key + " = " + value + ": matters and is not modelled");
+      const std::string whose = target.written ? "" : std::string(" of ") + target.name;
+      throw Error(key + " = " + value + whose + ": matters and is not modelled");
     }
     if (!is_one_of(key, table.harmless))
       throw Error(key + ": not known of " + target.name + did_you_mean(key, known));
@@ -120,6 +122,7 @@ void note_other_files(const LaunchTarget& target, const LaunchValues& values, Re
 ReadLaunch read_text(const LaunchTarget& target, const LaunchText& text, const std::string& path) {
   ReadLaunch read;
   read.target = target.name;
+  read.states_ranks = !target.written;
   try {
     check_program(target, text.program);
     check_others(target, text.values, read);
@@ -143,20 +146,27 @@ int keys_found(const LaunchValues& values, const std::string& keys) {
   return count;
 }
 
+// Nothing where the file has another format.
+LaunchValues values_or_none(const LaunchTarget& target, const std::string& text,
+                            const std::string& path) {
+  try {
+    return target.parsed(text, path).values;
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 // The target of whose keys the file has most, the first of several.
 const LaunchTarget& target_of_text(const std::string& text, const std::string& path) {
+  std::map<decltype(LaunchTarget::parsed), LaunchValues> read;  // by each format once
   const LaunchTarget* best = nullptr;
   int most = 0;
   for (const LaunchTarget& target : all_launch_targets()) {
     if (!target.parsed) continue;
-    try {
-      const LaunchValues values = target.parsed(text, path).values;
-      for (const std::string& keys : target.beginnings) {
-        const int found = keys_found(values, keys);
-        if (found > most) best = &target, most = found;
-      }
-    } catch (const Error&) {
-      continue;  // of another format
+    if (!read.contains(target.parsed)) read[target.parsed] = values_or_none(target, text, path);
+    for (const std::string& keys : target.beginnings) {
+      const int found = keys_found(read[target.parsed], keys);
+      if (found > most) best = &target, most = found;
     }
   }
   if (!best) throw Error(path + ": no file of " + sim::joined(read_targets(), ", "));

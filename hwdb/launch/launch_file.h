@@ -70,6 +70,7 @@ struct ReadLaunch {
   std::vector<sim::Fact> defaults;      // of the program, for what the file does not say
   std::vector<std::string> not_needed;  // keys that cannot matter
   std::vector<SaidElsewhere> elsewhere{};
+  bool states_ranks = false;  // where the file gives dp, it is of the file's number of devices
 };
 
 // A file as a record.  Its target follows from its content.  Throws Error naming file, key, value.

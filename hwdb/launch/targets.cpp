@@ -167,9 +167,9 @@ LaunchTarget maxtext_target() {
 
 const std::vector<LaunchTarget>& all_launch_targets() {
   static const std::vector<LaunchTarget> all = [] {
-    std::vector<LaunchTarget> targets{
-        megatron_target(), torchtitan_target(), deepspeed_target(), accelerate_target(),
-        nemo_target(),     maxtext_target(),    torchrun_target(),  slurm_target()};
+    std::vector<LaunchTarget> targets{megatron_target(),   torchtitan_target(), deepspeed_target(),
+                                      accelerate_target(), nemo_target(),       maxtext_target(),
+                                      torchrun_target(),   slurm_target()};
     for (LaunchTarget& target : read_only_targets()) targets.push_back(std::move(target));
     return targets;
   }();

@@ -30,8 +30,8 @@ struct LaunchTarget {
   std::string (*written)(const sim::Run& run, const std::vector<LaunchEntry>& entries);
   // By which a file is recognised: a key, or several, parted by blanks, that it has all.
   std::vector<std::string> beginnings;
-  bool names_model = true;              // false: the file says nothing of the model
-  bool names_adapters = false;          // though the file says what adapters it has
+  bool names_model = true;      // false: the file says nothing of the model
+  bool names_adapters = false;  // though the file says what adapters it has
   // Fields of the strategy that the program which is configured says, not the file.
   std::vector<std::string> left_to_program{};
   // The command that trains with the file on a node, "$@" being the user's own words.
