@@ -291,6 +291,10 @@ std::vector<LaunchFile> launch_files(const sim::Run& run, const std::string& nam
   return files;
 }
 
+std::string target_of_launch(const std::string& text, const std::string& path) {
+  return target_of_text(text, path).name;
+}
+
 ReadLaunch parse_launch(const std::string& text, const std::string& path,
                         const std::optional<std::string>& target) {
   const LaunchTarget& known = target ? target_named(*target) : target_of_text(text, path);

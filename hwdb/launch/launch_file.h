@@ -8,6 +8,8 @@
 //   nemo          overrides of a Megatron-Bridge recipe, YAML or KEY=VALUE; the model is the
 //                 recipe's
 //   maxtext       its configuration on top of base.yml, YAML or KEY=VALUE
+//   axolotl, llamafactory, trl, swift, swift-megatron, torchtune, litgpt, llm-foundry, nanotron,
+//   olmo, levanter, automodel, verl    configurations of training programs (read)
 //   torchrun      the script that each node runs, with the file of the run's framework (written)
 //   slurm         a batch script that runs that one on all nodes (written)
 //
@@ -72,6 +74,9 @@ struct ReadLaunch {
   std::vector<SaidElsewhere> elsewhere{};
   bool states_ranks = false;  // where the file gives dp, it is of the file's number of devices
 };
+
+// The target of whose keys the text of a file has most.  Throws Error where it has none.
+std::string target_of_launch(const std::string& text, const std::string& path);
 
 // A file as a record.  Its target follows from its content.  Throws Error naming file, key, value.
 ReadLaunch read_launch(const std::string& path);

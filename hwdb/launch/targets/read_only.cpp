@@ -45,9 +45,8 @@ std::vector<LaunchTarget> read_only_targets() {
       reader("llm-foundry", "llm-foundry", parsed_yaml,
              {"train_loader.name device_train_microbatch_size global_train_batch_size"}),
       reader("litgpt", "litgpt", parsed_yaml,
-             {"checkpoint_dir train.global_batch_size train.micro_batch_size",
-              "model_name train.global_batch_size train.micro_batch_size",
-              "model_config.name train.global_batch_size train.micro_batch_size"}),
+             {"checkpoint_dir train.global_batch_size", "checkpoint_dir train.micro_batch_size",
+              "out_dir train.global_batch_size", "out_dir train.micro_batch_size"}),
       reader(
           "levanter", "levanter", parsed_yaml,
           {"trainer.mp trainer.num_train_steps", "trainer.train_batch_size trainer.num_train_steps",
