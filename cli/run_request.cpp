@@ -424,10 +424,11 @@ void name_model(hwdb::RunRecord& record) {
 
 // What a program makes of its tokenizer, or leaves to another file, is no guess.
 void require_sizes(const RunOptions& options, const hwdb::RecordedModel& m) {
-  if (m.name && hwdb::find_model(*m.name)) return;
   const std::string file = options.launch_file;
+  const bool known = m.name && hwdb::find_model(*m.name);
+  if (known && m.fields.contains("seq_len")) return;
   for (const std::string size : {"num_layers", "hidden_size", "num_heads", "vocab_size"}) {
-    if (m.fields.contains(size)) continue;
+    if (known || m.fields.contains(size)) continue;
     if (m.name)
       throw Error("--model: " + file + " trains " + *m.name +
                   ", which is no model of the catalogue" +
@@ -454,6 +455,25 @@ hwdb::LaunchReading reading_of(const RunOptions& options) {
   return reading;
 }
 
+// Another file's contents are no guess.
+void require_what_is_elsewhere(const RunOptions& options, const hwdb::ReadLaunch& read) {
+  for (const hwdb::SaidElsewhere& other : read.elsewhere) {
+    if (read.record.training.strategy.contains(other.field)) continue;
+    throw Error(options.launch_file + ": " + other.named + " is another file of " + read.target +
+                ": --" + other.field + " is expected, and --offload where it says so");
+  }
+}
+
+// A file that says all ranks is of so many devices, unless options change them.
+void require_mesh(const RunOptions& options, const hwdb::ReadLaunch& read, int devices) {
+  const Mesh mesh = mesh_of(read.record.training.strategy);
+  if (!read.states_ranks || !mesh.dp || options.strategy.contains("dp")) return;
+  if (mesh.product() != devices)
+    throw Error("--gpus = " + std::to_string(devices) + ": " + options.launch_file + " of " +
+                read.target + " has dp = " + std::to_string(*mesh.dp) + " and " +
+                std::to_string(mesh.product()) + " devices in all; --dp is expected beside it");
+}
+
 sim::Run launched_run(const RunOptions& options, hwdb::RunResolver& resolver) {
   Notes notes;
   hwdb::ReadLaunch read = hwdb::read_launch(options.launch_file, reading_of(options));
@@ -462,9 +482,11 @@ sim::Run launched_run(const RunOptions& options, hwdb::RunResolver& resolver) {
   if (!options.model.empty()) model = model_named("--model", options.model);
   put_over_launch(options, model, record);
   put_batch_over_launch(options, record, notes);
+  require_what_is_elsewhere(options, read);
   name_model(record);
   require_sizes(options, record.model);
   const int devices = launch_devices(options, record);
+  require_mesh(options, read, devices);
   if (options.gpus) record.training.strategy.erase("dp");
   record.hardware = hardware_of(options, devices, resolver, notes);
   sim::Run run = resolver.resolve(record);

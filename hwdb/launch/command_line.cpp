@@ -172,10 +172,17 @@ std::string plain_value(std::string value) {
   return value;
 }
 
+// That of "NAME=8" in a script; `fallback` where there is none.
+int assigned_number(const std::string& text, const std::string& name, int fallback) {
+  const std::size_t at = text.find(name + "=");
+  const int number = at == std::string::npos ? 0 : std::atoi(text.c_str() + at + name.size() + 1);
+  return number > 0 ? number : fallback;
+}
+
 }  // namespace
 
 LaunchText parsed_overrides(const std::string& text, const std::string& path) {
-  LaunchText read = path.ends_with(".sh") ? overrides_in(text) : parsed_references(text, path);
+  LaunchText read = path.ends_with(".sh") ? overrides_in(text) : parsed_yaml(text, path);
   for (auto& [key, value] : read.values) value = plain_value(value);
   std::erase_if(read.values, [](const auto& entry) { return entry.second == "null"; });
   return read;
@@ -191,7 +198,7 @@ LaunchText parsed_primus(const std::string& text, const std::string& path) {
     if (name.starts_with("overrides."))
       overrides[name.substr(10)] = value;
     else
-      read.values[name == "framework" ? "program" : name] = value;
+      read.values[module != std::string::npos && name == "framework" ? "program" : name] = value;
   }
   for (const auto& [name, value] : kOfPrimus) overrides.emplace(name, value);
   for (const auto& [name, value] : overrides) {
@@ -216,6 +223,29 @@ LaunchText parsed_nemo1(const std::string& text, const std::string& path) {
   };
   const int devices = count("trainer.devices") * count("trainer.num_nodes");
   if (devices > 0) read.num_devices = devices;
+  return read;
+}
+
+LaunchText parsed_arguments(const std::string& text, const std::string& path) {
+  if (!path.ends_with(".sh")) return parsed_yaml(text, path);
+  LaunchText read;
+  for (const Command& command : commands_of_script(text)) {
+    const auto begin = std::find_if(command.begin(), command.end(), is_option);
+    const auto last = std::find_if(command.rbegin(), command.rend(),
+                                   [](const std::string& word) { return word.ends_with(".py"); });
+    const LaunchValues options = options_in(std::max(begin, last.base()), command.end());
+    if (options.empty() || options.size() < read.values.size()) continue;
+    read = {};
+    for (const auto& [name, value] : options) {
+      std::string key = name.substr(2);
+      std::replace(key.begin(), key.end(), '-', '_');
+      read.values[key] = value;
+    }
+    if (begin != command.begin() && begin != command.end()) read.program = *std::prev(begin);
+  }
+  for (auto& [key, value] : read.values) value = plain_value(value);
+  const int ranks = assigned_number(text, "NPROC_PER_NODE", 0);
+  if (ranks > 0) read.num_devices = ranks * assigned_number(text, "NNODES", 1);
   return read;
 }
 

@@ -26,6 +26,10 @@ LaunchText parsed_nemo1(const std::string& text, const std::string& path);
 // Python's "True" is "true".
 LaunchText parsed_overrides(const std::string& text, const std::string& path);
 
+// A YAML file of arguments, or the options of a shell script's command by their names alone
+// ("--max-length 4096" as "max_length"): of the command with most of them.
+LaunchText parsed_arguments(const std::string& text, const std::string& path);
+
 // How a shell takes a value.
 std::string shell_quoted(const std::string& value);
 

@@ -64,20 +64,34 @@ void flatten(const nlohmann::json& object, const std::string& prefix, LaunchValu
   }
 }
 
+// Python writes switches with a capital letter.
+std::string yaml_scalar(const YAML::Node& node) {
+  std::string text = node.as<std::string>();
+  const bool plain = node.Tag() == "?";
+  if (plain && (text == "True" || text == "TRUE")) return "true";
+  if (plain && (text == "False" || text == "FALSE")) return "false";
+  return text;
+}
+
 std::string yaml_value(const YAML::Node& node) {
-  if (!node.IsSequence()) return node.as<std::string>();
+  if (!node.IsSequence()) return yaml_scalar(node);
   std::string list;
   for (const YAML::Node& item : node) list += (list.empty() ? "" : ",") + yaml_value(item);
   return list;
 }
 
-void flatten(const YAML::Node& map, const std::string& prefix, LaunchValues& values) {
-  for (const auto& entry : map) {
-    const std::string key = prefix + entry.first.as<std::string>();
-    if (entry.second.IsMap())
-      flatten(entry.second, key + ".", values);
-    else if (!entry.second.IsNull())
-      values[key] = yaml_value(entry.second);
+// Lists of maps have the places of their items as keys: "datasets.0.path".
+void flatten(const YAML::Node& node, const std::string& key, LaunchValues& values) {
+  const auto inner = [&](const std::string& name) { return key.empty() ? name : key + "." + name; };
+  const auto is_map = [](const YAML::Node& item) { return item.IsMap(); };
+  if (node.IsMap()) {
+    for (const auto& entry : node)
+      flatten(entry.second, inner(entry.first.as<std::string>()), values);
+  } else if (node.IsSequence() && std::any_of(node.begin(), node.end(), is_map)) {
+    std::size_t place = 0;
+    for (const YAML::Node& item : node) flatten(item, inner(std::to_string(place++)), values);
+  } else if (!node.IsNull()) {
+    values[key] = yaml_value(node);
   }
 }
 
@@ -99,6 +113,23 @@ std::optional<std::string> referred(const std::string& inner, const std::string&
   const auto found = values.find(inner.starts_with('.') ? section + inner.substr(1) : inner);
   if (found == values.end() || found->second.find("${") != std::string::npos) return std::nullopt;
   return found->second;
+}
+
+// "${a.b}" is the value of the key a.b, "${.b}" that of the same section (OmegaConf), and NeMo's
+// "${multiply: a, b}" a product; what no key has stays as it is.
+void follow_references(LaunchValues& values) {
+  constexpr int kMost = 16, kDeepest = 4;  // references of a value, and of those to others
+  for (int pass = 0; pass < kDeepest; ++pass) {
+    for (auto& [key, value] : values) {
+      for (int i = 0; i < kMost; ++i) {
+        const std::size_t open = value.rfind("${"), close = value.find('}', open);
+        if (open == std::string::npos || close == std::string::npos) break;
+        const auto known = referred(value.substr(open + 2, close - open - 2), key, values);
+        if (!known) break;
+        value.replace(open, close - open + 1, *known);
+      }
+    }
+  }
 }
 
 // Numbers and switches as JSON has them, anything else a text.
@@ -139,25 +170,11 @@ LaunchText parsed_yaml(const std::string& text, const std::string& path) {
     const YAML::Node document = YAML::Load(text);
     if (!document.IsMap()) throw Error(path + ": keys with values are expected");
     flatten(document, "", read.values);
+    follow_references(read.values);
     return read;
   } catch (const YAML::Exception& error) {
     throw Error(path + ": line " + std::to_string(error.mark.line + 1) + ": " + error.msg);
   }
-}
-
-LaunchText parsed_references(const std::string& text, const std::string& path) {
-  constexpr int kMost = 8;  // of references to references
-  LaunchText read = parsed_yaml(text, path);
-  for (auto& [key, value] : read.values) {
-    for (int i = 0; i < kMost; ++i) {
-      const std::size_t open = value.rfind("${"), close = value.find('}', open);
-      if (open == std::string::npos || close == std::string::npos) break;
-      const auto known = referred(value.substr(open + 2, close - open - 2), key, read.values);
-      if (!known) break;
-      value.replace(open, close - open + 1, *known);
-    }
-  }
-  return read;
 }
 
 std::string json_text(const std::vector<LaunchEntry>& entries) {

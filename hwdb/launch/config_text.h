@@ -11,10 +11,6 @@
 namespace llmsim::hwdb {
 
 // Throw Error with file and line where the text is none of the format.
-// The same with the values that others stand for: "${model.x}", "${.x}" of the same section, and
-// NeMo's "${multiply: a, b}"; what is not there stays as it is.
-LaunchText parsed_references(const std::string& text, const std::string& path);
-
 LaunchText parsed_toml(const std::string& text, const std::string& path);
 LaunchText parsed_json(const std::string& text, const std::string& path);
 LaunchText parsed_yaml(const std::string& text, const std::string& path);

@@ -18,11 +18,22 @@ const std::string kModel = "model.";
 
 // Names of the header that are neither of the model, of the strategy nor of a setting: those in
 // which runs of one meaning are equal, and those in which they may differ.
-constexpr const char* kDerivedFields[] = {
-    "model.moe.shared_width", "model.lora.rank",   "model.lora.targets", "model.vocab_divisor",
-    "num_microbatches",       "replica_batch",     "device_batch",       "dp_shard",
-    "replicate_size",         "devices_per_node",  "num_devices",        "collective_algorithm",
-    "first_stage_layers",     "last_stage_layers", "chunk_group"};
+constexpr const char* kDerivedFields[] = {"model.moe.shared_width",
+                                          "model.lora.rank",
+                                          "model.lora.targets",
+                                          "model.vocab_divisor",
+                                          "model.gate_and_up",
+                                          "num_microbatches",
+                                          "replica_batch",
+                                          "device_batch",
+                                          "dp_shard",
+                                          "replicate_size",
+                                          "devices_per_node",
+                                          "num_devices",
+                                          "collective_algorithm",
+                                          "first_stage_layers",
+                                          "last_stage_layers",
+                                          "chunk_group"};
 constexpr const char* kOtherSpellings[] = {
     "model.catalogue", "model.overridden", "model.moe.layers", "fsdp_inside",
     "fsdp_across",     "data_inside",      "data_across",      "shards_states",

@@ -29,6 +29,7 @@
 //   remat.q, remat.core_attn, ...     what recomputation by operator does with each output: remat,
 //                       device, offload (read only)
 //   chunk_group         micro-batches that go through one model chunk before the next (read only)
+//   model.gate_and_up   width of a gated MLP's gate and values together (read only)
 //   model.vocab_divisor what the vocabulary is padded to a multiple of (read only)
 //
 // Private to hwdb.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <map>
+#include <sstream>
 #include <utility>
 
 #include "hwdb/launch/launch_fields.h"
@@ -22,6 +24,14 @@ const LaunchTarget& target_named(const std::string& name) {
   }
   throw Error("target " + name + ": one of " + sim::joined(launch_targets(), ", ") +
               " is expected");
+}
+
+const LaunchTarget& written_target(const std::string& name) {
+  const LaunchTarget& target = target_named(name);
+  if (!target.written)
+    throw Error("target " + name + ": its files are read and not written; one of " +
+                sim::joined(launch_targets(), ", ") + " is expected");
+  return target;
 }
 
 bool is_one_of(const std::string& key, const std::vector<std::string>& patterns) {
@@ -78,7 +88,8 @@ void check_others(const LaunchTarget& target, const LaunchValues& values, ReadLa
                                       [&](const Term& term) { return term.key == key; });
     if (matters != table.refused.end()) {
       if (same_value(matters->value, value)) continue;
-      throw Error(key + " = " + value + ": matters and is not modelled");
+      const std::string whose = target.written ? "" : std::string(" of ") + target.name;
+      throw Error(key + " = " + value + whose + ": matters and is not modelled");
     }
     const auto noted = std::find_if(table.noted.begin(), table.noted.end(),
                                     [&](const NotedKey& one) { return one.off.key == key; });
@@ -215,14 +226,27 @@ LaunchValues read_rows(const LaunchTarget& target, const LaunchText& text,
   return fields;
 }
 
+// What other files say, where this one does not.
+void note_other_files(const LaunchTarget& target, const LaunchValues& values, ReadLaunch& read) {
+  for (const Term& other : shipped_table(target.name).elsewhere) {
+    const auto named = values.find(other.key);
+    if (named == values.end() || named->second.empty()) continue;
+    if (!read.record.training.strategy.contains(other.value))
+      read.elsewhere.push_back({other.value, other.key + " = " + named->second});
+  }
+}
+
 ReadLaunch read_text(const LaunchTarget& target, LaunchText text, const std::string& path,
                      const LaunchReading& reading) {
-  ReadLaunch read{.record = {}, .target = target.name, .defaults = {}, .not_needed = {}};
+  ReadLaunch read;
+  read.target = target.name;
+  read.states_ranks = !target.written;
   try {
     check_program(target, text.program);
     text.values = values_to_read(target, std::move(text.values), reading, read);
     check_others(target, text.values, read);
     read.record = record_of(read_rows(target, text, reading, read));
+    note_other_files(target, text.values, read);
   } catch (const Error& error) {
     throw Error(path + ": " + error.what());
   }
@@ -232,20 +256,40 @@ ReadLaunch read_text(const LaunchTarget& target, LaunchText text, const std::str
   return read;
 }
 
-// The first target by one of whose keys the file is recognised.
+// How many keys "a b" are, where the file has them all; else 0.
+int keys_found(const LaunchValues& values, const std::string& keys) {
+  std::istringstream stream(keys);
+  int count = 0;
+  for (std::string key; stream >> key; ++count)
+    if (!values.contains(key)) return 0;
+  return count;
+}
+
+// Nothing where the file has another format.
+LaunchValues values_or_none(const LaunchTarget& target, const std::string& text,
+                            const std::string& path) {
+  try {
+    return target.parsed(text, path).values;
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+// The target of whose keys the file has most, the first of several.
 const LaunchTarget& target_of_text(const std::string& text, const std::string& path) {
+  std::map<decltype(LaunchTarget::parsed), LaunchValues> read;  // by each format once
+  const LaunchTarget* best = nullptr;
+  int most = 0;
   for (const LaunchTarget& target : all_launch_targets()) {
     if (!target.parsed) continue;
-    try {
-      const LaunchValues values = target.parsed(text, path).values;
-      for (const std::string& key : target.beginnings) {
-        if (values.contains(key)) return target;
-      }
-    } catch (const Error&) {
-      continue;  // of another format
+    if (!read.contains(target.parsed)) read[target.parsed] = values_or_none(target, text, path);
+    for (const std::string& keys : target.beginnings) {
+      const int found = keys_found(read[target.parsed], keys);
+      if (found > most) best = &target, most = found;
     }
   }
-  throw Error(path + ": no file of " + sim::joined(read_targets(), ", "));
+  if (!best) throw Error(path + ": no file of " + sim::joined(read_targets(), ", "));
+  return *best;
 }
 
 // --- writing ---
@@ -351,7 +395,7 @@ std::vector<std::string> read_targets() {
 }
 
 std::optional<std::string> framework_of_target(const std::string& target) {
-  const std::vector<std::string>& frameworks = target_named(target).frameworks;
+  const std::vector<std::string>& frameworks = written_target(target).frameworks;
   return frameworks.empty() ? std::nullopt : std::optional(frameworks.front());
 }
 
@@ -372,8 +416,7 @@ std::string usual_target(const sim::Run& run) {
 
 std::vector<LaunchFile> launch_files(const sim::Run& run, const std::string& name,
                                      RunResolver& resolver) {
-  const LaunchTarget& target = target_named(name);
-  if (!target.written) throw Error("files of " + name + " are read and not written");
+  const LaunchTarget& target = written_target(name);
   if (!target.launches && !is_one_of(run.framework.id, target.frameworks))
     throw Error(name + " cannot express training.framework = " + run.framework.id + ": " +
                 sim::alternatives(target.frameworks) + " is expected");
@@ -385,6 +428,10 @@ std::vector<LaunchFile> launch_files(const sim::Run& run, const std::string& nam
   if (target.node_file) files.push_back(target.node_file(run));
   files.push_back(file);
   return files;
+}
+
+std::string target_of_launch(const std::string& text, const std::string& path) {
+  return target_of_text(text, path).name;
 }
 
 ReadLaunch parse_launch(const std::string& text, const std::string& path,

@@ -8,6 +8,8 @@
 //   nemo          overrides of a Megatron-Bridge recipe, YAML or KEY=VALUE; the model is the
 //                 recipe's
 //   maxtext       its configuration on top of base.yml, YAML or KEY=VALUE
+//   axolotl, llamafactory, trl, swift, swift-megatron, torchtune, litgpt, llm-foundry, nanotron,
+//   olmo, levanter, automodel, verl    configurations of training programs (read)
 //   torchrun      the script that each node runs, with the file of the run's framework (written)
 //   slurm         a batch script that runs that one on all nodes (written)
 //
@@ -62,14 +64,21 @@ std::string usual_target(const sim::Run& run);
 std::vector<LaunchFile> launch_files(const sim::Run& run, const std::string& target,
                                      RunResolver& resolver);
 
+// A field that another file says, which this one names: "sharding" of "deepspeed = z3.json".
+struct SaidElsewhere {
+  std::string field, named;
+};
+
 struct ReadLaunch {
   RunRecord record;
   std::string target;
-  std::vector<sim::Fact> defaults;            // of the program, for what the file does not say
-  std::vector<std::string> not_needed;        // keys that cannot matter
-  std::vector<std::string> passed_over = {};  // keys that are read as if they were not there
+  std::vector<sim::Fact> defaults;       // of the program, for what the file does not say
+  std::vector<std::string> not_needed;   // keys that cannot matter
+  std::vector<std::string> passed_over;  // keys that are read as if they were not there
   // Keys that matter a little, with what of them is not counted.
-  std::vector<std::string> approximated = {};
+  std::vector<std::string> approximated;
+  std::vector<SaidElsewhere> elsewhere{};
+  bool states_ranks = false;  // where the file gives dp, it is of the file's number of devices
 };
 
 // What is known in addition to a file.
@@ -81,6 +90,9 @@ struct LaunchReading {
   std::vector<std::string> ignored = {};  // keys to pass over
   bool ignores_unknown = false;           // pass over all that are not known
 };
+
+// The target of whose keys the text of a file has most.  Throws Error where it has none.
+std::string target_of_launch(const std::string& text, const std::string& path);
 
 // A file as a record.  Throws Error naming file, key, value.
 ReadLaunch read_launch(const std::string& path, const LaunchReading& reading = {});

@@ -1,8 +1,10 @@
 #include "hwdb/launch/launch_record.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdlib>
+#include <set>
 #include <sstream>
 #include <utility>
 
@@ -115,6 +117,8 @@ void put_stages(LaunchValues& fields, RunRecord& record) {
 // A width that a file leaves to its program, which makes it of the hidden size h: "4h", or "8h/3"
 // in whole 64s.  Whether it did.
 bool put_width(LaunchValues& fields) {
+  if (const auto both = taken_count(fields, "model.gate_and_up"))
+    fields["model.ffn_size"] = std::to_string(*both / 2);
   const auto width = fields.find("model.ffn_size");
   if (width == fields.end() || (width->second != "4h" && width->second != "8h/3")) return false;
   const std::int64_t hidden = count_in(fields, "model.hidden_size", 0);
@@ -278,9 +282,30 @@ void refuse_control_characters(const LaunchValues& fields) {
       throw Error(key + ": line feeds, tabs and other control characters are not allowed");
 }
 
+// The catalogue's model whose weights a repository or a folder has: further training changes no
+// shape ("meta-llama/Meta-Llama-3.1-8B-Instruct").  The name itself where there is none.
+std::string model_of_weights(const std::string& name) {
+  static const std::set<std::string> kTrained{"instruct", "chat", "base", "thinking",
+                                              "it",       "pt",   "hf",   "2507"};
+  std::string path = name;
+  while (path.ends_with('/')) path.pop_back();
+  if (const sim::NamedModel* const known = find_model(path)) return known->model.name;
+  std::istringstream words(path.substr(path.rfind('/') + 1));
+  std::string left;
+  for (std::string word; std::getline(words, word, '-');) {
+    std::string lower = word;
+    for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (!kTrained.contains(lower)) left += (left.empty() ? "" : "-") + word;
+  }
+  const sim::NamedModel* const known = find_model(left);
+  return known ? known->model.name : path;
+}
+
 void put_hardware(LaunchValues& fields, RunRecord& record) {
   record.hardware.num_devices = taken_count(fields, "num_devices");
-  taken(fields, "devices_per_node");
+  const auto node = taken_count(fields, "devices_per_node");
+  const auto nodes = taken_count(fields, "num_nodes");
+  if (node && nodes && !record.hardware.num_devices) record.hardware.num_devices = *node * *nodes;
 }
 
 // Sizes beside a name of the catalogue make another model of that one.
@@ -305,7 +330,8 @@ void put_changed_model(RunRecord& record) {
 RunRecord record_of(LaunchValues fields) {
   refuse_control_characters(fields);
   RunRecord record;
-  record.model.name = taken(fields, "model.catalogue");
+  if (const auto name = taken(fields, "model.catalogue"))
+    record.model.name = model_of_weights(*name);
   record.training.framework = taken(fields, "framework");
   put_vocabulary(fields);
   put_stages(fields, record);

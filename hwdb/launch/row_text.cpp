@@ -300,6 +300,18 @@ void add_rules(const Block& block, const std::string& file, const Names& lets, L
   }
 }
 
+// "elsewhere FIELD" with the keys that name the file.
+void add_elsewhere(const Block& block, const std::string& field, const std::string& file,
+                   LaunchTable& table) {
+  at_line(file, block.head, [&] {
+    if (!is_launch_field(field)) throw Error(field + ": no field of a run");
+    if (block.body.empty()) throw Error("keys are expected below");
+  });
+  for (const Line& line : block.body)
+    for (const std::string& key : split(line.text, ' '))
+      if (!key.empty()) table.elsewhere.push_back({key, field});
+}
+
 // "programs REASON" with a word of a name and what such a program trains.
 void add_programs(const Block& block, const std::string& file, LaunchTable& table) {
   for (const Line& line : block.body) {
@@ -317,6 +329,7 @@ void add_table(const LaunchTable& other, LaunchTable& table) {
   table.refused.insert(table.refused.end(), other.refused.begin(), other.refused.end());
   table.never.insert(table.never.end(), other.never.begin(), other.never.end());
   table.noted.insert(table.noted.end(), other.noted.begin(), other.noted.end());
+  table.elsewhere.insert(table.elsewhere.end(), other.elsewhere.begin(), other.elsewhere.end());
   table.programs.insert(table.programs.end(), other.programs.begin(), other.programs.end());
 }
 
@@ -343,6 +356,8 @@ bool add_statement(const Block& block, const std::string& file, Words& known, La
     add_rules(block, file, known.lets, table);
   else if (word == "noted")
     add_noted(block, file, table);
+  else if (word == "elsewhere")
+    add_elsewhere(block, rest, file, table);
   else if (word == "programs")
     add_programs(block, file, table);
   else

@@ -31,6 +31,8 @@ struct LaunchTable {
   std::vector<Term> refused;
   std::vector<NotedKey> noted;
   std::vector<StartRule> never;
+  // Keys that name another file, and the field of a run that this file then leaves to it.
+  std::vector<Term> elsewhere;
   // Words of the names of programs that train what a file cannot say, and what that is.
   std::vector<Term> programs;
 };

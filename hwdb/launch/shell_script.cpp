@@ -146,7 +146,13 @@ void execute(const std::vector<ShellToken>& statement, Script& script) {
           statement[at].text == "do" || statement[at].text == "else"))
     ++at;
   if (at == statement.size()) return;
-  if (assigned_name(statement[at].text)) return assign(statement, at, script);
+  // "NAME=VALUE COMMAND" runs the command too; "NAME=(...)" is a list.
+  if (assigned_name(statement[at].text)) {
+    assign(statement, at, script);
+    if (at + 1 < statement.size() && statement[at + 1].text != "(")
+      execute({statement.begin() + static_cast<std::ptrdiff_t>(at) + 1, statement.end()}, script);
+    return;
+  }
   ShellWords words;
   for (const std::string& word : expanded_words(statement, script.variables)) {
     if (execute_inner(word, script)) continue;

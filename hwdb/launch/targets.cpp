@@ -1,6 +1,7 @@
 #include "hwdb/launch/targets.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "hwdb/launch/command_line.h"
 #include "hwdb/launch/config_text.h"
@@ -185,10 +186,14 @@ LaunchTarget maxtext_target() {
 }  // namespace
 
 const std::vector<LaunchTarget>& all_launch_targets() {
-  static const std::vector<LaunchTarget> all{
-      megatron_target(), torchtitan_target(), deepspeed_target(), accelerate_target(),
-      primus_target(),   nemo1_target(),      nemo_target(),      maxtext_target(),
-      torchrun_target(), slurm_target()};
+  static const std::vector<LaunchTarget> all = [] {
+    std::vector<LaunchTarget> targets{megatron_target(),   torchtitan_target(), deepspeed_target(),
+                                      accelerate_target(), primus_target(),     nemo1_target(),
+                                      nemo_target(),       maxtext_target(),    torchrun_target(),
+                                      slurm_target()};
+    for (LaunchTarget& target : read_only_targets()) targets.push_back(std::move(target));
+    return targets;
+  }();
   return all;
 }
 

@@ -26,11 +26,12 @@ struct LaunchTarget {
   std::vector<std::string> frameworks;
   const char* file_name;
   LaunchText (*parsed)(const std::string& text, const std::string& path);  // null: write only
-  // null: read only
+  // Null: read only.
   std::string (*written)(const sim::Run& run, const std::vector<LaunchEntry>& entries);
-  std::vector<std::string> beginnings;  // by which a file is recognised: keys
-  bool names_model = true;              // false: the file says nothing of the model
-  bool names_adapters = false;          // though the file says what adapters it has
+  // By which a file is recognised: a key, or several, parted by blanks, that it has all.
+  std::vector<std::string> beginnings;
+  bool names_model = true;      // false: the file says nothing of the model
+  bool names_adapters = false;  // though the file says what adapters it has
   // Fields of the strategy that the program which is configured says, not the file.
   std::vector<std::string> left_to_program{};
   // The command that trains with the file on a node, "$@" being the user's own words.
@@ -41,6 +42,9 @@ struct LaunchTarget {
 };
 
 const std::vector<LaunchTarget>& all_launch_targets();
+
+// Of targets/read_only.cpp: programs whose files are read and not written.
+std::vector<LaunchTarget> read_only_targets();
 
 // Of targets/slurm.cpp.
 LaunchTarget torchrun_target();
