@@ -30,11 +30,26 @@ struct Item {
               " to " + std::to_string(range.most) + " is expected");
 }
 
+// What a number ends with: "8k" is 8,192, "4M" 4,194,304.
+std::int64_t size_of_suffix(std::string_view text) {
+  if (text.size() < 2) return 1;
+  switch (text.back()) {
+    case 'k':
+    case 'K': return std::int64_t{1} << 10;
+    case 'M': return std::int64_t{1} << 20;
+    default: return 1;
+  }
+}
+
 std::optional<std::int64_t> whole_number(std::string_view text) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 42;  // with a suffix
+  const std::int64_t size = size_of_suffix(text);
+  if (size > 1) text.remove_suffix(1);
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
+  if (size > 1 && (value > kMost || value < -kMost)) return std::nullopt;
+  return value * size;
 }
 
 // One number, or a range "A-B", "A-B*K" or "A-B+K", whose dash is not the sign of A.

@@ -6,7 +6,7 @@
 //   1-16*2      1 2 4 8 16    (each twice the one before)
 //   8-32+8      8 16 24 32
 //
-// Lists may mix all forms: "1,2,8-32+8".
+// Lists may mix all forms: "1,2,8-32+8".  "8k" is 8,192 and "4M" 4,194,304.
 #pragma once
 
 #include <CLI/App.hpp>

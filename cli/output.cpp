@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -118,7 +119,9 @@ void add_output_options(CLI::App& command, OutputOptions& options) {
 }
 
 reports::Format format_of(const OutputOptions& options) {
-  if (const auto format = sim::named<reports::Format>(options.format)) return *format;
+  std::string name = options.format;
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (const auto format = sim::named<reports::Format>(name)) return *format;
   throw Error("--format = " + options.format + ": " +
               sim::alternatives(sim::all_names<reports::Format>()) + " is expected");
 }

@@ -37,7 +37,17 @@ int report_usage(const CLI::App& program, const CLI::ParseError& error) {
   return status == 0 ? 0 : kUsage;
 }
 
+// "help", "help plan", "version", and nothing at all, as options.
+void put_options(std::vector<std::string>& arguments) {
+  if (arguments.empty()) arguments = {"--help"};
+  if (arguments.front() == "version") arguments.front() = "--version";
+  if (arguments.front() != "help") return;
+  arguments.erase(arguments.begin());
+  arguments.push_back("--help");
+}
+
 int run(std::vector<std::string> arguments, const std::string& version) {
+  put_options(arguments);
   CLI::App program{
       "llmsim: how fast, in how much memory and with which parallelism will this model train here?",
       "llmsim"};

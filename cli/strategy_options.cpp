@@ -1,6 +1,8 @@
 #include "cli/strategy_options.h"
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <limits>
 #include <sstream>
 
@@ -27,6 +29,22 @@ const sim::StrategyField& field_of(const std::string& key) {
   return *sim::find_strategy_field(key);
 }
 
+// Words that people type for others, and in capitals: "BF16", "bfloat16", "fsdp".
+std::string usual_word(const sim::StrategyField& field, const std::string& text) {
+  constexpr std::array<std::array<const char*, 3>, 7> kOthers{{{"precision", "bfloat16", "bf16"},
+                                                               {"precision", "float16", "fp16"},
+                                                               {"precision", "float32", "fp32"},
+                                                               {"sharding", "fsdp", "zero3"},
+                                                               {"sharding", "fsdp2", "zero3"},
+                                                               {"sharding", "ddp", "none"},
+                                                               {"sharding", "zero0", "none"}}};
+  std::string word = text;
+  std::ranges::transform(word, word.begin(), [](unsigned char c) { return std::tolower(c); });
+  for (const auto& [key, other, usual] : kOthers)
+    if (field.key == key && word == other) return usual;
+  return word;
+}
+
 // A value of a field of the strategy as people type it.
 sim::FieldValue value_in(const sim::StrategyField& field, const std::string& text) {
   const std::string option = option_name(field);
@@ -46,9 +64,10 @@ sim::FieldValue value_in(const sim::StrategyField& field, const std::string& tex
       counts.push_back(static_cast<int>(number_in(option, part, range)));
     value = counts;
   }
-  const std::optional<sim::FieldValue> right = checked(field, value);
-  if (!right) refuse(option, text, expected_values(field));
-  return *right;
+  if (const std::optional<sim::FieldValue> right = checked(field, value)) return *right;
+  if (field.kind == sim::FieldKind::Word)
+    if (const auto usual = checked(field, sim::FieldValue(usual_word(field, text)))) return *usual;
+  refuse(option, text, expected_values(field));
 }
 
 // The values of a list such as 1,2,4 or zero1,zero3.
@@ -108,7 +127,8 @@ sim::Recompute recompute_in(const std::string& text) {
   refuse("--recompute", text,
          "none, selective, "
          "selective=core_attn+mlp+moe+layernorm+activation+moe_act+shared_experts+mla_up_proj, "
-         "full, full=K, every-n=K, every-n=Q/P, op, op=all or op=qkv+core_attn+attn_proj+mlp_up+mlp_down");
+         "full, full=K, every-n=K, every-n=Q/P, op, op=all or "
+         "op=qkv+core_attn+attn_proj+mlp_up+mlp_down");
 }
 
 void set_recompute(const sim::Recompute& recompute, sim::PartialStrategy& partial) {

@@ -113,6 +113,35 @@ void set_body(sim::Device& device, const HardwareRecord& record, Ledger& ledger)
                 source_for(record.fields, {"tdp", "power"}));
 }
 
+// Fields that a record has from the one that it is like, with the words under which their sources
+// are looked for.  Peaks and the memory are its own.
+constexpr std::pair<const char*, const char*> kInherited[] = {{"compute_units", "sm, cu"},
+                                                              {"compute_unit_kind", ""},
+                                                              {"l2_bytes", "l2, cache"},
+                                                              {"llc_bytes", "cache"},
+                                                              {"tdp_watts", "tdp, power"},
+                                                              {"scale_up", ""},
+                                                              {"pcie", ""},
+                                                              {"fabric", ""},
+                                                              {"shared_memory_bytes_per_cu", ""},
+                                                              {"default_system", ""}};
+
+void inherit(const HardwareRecord& like, json& fields) {
+  json sources = json::object();
+  for (const auto& [key, words] : kInherited) {
+    const auto found = like.fields.find(key);
+    if (fields.contains(key) || found == like.fields.end() || found->is_null()) continue;
+    fields[key] = *found;
+    if (found->is_object() && found->contains("source")) fields[key]["evidence"] = "assumed";
+    sources[std::string(key) + ", " + words] =
+        kAsLike + like.row.id + " (" + source_for(like.fields, {key, words}) + ")";
+  }
+  if (sources.empty()) return;
+  json& own = fields["source"];
+  if (own.is_string()) own = json{{"*", own}};
+  own.update(sources);
+}
+
 // Of the logarithm of a price where one only is public.
 constexpr double kOnePriceDeviation = 0.5;
 
@@ -154,7 +183,15 @@ HardwareRecord record_of(HardwareRow row) {
 }
 
 HardwareRecord accelerator_record(const Database& database, std::string_view id) {
-  return record_of(database.get(HardwareKind::Accelerator, id));
+  HardwareRecord record = record_of(database.get(HardwareKind::Accelerator, id));
+  constexpr int kMost = 4;  // records that are like one another
+  std::string like = text(record.fields, "like");
+  for (int i = 0; record.row.origin == Origin::User && !like.empty() && i < kMost; ++i) {
+    const HardwareRecord other = record_of(database.get(HardwareKind::Accelerator, like));
+    inherit(other, record.fields);
+    like = text(other.fields, "like");
+  }
+  return record;
 }
 
 const json& object_in(const json& record, const char* key) {

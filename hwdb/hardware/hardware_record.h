@@ -28,6 +28,7 @@ struct HardwareRecord {
 };
 
 HardwareRecord record_of(HardwareRow row);
+// One of the user's own has what it does not say from the one that it is like, as assumptions.
 HardwareRecord accelerator_record(const Database& database, std::string_view id);
 
 // An object inside a record; empty where there is none.
@@ -37,6 +38,9 @@ const nlohmann::json& object_in(const nlohmann::json& record, const char* key);
 // to sources; "*" and "others" cover what is not named.  `hints` are the words under which a group
 // may name the field, best first.
 std::string source_for(const nlohmann::json& record, const std::vector<std::string>& hints);
+
+// How the source of a field begins that a record has from the one that it is like.
+inline constexpr const char* kAsLike = "not given, as of ";
 
 // A value and where it comes from.
 struct Sourced {
@@ -51,6 +55,7 @@ class Ledger {
   explicit Ledger(std::string prefix) : prefix_(std::move(prefix)) {}
 
   void note(const std::string& key, std::string value, sim::Evidence evidence, std::string source) {
+    if (source.starts_with(kAsLike)) evidence = sim::Evidence::Assumed;
     facts_.push_back({prefix_ + key, std::move(value), evidence, std::move(source)});
   }
   std::vector<sim::Fact> take() { return std::move(facts_); }

@@ -243,6 +243,12 @@ std::optional<HardwareRow> Database::find(HardwareKind kind, std::string_view id
 
 HardwareRow Database::get(HardwareKind kind, std::string_view id_or_alias) const {
   if (std::optional<HardwareRow> row = find(kind, id_or_alias)) return *row;
+  for (const HardwareKind other : {HardwareKind::Accelerator, HardwareKind::System})
+    if (other != kind && find(other, id_or_alias))
+      throw Error("'" + std::string(id_or_alias) + "' is " +
+                  (other == HardwareKind::System ? "a system (--system), no "
+                                                 : "an accelerator (--hardware), no ") +
+                  word_of(kind));
   throw Error(std::string("unknown ") + word_of(kind) + " '" + std::string(id_or_alias) + "'" +
               did_you_mean(folded(id_or_alias), names(kind)) +
               "; 'llmsim hardware list' shows all");

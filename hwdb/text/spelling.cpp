@@ -33,15 +33,21 @@ int edit_distance(std::string_view a, std::string_view b) {
 std::optional<std::string> nearest(std::string_view name,
                                    const std::vector<std::string>& candidates) {
   constexpr std::size_t kLongestName = 200;  // longer input is no misspelling
+  constexpr std::size_t kShortestBeginning = 3;
+  constexpr int kBeginningCounts = 1000;  // before every misspelling
   if (name.size() > kLongestName) return std::nullopt;
   const std::string* best = nullptr;
   int best_distance = 0;
   for (const std::string& candidate : candidates) {
-    const int distance = edit_distance(name, candidate);
+    // Of names that go on as this one begins, the shortest.
+    const bool goes_on = name.size() >= kShortestBeginning && candidate.starts_with(name);
+    const int distance = goes_on ? static_cast<int>(candidate.size()) - kBeginningCounts
+                                 : edit_distance(name, candidate);
     if (best && distance >= best_distance) continue;
     best = &candidate;
     best_distance = distance;
   }
+  if (best && best_distance < 0) return *best;
   if (!best || 2 * static_cast<std::size_t>(best_distance) > std::max(name.size(), best->size()))
     return std::nullopt;
   return *best;

@@ -63,6 +63,29 @@ TEST(UserHardware, CoefficientsOfFrameworksAreCheckedAsThoseOfDevices) {
       "coefficient of framework megatron-lm: eficiency: unknown field; did you mean efficiency?");
 }
 
+// What a record does not say is that of the one it is like, with that one's source.
+TEST(UserHardware, WhatIsNotGivenIsOfTheOneThatItIsLike) {
+  Database database(":memory:", Access::Write);
+  add_hardware(database, R"({"accelerators": [{"id": "my_gpu", "name": "My GPU", "source": "me",
+     "like": "h100_sxm", "peak_bf16_flops": 500e12, "hbm_bytes": 103079215104,
+     "hbm_bytes_per_s": 4e12}]})",
+               "mine.json", false);
+  const auto mine = device(database, "my_gpu"), theirs = device(database, "h100_sxm");
+  EXPECT_EQ(mine.device.compute_units, theirs.device.compute_units);
+  EXPECT_EQ(mine.device.cache, theirs.device.cache);
+  EXPECT_EQ(mine.device.memory, 96.0 * GiB);
+  const auto fact = [&](const std::string& key) {
+    const auto found = std::find_if(mine.facts.begin(), mine.facts.end(),
+                                    [&](const auto& f) { return f.key == "device.my_gpu." + key; });
+    return found == mine.facts.end() ? sim::Fact{} : *found;
+  };
+  EXPECT_EQ(fact("compute_units").evidence, sim::Evidence::Assumed);
+  EXPECT_EQ(fact("compute_units").source.substr(0, 33), "not given, as of h100_sxm (stas00");
+  EXPECT_EQ(fact("cache").evidence, sim::Evidence::Assumed);
+  EXPECT_EQ(fact("memory").source, "me");
+  EXPECT_EQ(fact("memory").evidence, sim::Evidence::Given);
+}
+
 TEST(UserHardware, OneFileMakesACluster) {
   Database database(":memory:", Access::Write);
   const AddedHardware added = add_hardware(database, kCluster, "mine.json", false);

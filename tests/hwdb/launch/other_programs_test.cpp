@@ -121,7 +121,7 @@ TEST(OtherPrograms, TrlHasTheDefaultsOfItsOwnTrainer) {
       "accelerate launch --num_processes 8 sft.py --model_name_or_path Qwen/Qwen2.5-7B \\\n"
       "  --dataset_name x --gradient_accumulation_steps 4\n"
       "echo done\n",
-      "a.sh", "trl");
+      "a.sh", {.target = "trl"});
   EXPECT_EQ(command.record.training.num_microbatches, 4);
 }
 
