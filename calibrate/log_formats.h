@@ -94,8 +94,7 @@ std::span<const LogFormat> log_formats();
 // Lines with peaks of memory and no step.
 std::span<const LogFormat> memory_formats();
 
-// What `line` says in a format of lines, blocks, objects or bars; empty where it is none of
-// these.
+// What `line` says in a format of lines, blocks, objects or bars; empty where it is no line of it.
 Readings readings_of(const LogFormat& format, std::string_view line);
 
 // The columns of a header: for each cell its field, or none.  Empty where no cell

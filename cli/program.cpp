@@ -37,9 +37,9 @@ int report_usage(const CLI::App& program, const CLI::ParseError& error) {
   return status == 0 ? 0 : kUsage;
 }
 
-// "help", "help plan", "version", and nothing at all, as options.
+// "help", "help plan" and "version" as options.
 void put_options(std::vector<std::string>& arguments) {
-  if (arguments.empty()) arguments = {"--help"};
+  if (arguments.empty()) return;
   if (arguments.front() == "version") arguments.front() = "--version";
   if (arguments.front() != "help") return;
   arguments.erase(arguments.begin());
@@ -80,6 +80,10 @@ int run(std::vector<std::string> arguments, const std::string& version) {
   add_hardware(program, status);
   add_models(program, status);
   add_shell_texts(program, version, status);
+  if (arguments.empty()) {
+    std::cerr << program.help();
+    return kUsage;
+  }
   if (const auto complaint = misspelling(program, arguments)) {
     report_error(*complaint);
     return kUsage;

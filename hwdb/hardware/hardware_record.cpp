@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "hwdb/text/text_blocks.h"
 #include "sim/base/uncertainty.h"
 
 namespace llmsim::hwdb {
@@ -133,8 +134,10 @@ void inherit(const HardwareRecord& like, json& fields) {
     if (fields.contains(key) || found == like.fields.end() || found->is_null()) continue;
     fields[key] = *found;
     if (found->is_object() && found->contains("source")) fields[key]["evidence"] = "assumed";
+    std::vector<std::string> hints = split(words, ',');
+    hints.insert(hints.begin(), key);
     sources[std::string(key) + ", " + words] =
-        kAsLike + like.row.id + " (" + source_for(like.fields, {key, words}) + ")";
+        kAsLike + like.row.id + " (" + source_for(like.fields, hints) + ")";
   }
   if (sources.empty()) return;
   json& own = fields["source"];

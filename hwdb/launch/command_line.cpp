@@ -165,6 +165,39 @@ constexpr std::pair<const char*, const char*> kOfPrimus[] = {
     {"overlap_grad_reduce", "false"},
     {"moe_token_dispatcher_type", "alltoall"}};
 
+// An experiment of Primus: the program of its first module, with the model and what it overrides.
+struct PrimusModule {
+  std::string program, model;
+  LaunchValues overrides;
+  bool uses_deepep = false;
+};
+
+PrimusModule primus_module(const std::string& text, const std::string& path) {
+  const std::string overrides = "overrides.";
+  PrimusModule read;
+  for (const auto& [key, value] : parsed_yaml(text, path).values) {
+    if (!key.starts_with("modules.")) continue;
+    const std::string name = key.substr(std::min(key.find('.', 8), key.size() - 1) + 1);
+    if (name == "framework") read.program = value;
+    if (name == "model") read.model = value;
+    if (name.starts_with(overrides)) read.overrides[name.substr(overrides.size())] = value;
+  }
+  const auto deepep = read.overrides.find("use_turbo_deepep");
+  read.uses_deepep = deepep != read.overrides.end() && deepep->second == "true";
+  return read;
+}
+
+// One whose program is configured by keys of its own.
+LaunchText primus_of(const std::string& text, const std::string& path, const char* program) {
+  PrimusModule module = primus_module(text, path);
+  if (module.program != program) throw Error(path + ": no experiment with " + program);
+  LaunchText read{.values = std::move(module.overrides)};
+  read.values["primus.model"] = module.model;
+  for (auto& [key, value] : read.values)
+    if (value.starts_with('[') && value.ends_with(']')) value = value.substr(1, value.size() - 2);
+  return read;
+}
+
 // A list without its brackets, as YAML's are read.
 std::string plain_value(std::string value) {
   if (value == "True" || value == "False") value.front() = value == "True" ? 't' : 'f';
@@ -189,18 +222,15 @@ LaunchText parsed_overrides(const std::string& text, const std::string& path) {
 }
 
 LaunchText parsed_primus(const std::string& text, const std::string& path) {
-  const LaunchValues values = parsed_yaml(text, path).values;
-  LaunchValues overrides;
-  LaunchText read;
-  for (const auto& [key, value] : values) {
-    const std::size_t module = key.starts_with("modules.") ? key.find('.', 8) : std::string::npos;
-    const std::string name = module == std::string::npos ? key : key.substr(module + 1);
-    if (name.starts_with("overrides."))
-      overrides[name.substr(10)] = value;
-    else
-      read.values[module != std::string::npos && name == "framework" ? "program" : name] = value;
-  }
+  PrimusModule module = primus_module(text, path);
+  if (module.program != "megatron") throw Error(path + ": no experiment with Megatron-LM");
+  LaunchText read{.values = {{"program", module.program}, {"model", module.model}}};
+  LaunchValues& overrides = module.overrides;
   for (const auto& [name, value] : kOfPrimus) overrides.emplace(name, value);
+  if (overrides.erase("use_turbo_deepep") > 0 && module.uses_deepep) {
+    overrides["moe_token_dispatcher_type"] = "flex";
+    overrides["moe_flex_dispatcher_backend"] = "deepep";
+  }
   for (const auto& [name, value] : overrides) {
     const auto* const known = std::find_if(std::begin(kPythonNames), std::end(kPythonNames),
                                            [&](const PythonName& one) { return name == one.name; });
@@ -209,10 +239,19 @@ LaunchText parsed_primus(const std::string& text, const std::string& path) {
       put_argument(name, is_one ? "true" : value, read.values);
     else if (!known->opposite)
       put_argument(known->flag, value, read.values);
-    else if (value == "false" || value == "False")
+    else if (value == "false")
       put_argument(known->flag, "true", read.values);
   }
   return read;
+}
+
+LaunchText parsed_titan(const std::string& text, const std::string& path) {
+  return is_yaml(path) ? primus_of(text, path, "torchtitan") : parsed_toml(text, path);
+}
+
+LaunchText parsed_maxtext(const std::string& text, const std::string& path) {
+  const bool is_primus = is_yaml(path) && text.find("framework: maxtext") != std::string::npos;
+  return is_primus ? primus_of(text, path, "maxtext") : parsed_overrides(text, path);
 }
 
 LaunchText parsed_nemo1(const std::string& text, const std::string& path) {

@@ -18,6 +18,11 @@ LaunchText parsed_command_line(const std::string& text, const std::string& path)
 // "model", and what its own configuration adds.  Throws Error for another program's experiment.
 LaunchText parsed_primus(const std::string& text, const std::string& path);
 
+// A job configuration of torchtitan, TOML, and a configuration of MaxText as parsed_overrides(); or
+// experiments of Primus with them, the model's name as "primus.model".
+LaunchText parsed_titan(const std::string& text, const std::string& path);
+LaunchText parsed_maxtext(const std::string& text, const std::string& path);
+
 // A configuration of NeMo 1; devices are those of its trainer.
 LaunchText parsed_nemo1(const std::string& text, const std::string& path);
 

@@ -85,8 +85,13 @@ void flatten(const YAML::Node& node, const std::string& key, LaunchValues& value
   const auto inner = [&](const std::string& name) { return key.empty() ? name : key + "." + name; };
   const auto is_map = [](const YAML::Node& item) { return item.IsMap(); };
   if (node.IsMap()) {
-    for (const auto& entry : node)
-      flatten(entry.second, inner(entry.first.as<std::string>()), values);
+    for (const auto& entry : node) {
+      const auto name = entry.first.as<std::string>();
+      if (name != "<<") flatten(entry.second, inner(name), values);
+    }
+    LaunchValues merged;  // of an anchor: what the map says itself wins
+    if (const YAML::Node other = node["<<"]) flatten(other, key, merged);
+    values.merge(merged);
   } else if (node.IsSequence() && std::any_of(node.begin(), node.end(), is_map)) {
     std::size_t place = 0;
     for (const YAML::Node& item : node) flatten(item, inner(std::to_string(place++)), values);
@@ -109,6 +114,12 @@ std::optional<std::string> referred(const std::string& inner, const std::string&
     if (!a || !b) return std::nullopt;
     return sim::text_of(sim::FieldValue(*a * *b));
   }
+  const std::size_t colon = inner.find(':');  // of a variable of the environment with a default
+  const bool is_variable =
+      colon != std::string::npos && std::all_of(inner.begin(), inner.begin() + colon, [](char c) {
+        return (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+      });
+  if (is_variable) return inner.substr(colon + 1);
   const std::string section = key.substr(0, key.rfind('.') + 1);
   const auto found = values.find(inner.starts_with('.') ? section + inner.substr(1) : inner);
   if (found == values.end() || found->second.find("${") != std::string::npos) return std::nullopt;
@@ -116,7 +127,7 @@ std::optional<std::string> referred(const std::string& inner, const std::string&
 }
 
 // "${a.b}" is the value of the key a.b, "${.b}" that of the same section (OmegaConf), and NeMo's
-// "${multiply: a, b}" a product; what no key has stays as it is.
+// "${multiply: a, b}" a product, Primus' "${NAME:default}" its default; what no key has stays as it is.
 void follow_references(LaunchValues& values) {
   constexpr int kMost = 16, kDeepest = 4;  // references of a value, and of those to others
   for (int pass = 0; pass < kDeepest; ++pass) {

@@ -85,7 +85,7 @@ void check_others(const LaunchTarget& target, const LaunchValues& values, ReadLa
     const std::string &key = entry.first, &value = entry.second;
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
     const auto matters = std::find_if(table.refused.begin(), table.refused.end(),
-                                      [&](const Term& term) { return term.key == key; });
+                                      [&](const Term& term) { return is_one_of(key, {term.key}); });
     if (matters != table.refused.end()) {
       if (same_value(matters->value, value)) continue;
       const std::string whose = target.written ? "" : std::string(" of ") + target.name;
@@ -120,7 +120,7 @@ LaunchValues values_to_read(const LaunchTarget& target, LaunchValues values,
            std::any_of(table.noted.begin(), table.noted.end(),
                        [&](const NotedKey& one) { return one.off.key == key; }) ||
            std::any_of(table.refused.begin(), table.refused.end(),
-                       [&](const Term& term) { return term.key == key; });
+                       [&](const Term& term) { return is_one_of(key, {term.key}); });
   };
   for (const std::string& name : reading.ignored) {
     const auto found = std::find_if(values.begin(), values.end(), [&](const auto& entry) {

@@ -285,12 +285,15 @@ void refuse_control_characters(const LaunchValues& fields) {
 // The catalogue's model whose weights a repository or a folder has: further training changes no
 // shape ("meta-llama/Meta-Llama-3.1-8B-Instruct").  The name itself where there is none.
 std::string model_of_weights(const std::string& name) {
-  static const std::set<std::string> kTrained{"instruct", "chat", "base", "thinking",
-                                              "it",       "pt",   "hf",   "2507"};
+  static const std::set<std::string> kTrained{"instruct", "chat", "base", "thinking", "it",
+                                              "pt",       "hf",   "2507", "v0.1",     "v0.3"};
   std::string path = name;
   while (path.ends_with('/')) path.pop_back();
+  if (path.ends_with(".yaml")) path.resize(path.size() - 5);
   if (const sim::NamedModel* const known = find_model(path)) return known->model.name;
-  std::istringstream words(path.substr(path.rfind('/') + 1));
+  std::string last = path.substr(path.rfind('/') + 1);
+  std::replace(last.begin(), last.end(), '_', '-');
+  std::istringstream words(last);
   std::string left;
   for (std::string word; std::getline(words, word, '-');) {
     std::string lower = word;

@@ -61,9 +61,9 @@ LaunchTarget torchtitan_target() {
   return {.name = "torchtitan",
           .frameworks = {"torchtitan"},
           .file_name = "torchtitan.toml",
-          .parsed = parsed_toml,
+          .parsed = parsed_titan,
           .written = titan_text,
-          .beginnings = {"model.flavor", "parallelism.data_parallel_shard_degree"},
+          .beginnings = {"model.flavor", "parallelism.data_parallel_shard_degree", "primus.model"},
           .command = [](const std::string&) -> std::string {
             return "torchrun -m torchtitan.train --job.config_file torchtitan.toml \"$@\"";
           }};
@@ -174,10 +174,10 @@ LaunchTarget maxtext_target() {
   return {.name = "maxtext",
           .frameworks = {"maxtext"},
           .file_name = "maxtext.yml",
-          .parsed = parsed_overrides,
+          .parsed = parsed_maxtext,
           .written = maxtext_text,
           .beginnings = {"remat_policy", "per_device_batch_size", "ici_fsdp_parallelism",
-                         "base_emb_dim"},
+                         "base_emb_dim", "primus.model"},
           .command = [](const std::string&) -> std::string {
             return "python3 -m MaxText.train maxtext.yml \"$@\"";
           }};

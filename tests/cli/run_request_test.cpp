@@ -196,9 +196,19 @@ TEST(RunOf, UnknownNamesComeWithWhatIsKnown) {
   EXPECT_NE(request_error(options).find("megatron-lm"), std::string::npos)
       << request_error(options);
   options.framework.reset();
-  options.strategy["sharding"] = "fsdp";
+  options.strategy["sharding"] = "fully";
   EXPECT_EQ(request_error(options),
-            "--sharding = fsdp: none, zero1, zero2, zero3 or hsdp is expected");
+            "--sharding = fully: none, zero1, zero2, zero3 or hsdp is expected");
+}
+
+TEST(RunOf, WordsThatPeopleTypeAreUnderstood) {
+  RunOptions options{.model = "gpt2"};
+  options.strategy = {{"sharding", "fsdp"}, {"precision", "BFloat16"}};
+  options.gpus = "8", options.seq_len = "1k";
+  const sim::Run run = run_of(options, database());
+  EXPECT_EQ(run.strategy.sharding, sim::Sharding::Zero3);
+  EXPECT_EQ(run.strategy.precision, sim::Precision::Bf16);
+  EXPECT_EQ(run.model.seq_len, 1024);
 }
 
 TEST(RunOf, ASchedulesNameReachesTheStrategy) {

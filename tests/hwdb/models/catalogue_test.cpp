@@ -74,7 +74,7 @@ TEST(ParseModels, AMistakeNamesRowAndField) {
   EXPECT_EQ(error_in(R"("num_layer": 2)"), m + "num_layer: unknown key; did you mean num_layers?");
   EXPECT_EQ(error_in(R"("moe": {"experts": 2})"),
             m + "moe.experts: unknown key; did you mean moe.num_experts?");
-  EXPECT_EQ(error_in(R"("bias": true)"), m + "bias: unknown key");
+  EXPECT_EQ(error_in(R"("bias": true)"), m + "bias: unknown key; did you mean bias.qkv?");
   EXPECT_EQ(error_in(small + R"(, "ffn_size": 8, "moe": {"num_experts": 2})"),
             m + "moe.top_k = 0 is out of range: 1 to 16384");
   EXPECT_EQ(error_in(R"("num_layers": 2, "num_layers": 3)"),
