@@ -59,6 +59,8 @@ struct Formats {
 void add_line(const std::string& text, const Formats& above, LogFormat& format) {
   if (text == "mean of the run") {
     format.whole_run = true;
+  } else if (text == "within steps") {
+    format.within_steps = true;
   } else if (text.starts_with("names: ")) {
     format.names = hwdb::split(text.substr(7), ',');
   } else if (text.starts_with("keys of ")) {

@@ -83,6 +83,7 @@ struct LogFormat {
   std::vector<LogField> fields{};
   std::vector<std::string> names{};  // with which a bar of training begins; "" where it has none
   bool whole_run = false;            // one line at the end, with the mean over all steps
+  bool within_steps = false;         // of memory: printed while a step runs, before its own line
 };
 
 // log_formats.rows, as it was when the program was built.

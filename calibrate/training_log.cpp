@@ -128,7 +128,8 @@ class LogReader {
     if (is_out_of_memory(line)) out_of_memory_ = true;
     for (const LogFormat& format : memory_formats()) {
       // Before the first step they are of how the program begins.
-      if (!streams_.empty() && line.find(format.sign) != std::string_view::npos)
+      const bool counts = format.within_steps || !streams_.empty();
+      if (counts && line.find(format.sign) != std::string_view::npos)
         add_peaks(readings_of(format, line));
     }
     for (const LogFormat& format : log_formats()) {

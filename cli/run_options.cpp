@@ -219,13 +219,13 @@ void add_from_option(CLI::App& c, RunOptions& o) {
   from->type_name("FILE")->excludes("RUN.json");
   c.add_option("--ignore", o.ignored,
                "keys of the launch file that are read as if they were not there; default none; "
-               "example: --ignore tp-comm-overlap,model.name")
+               "example: --from train.sh --ignore swiglu")
       ->type_name("KEY,...")
       ->delimiter(',')
       ->needs(from);
   c.add_flag("--ignore-unknown", o.ignores_unknown,
              "pass over all keys of the launch file that are not known; default: they are an "
-             "error; example: --from job.toml --ignore-unknown")
+             "error; example: --from train.sh --ignore-unknown")
       ->needs(from);
   set_group(c, "Model and hardware", {"--from", "--ignore", "--ignore-unknown"});
 }

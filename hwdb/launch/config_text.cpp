@@ -129,8 +129,8 @@ std::optional<std::string> referred(const std::string& inner, const std::string&
 // "${a.b}" is the value of the key a.b, "${.b}" that of the same section (OmegaConf), and NeMo's
 // "${multiply: a, b}" a product, Primus' "${NAME:default}" its default; what no key has stays as it is.
 void follow_references(LaunchValues& values) {
-  constexpr int kMost = 16, kDeepest = 4;  // references of a value, and of those to others
-  for (int pass = 0; pass < kDeepest; ++pass) {
+  constexpr int kMost = 16, kPasses = 4;  // references of a value, and of those to others
+  for (int pass = 0; pass < kPasses; ++pass) {
     for (auto& [key, value] : values) {
       for (int i = 0; i < kMost; ++i) {
         const std::size_t open = value.rfind("${"), close = value.find('}', open);

@@ -206,17 +206,31 @@ void note_chunk_group(LaunchValues& fields, ReadLaunch& read) {
   read.approximated.push_back(says + "; more hold more activations");
 }
 
+// What a row says; a word of it that is left open is the program's own, and that is said.
+RowReading read_closed_row(const LaunchTarget& target, const Row& row, const LaunchValues& values,
+                           const LaunchValues& fields, ReadLaunch& read) {
+  try {
+    return read_row(row, values, fields);
+  } catch (const Error& error) {
+    LaunchValues closed = values;
+    for (const std::string& key : keys_of({row})) {
+      const auto open = closed.find(key);
+      if (open == closed.end() || !is_open(open->second)) continue;
+      read.approximated.push_back(key + " = " + open->second +
+                                  ": left open, the program's default is taken");
+      closed.erase(open);
+    }
+    if (closed.size() < values.size()) return read_row(row, closed, fields);
+    throw Error(std::string(error.what()) + ": no such combination of " + target.name +
+                " is modelled");
+  }
+}
+
 LaunchValues read_rows(const LaunchTarget& target, const LaunchText& text,
                        const LaunchReading& reading, ReadLaunch& read) {
   LaunchValues fields;
   for (const Row& row : shipped_table(target.name).rows) {
-    RowReading said;
-    try {
-      said = read_row(row, text.values, fields);
-    } catch (const Error& error) {
-      throw Error(std::string(error.what()) + ": no such combination of " + target.name +
-                  " is modelled");
-    }
+    RowReading said = read_closed_row(target, row, text.values, fields, read);
     close_open(said.fields, reading);
     if (said.by_default) note_defaults(target, said.fields, read);
     for (const auto& [key, value] : said.fields) fields[key] = value;

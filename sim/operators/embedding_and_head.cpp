@@ -7,8 +7,8 @@
 #include "sim/base/dtype.h"
 #include "sim/operators/linear.h"
 #include "sim/operators/loss.h"
-#include "sim/operators/traffic.h"
 #include "sim/operators/tower.h"
+#include "sim/operators/traffic.h"
 
 namespace llmsim::sim {
 namespace {

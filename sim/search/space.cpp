@@ -54,15 +54,21 @@ std::vector<Recompute> asked_recomputes(const Restriction& restriction) {
   return recomputes;
 }
 
-void add_modules(std::vector<Recompute>& list, const Transformer& model) {
+// Norms, activation functions, both, and with them what MLA makes of its latents.
+void add_modules(std::vector<Recompute>& list, const SearchBase& base) {
+  const bool any = base.offers.activation_recompute, experts = base.model.moe.has_value();
   const auto add = [&](RecomputedModules modules) {
     modules.core_attention = false;
-    list.push_back({.kind = RecomputeKind::Selective, .modules = modules});
+    if (!any) modules.expert_activation = std::exchange(modules.activation, false) && experts;
+    const Recompute recompute{.kind = RecomputeKind::Selective, .modules = modules};
+    const bool is_none = text_of(modules).empty();
+    if (!is_none && std::find(list.begin(), list.end(), recompute) == list.end())
+      list.push_back(recompute);
   };
   add({.norms = true});
   add({.activation = true});
   add({.norms = true, .activation = true});
-  if (model.mla) add({.norms = true, .activation = true, .mla_up = true});
+  if (base.model.mla) add({.norms = true, .activation = true, .mla_up = true});
 }
 
 // The policies of a compiler that checkpoints each block, from most to least that is saved.
@@ -84,7 +90,7 @@ std::vector<Recompute> sensible_recomputes(const SearchBase& base) {
                               {.kind = RecomputeKind::Full}};
   for (int blocks = 1; blocks <= kMostFirstBlocks; ++blocks)
     list.push_back({.kind = RecomputeKind::Full, .blocks = blocks});
-  if (base.offers.module_recompute) add_modules(list, base.model);
+  if (base.offers.module_recompute) add_modules(list, base);
   if (base.offers.operator_recompute) list.push_back({.kind = RecomputeKind::Op});
   return list;
 }

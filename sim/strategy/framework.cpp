@@ -95,8 +95,8 @@ const std::vector<Field<Framework>>& framework_fields() {
       FIELD(offers.zero2), FIELD(offers.zero3), FIELD(offers.hsdp),
       FIELD(offers.zero2_in_pipelines), FIELD(offers.zero3_in_pipelines),
       FIELD(offers.plain_recompute), FIELD(offers.module_recompute),
-      FIELD(offers.operator_recompute), FIELD(offers.tp_overlap),
-      FIELD(offers.tp_overlap_compiled), FIELD(offers.mesh_order),
+      FIELD(offers.activation_recompute), FIELD(offers.operator_recompute),
+      FIELD(offers.tp_overlap), FIELD(offers.tp_overlap_compiled), FIELD(offers.mesh_order),
       FIELD(offers.deduplicated_dispatch), FIELD(offers.moe_overlap), FIELD(offers.dualpipe),
       // The update.
       FIELD(update.fused), FIELD(update.tensor_by_tensor), FIELD(update.unit_by_unit),

@@ -285,10 +285,11 @@ struct FrameworkOffers {
   bool zero3 = true;
   bool hsdp = true;
   bool zero2_in_pipelines = true;
-  bool zero3_in_pipelines = true;    // and HSDP
+  bool zero3_in_pipelines = true;  // and HSDP
   // None, of attention alone, of every n-th block; else of all blocks, whole or by operator.
   bool plain_recompute = true;
   bool module_recompute = true;      // of single modules, not only of whole blocks
+  bool activation_recompute = true;  // of all activation functions, else of those of experts alone
   bool operator_recompute = false;   // of all operators but some GEMMs
   bool tp_overlap = false;           // with sequence parallelism
   bool tp_overlap_compiled = false;  // only in compiled blocks

@@ -138,8 +138,7 @@ std::string text_of(const Recompute& r) {
     case RecomputeKind::EveryN:
       return "every-n=" + (r.share > 1 ? std::to_string(r.share) + "/" : "") +
              std::to_string(r.every_n);
-    case RecomputeKind::Op:
-      return r.saved.every_second ? "op" : "op=" + text_of(r.saved);
+    case RecomputeKind::Op: return r.saved.every_second ? "op" : "op=" + text_of(r.saved);
     case RecomputeKind::None: break;
   }
   return "none";

@@ -32,7 +32,7 @@ constexpr const char* kMeasuredRun =
 
 constexpr const char* kLaunchFile =
     "torchrun pretrain_gpt.py --num-layers 12 --hidden-size 768 --num-attention-heads 12 "
-    "--seq-length 1024 --max-position-embeddings 1024 --micro-batch-size 1 --bf16\n";
+    "--seq-length 1024 --max-position-embeddings 1024 --micro-batch-size 1 --bf16 --swiglu\n";
 
 // Of a search that is asked for nothing else a part is enough.
 std::string narrow_search(const std::string& example) {
@@ -61,6 +61,14 @@ std::string completed(const std::string& command, const std::string& example) {
   return line;
 }
 
+// The file of a model that hears, small.
+constexpr const char* kAudioModel = R"({"model_type": "qwen2_audio",
+  "text_config": {"model_type": "qwen2", "hidden_size": 256, "intermediate_size": 512,
+    "num_hidden_layers": 8, "num_attention_heads": 8, "num_key_value_heads": 8, "vocab_size": 32000},
+  "audio_config": {"model_type": "qwen2_audio_encoder", "d_model": 128, "encoder_layers": 2,
+    "encoder_attention_heads": 4, "encoder_ffn_dim": 256, "num_mel_bins": 128,
+    "max_source_positions": 1500}})";
+
 // With the site and the run that examples name.
 class HelpExamples : public Program {
  protected:
@@ -68,6 +76,7 @@ class HelpExamples : public Program {
     write("monday.json", kMeasuredRun);
     write("run.json", kMeasuredRun);
     write("train.sh", kLaunchFile);
+    write("qwen2-audio.json", kAudioModel);
     expect_answer("calibrate site our-cluster monday.json");
   }
 

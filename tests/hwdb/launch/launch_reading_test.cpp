@@ -54,6 +54,16 @@ TEST(LaunchReading, AnOpenSizeOfAModelThatIsGivenIsNotAskedFor) {
   parse_launch(script, "a.sh", {.given = {{"model", "mixtral-8x7b"}}});
 }
 
+// A word for which there is no number to give.
+TEST(LaunchReading, AnOpenWordIsTheProgramsOwnAndIsSaid) {
+  const ReadLaunch read = parse_launch(
+      "pretrain_gpt.py " + kShape + "--recompute-granularity $GRANULARITY --bf16", "a.sh");
+  EXPECT_EQ(stated_value(read, "recompute.kind"), "none");
+  EXPECT_EQ(read.approximated,
+            std::vector<std::string>{"--recompute-granularity = $GRANULARITY: left open, the "
+                                     "program's default is taken"});
+}
+
 // --- devices ---
 
 std::optional<int> devices_of(const std::string& script) {
