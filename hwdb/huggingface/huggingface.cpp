@@ -153,6 +153,17 @@ void add_layers_ahead(const json& config, std::vector<std::string>& notes) {
 constexpr const char* kTowers[] = {"vision", "visual", "image",  "img",      "vit",
                                    "video",  "audio",  "speech", "projector"};
 
+// Whether an object has layers of a width, as a part of a model under any name.
+bool has_layers(const json& part) {
+  const auto has = [&](std::initializer_list<const char*> keys) {
+    return std::any_of(keys.begin(), keys.end(),
+                       [&](const char* key) { return part.contains(key); });
+  };
+  return part.is_object() &&
+         has({"depth", "layers", "num_layers", "num_hidden_layers", "n_layer"}) &&
+         has({"hidden_size", "d_model", "width", "embed_dim", "n_embd", "dim"});
+}
+
 // Which option asks for the tower of a key, where it is counted.
 const char* option_for(const std::string& key, const sim::Transformer& model) {
   if (key == "vision_config" && model.vision) return "--image-tokens";
@@ -163,17 +174,17 @@ const char* option_for(const std::string& key, const sim::Transformer& model) {
 // `model`: what was read.
 std::vector<std::string> notes_on(const json& document, const sim::Transformer& model) {
   std::vector<std::string> notes;
+  const TextPart text = text_part(document);
   for (const auto& [key, value] : towers_part(document).items()) {
     const bool is_given = (value.is_object() && !value.empty()) || key.ends_with("vision_tower");
     const auto has = [&key = key](const char* word) { return key.find(word) != std::string::npos; };
     if (const char* const option = option_for(key, model))
       notes.push_back(key + " is counted where " + option +
                       " says how many tokens of a sequence it makes");
-    else if (is_given && !value.is_null() &&
-             std::any_of(std::begin(kTowers), std::end(kTowers), has))
+    else if (is_given && !value.is_null() && !text.key.ends_with(key) &&
+             (has_layers(value) || std::any_of(std::begin(kTowers), std::end(kTowers), has)))
       notes.push_back(key + " is not counted: of this model the text part alone is read");
   }
-  const TextPart text = text_part(document);
   if (text.config && (notes.empty() || &towers_part(document) != &document))
     notes.push_back(text.key + " alone is read: other parts of this model are not counted");
   if (model.mtp_layers == 0) add_layers_ahead(text.config ? *text.config : document, notes);
