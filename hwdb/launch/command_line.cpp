@@ -169,7 +169,6 @@ constexpr std::pair<const char*, const char*> kOfPrimus[] = {
 struct PrimusModule {
   std::string program, model;
   LaunchValues overrides;
-  bool uses_deepep = false;
 };
 
 PrimusModule primus_module(const std::string& text, const std::string& path) {
@@ -182,8 +181,6 @@ PrimusModule primus_module(const std::string& text, const std::string& path) {
     if (name == "model") read.model = value;
     if (name.starts_with(overrides)) read.overrides[name.substr(overrides.size())] = value;
   }
-  const auto deepep = read.overrides.find("use_turbo_deepep");
-  read.uses_deepep = deepep != read.overrides.end() && deepep->second == "true";
   return read;
 }
 
@@ -224,10 +221,11 @@ LaunchText parsed_overrides(const std::string& text, const std::string& path) {
 LaunchText parsed_primus(const std::string& text, const std::string& path) {
   PrimusModule module = primus_module(text, path);
   if (module.program != "megatron") throw Error(path + ": no experiment with Megatron-LM");
-  LaunchText read{.values = {{"program", module.program}, {"model", module.model}}};
+  LaunchText read{.values = {{"program", module.program}, {"primus.model", module.model}}};
   LaunchValues& overrides = module.overrides;
   for (const auto& [name, value] : kOfPrimus) overrides.emplace(name, value);
-  if (overrides.erase("use_turbo_deepep") > 0 && module.uses_deepep) {
+  const auto deepep = overrides.extract("use_turbo_deepep");
+  if (!deepep.empty() && deepep.mapped() == "true") {
     overrides["moe_token_dispatcher_type"] = "flex";
     overrides["moe_flex_dispatcher_backend"] = "deepep";
   }

@@ -175,15 +175,11 @@ const sim::NamedModel* find_model(std::string_view name) {
 
 std::vector<std::string> nearest_models(std::string_view name, int count) {
   const std::string key = key_of(name).substr(0, 64);
-  constexpr int kBeginningCounts = 1000;  // names that go on as this one begins come first
   std::vector<std::pair<int, std::string>> ranked;
-  const auto distance_to = [&](const std::string& known) {
-    const bool goes_on = key.size() >= 3 && key_of(known).starts_with(key);
-    return edit_distance(key, key_of(known)) - (goes_on ? kBeginningCounts : 0);
-  };
   for (const sim::NamedModel& entry : catalogue()) {
-    ranked.emplace_back(distance_to(entry.model.name), entry.model.name);
-    for (const std::string& alias : entry.aliases) ranked.emplace_back(distance_to(alias), alias);
+    ranked.emplace_back(misspelling(key, key_of(entry.model.name)), entry.model.name);
+    for (const std::string& alias : entry.aliases)
+      ranked.emplace_back(misspelling(key, key_of(alias)), alias);
   }
   std::stable_sort(ranked.begin(), ranked.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });

@@ -30,27 +30,27 @@ int edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+int misspelling(std::string_view name, std::string_view candidate) {
+  constexpr std::size_t kShortestBeginning = 3;
+  constexpr int kBeforeAll = 1 << 20;  // of edits
+  const bool goes_on = name.size() >= kShortestBeginning && candidate.starts_with(name);
+  return goes_on ? static_cast<int>(candidate.size()) - kBeforeAll : edit_distance(name, candidate);
+}
+
 std::optional<std::string> nearest(std::string_view name,
                                    const std::vector<std::string>& candidates) {
   constexpr std::size_t kLongestName = 200;  // longer input is no misspelling
-  constexpr std::size_t kShortestBeginning = 3;
-  constexpr int kBeginningCounts = 1000;  // before every misspelling
   if (name.size() > kLongestName) return std::nullopt;
   const std::string* best = nullptr;
-  int best_distance = 0;
+  int least = 0;
   for (const std::string& candidate : candidates) {
-    // Of names that go on as this one begins, the shortest.
-    const bool goes_on = name.size() >= kShortestBeginning && candidate.starts_with(name);
-    const int distance = goes_on ? static_cast<int>(candidate.size()) - kBeginningCounts
-                                 : edit_distance(name, candidate);
-    if (best && distance >= best_distance) continue;
+    const int distance = misspelling(name, candidate);
+    if (best && distance >= least) continue;
     best = &candidate;
-    best_distance = distance;
+    least = distance;
   }
-  if (best && best_distance < 0) return *best;
-  if (!best || 2 * static_cast<std::size_t>(best_distance) > std::max(name.size(), best->size()))
-    return std::nullopt;
-  return *best;
+  const auto half = [&] { return static_cast<int>(std::max(name.size(), best->size())) / 2; };
+  return best && least <= half() ? std::optional(*best) : std::nullopt;
 }
 
 std::string did_you_mean(const std::vector<std::string>& near) {

@@ -14,7 +14,11 @@ std::string folded(std::string_view name);
 // Insertions, deletions and substitutions of one character that turn `a` into `b` (Levenshtein).
 int edit_distance(std::string_view a, std::string_view b);
 
-// The candidate with the smallest edit distance to `name`, the first of equals; none where even
+// How far a candidate is from what was typed: the edit distance, or less than 0 for one that goes
+// on as a name of three letters or more begins, the shortest of them least.
+int misspelling(std::string_view name, std::string_view candidate);
+
+// The candidate that is the smallest misspelling(), the first of equals; none where even
 // that one differs in more than half of the longer word.
 std::optional<std::string> nearest(std::string_view name,
                                    const std::vector<std::string>& candidates);
