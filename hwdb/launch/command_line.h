@@ -15,7 +15,8 @@ namespace llmsim::hwdb {
 LaunchText parsed_command_line(const std::string& text, const std::string& path);
 
 // Experiments of Primus: arguments of Megatron-LM under their Python names, the model's name as
-// "primus.model", and what its own configuration adds.  Throws Error for another program's experiment.
+// "primus.model", and what its own configuration adds.  Throws Error for another program's
+// experiment, which is read elsewhere.
 LaunchText parsed_primus(const std::string& text, const std::string& path);
 
 // A job configuration of torchtitan, TOML, and a configuration of MaxText as parsed_overrides(); or
