@@ -2,9 +2,10 @@
 # for find_package(llmsim).  hwdb/llmsim.h is the header to begin with.
 include(CMakePackageConfigHelpers)
 
-set(exported llmsim_sim llmsim_hwdb llmsim_calibrate llmsim_reports)
+set(exported llmsim_sim llmsim_catalogue llmsim_hwdb llmsim_calibrate llmsim_reports)
 install(TARGETS llmsim RUNTIME)
 install(TARGETS ${exported} llmsim_warnings llmsim_sanitizers llmsim_false_alarms EXPORT llmsim ARCHIVE)
+set_target_properties(llmsim_catalogue PROPERTIES EXPORT_NAME catalogue)
 foreach(folder IN ITEMS sim hwdb calibrate reports)
   set_target_properties(llmsim_${folder} PROPERTIES EXPORT_NAME ${folder})
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder} DESTINATION include/llmsim FILES_MATCHING PATTERN "*.h")

@@ -4,11 +4,12 @@ set(LLMSIM_TORCH_ROOT "" CACHE PATH "Folder of a libtorch release or of a Python
 
 set(torch_roots ${LLMSIM_TORCH_ROOT})
 if(NOT torch_roots)
-  list(APPEND torch_roots /usr /usr/local)
+  set(torch_roots ${CMAKE_PREFIX_PATH} $ENV{CMAKE_PREFIX_PATH})
   execute_process(
-    COMMAND python3 -c "import torch; print(torch.__path__[0])" OUTPUT_VARIABLE wheel OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET
+    COMMAND python3 -c "import importlib.util; print(importlib.util.find_spec('torch').submodule_search_locations[0])" OUTPUT_VARIABLE wheel
+    OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET
   )
-  list(APPEND torch_roots ${wheel})
+  list(APPEND torch_roots ${wheel} /usr /usr/local)
 endif()
 set(torch_find HINTS ${torch_roots} NO_CMAKE_FIND_ROOT_PATH)
 find_path(TORCH_INCLUDE_DIR ATen/ATen.h ${torch_find} PATH_SUFFIXES include REQUIRED)
@@ -33,11 +34,23 @@ target_include_directories(llmsim_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIR} ${
 target_compile_definitions(llmsim_torch INTERFACE NDEBUG USE_DISTRIBUTED USE_C10D_GLOO)
 target_link_libraries(llmsim_torch INTERFACE -Wl,--no-as-needed ${torch_libraries} -Wl,--as-needed)
 
-# CUDA graphs and the figures of the caching allocator need the toolkit's headers.
-find_path(CUDA_RUNTIME_INCLUDE_DIR cuda_runtime_api.h PATHS /usr/local/cuda/include)
-if(TORCH_LIBRARY_torch_cuda AND CUDA_RUNTIME_INCLUDE_DIR)
+# CUDA graphs and the figures of the caching allocator need the toolkit's headers, and its runtime library is called: of CUDA_HOME, else of
+# a wheel (nvidia/cu13, nvidia/cuda_runtime beside torch), else of a module or the usual place.
+set(cuda_roots $ENV{CUDA_HOME} $ENV{CUDA_PATH} ${TORCH_INCLUDE_DIR}/../../nvidia/cu13 ${TORCH_INCLUDE_DIR}/../../nvidia/cuda_runtime
+    $ENV{CUDATOOLKIT_HOME} /usr/local/cuda /usr/lib/cuda
+)
+find_path(CUDA_RUNTIME_INCLUDE_DIR cuda_runtime_api.h HINTS ${cuda_roots} PATH_SUFFIXES include targets/x86_64-linux/include)
+find_library(CUDA_RUNTIME_LIBRARY NAMES cudart libcudart.so.13 libcudart.so.12 HINTS ${cuda_roots} PATH_SUFFIXES lib lib64 targets/x86_64-linux/lib)
+if(TORCH_LIBRARY_torch_cuda AND CUDA_RUNTIME_INCLUDE_DIR AND CUDA_RUNTIME_LIBRARY)
   target_include_directories(llmsim_torch SYSTEM INTERFACE ${CUDA_RUNTIME_INCLUDE_DIR})
   target_compile_definitions(llmsim_torch INTERFACE LLMSIM_HAVE_CUDA_HEADERS=1)
+  target_link_libraries(llmsim_torch INTERFACE ${CUDA_RUNTIME_LIBRARY})
+  # What a wheel's libraries want in turn lies beside them, where the loader finds it and the linker does not look.
+  target_link_options(llmsim_torch INTERFACE -Wl,--allow-shlib-undefined)
 else()
   target_compile_definitions(llmsim_torch INTERFACE LLMSIM_HAVE_CUDA_HEADERS=0)
+  if(TORCH_LIBRARY_torch_cuda)
+    message(WARNING "this libtorch is for CUDA, but cuda_runtime_api.h or libcudart was not found: graphs are not captured and peaks of memory "
+                    "are not read; name the toolkit by CUDA_HOME")
+  endif()
 endif()

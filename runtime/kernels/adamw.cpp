@@ -90,6 +90,7 @@ void fused_step(const std::vector<AdamWSlice>& slices, std::int64_t step,
         "optimizer form fused needs aten::_fused_adamw_ of libtorch 2.x; loop and foreach would "
         "work");
   const Lists lists = lists_of(slices);
+  if (slices.front().master.is_meta()) return;  // has no kernel there: the temporaries alone
   const std::vector<at::Tensor> steps(
       slices.size(),
       at::full({}, static_cast<double>(step), slices.front().master.options().dtype(at::kFloat)));

@@ -18,13 +18,17 @@ namespace {
 using c10::IValue;
 
 std::string operator_of(AttentionKernels kernels) {
-  return kernels == AttentionKernels::Flash ? "aten::_scaled_dot_product_flash_attention"
-                                            : "aten::_scaled_dot_product_efficient_attention";
+  return std::string("aten::_scaled_dot_product_") + name_of(kernels) + "_attention";
 }
 
-at::Tensor for_each_query(const at::Tensor& heads, std::int64_t query_heads) {
+bool groups_queries(AttentionKernels kernels, c10::Device device);
+
+// Of the kernels that take as many keys as queries.
+at::Tensor for_each_query(AttentionKernels kernels, const at::Tensor& heads,
+                          std::int64_t query_heads) {
   const std::int64_t times = query_heads / heads.size(1);
-  return times == 1 ? heads : heads.repeat_interleave(times, 1);
+  if (times == 1 || groups_queries(kernels, heads.device())) return heads;
+  return heads.repeat_interleave(times, 1);
 }
 
 at::Tensor summed_over_queries(const at::Tensor& gradient, const at::Tensor& like) {
@@ -50,12 +54,36 @@ std::vector<IValue> called(const std::string& name, std::vector<IValue> argument
   return *std::move(results);
 }
 
+// Flash attention of newer releases shares a key among its queries; a small call tells.
+bool tried_grouped_queries(c10::Device device) {
+  const at::TensorOptions options = at::TensorOptions(at::kBFloat16).device(device);
+  const at::Tensor q = at::ones({1, 4, 64, 64}, options), k = at::ones({1, 2, 64, 64}, options);
+  const std::string name = operator_of(AttentionKernels::Flash);
+  try {
+    const std::vector<IValue> forward = called(name, {q, k, k, 0.0, true});
+    const at::Tensor o = forward[0].toTensor();
+    const std::vector<IValue> backward =
+        called(name + "_backward", {o, q, k, k, o, forward[1], forward[2], forward[3], forward[4],
+                                    forward[5], 0.0, true, forward[6], forward[7]});
+    return o.sizes() == q.sizes() && backward[1].toTensor().sizes() == k.sizes();
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+bool groups_queries(AttentionKernels kernels, c10::Device device) {
+  if (kernels != AttentionKernels::Flash || !device.is_cuda()) return false;
+  static const bool tried = tried_grouped_queries(device);
+  return tried;
+}
+
 }  // namespace
 
 const char* name_of(AttentionKernels kernels) {
   switch (kernels) {
     case AttentionKernels::Flash: return "flash";
     case AttentionKernels::Efficient: return "efficient";
+    case AttentionKernels::Cudnn: return "cudnn";
     case AttentionKernels::Blockwise: break;
   }
   return "blockwise";
@@ -76,16 +104,17 @@ void require_attention_kernels(AttentionKernels kernels, c10::Device device, c10
   if (!has_attention_kernels(kernels, device))
     throw Error(what + " needs a libtorch with " + operator_of(kernels) +
                 ", which " TORCH_VERSION " lacks");
-  if (kernels == AttentionKernels::Flash && type == c10::kFloat)
+  if (kernels != AttentionKernels::Efficient && type == c10::kFloat)
     throw Error(what + " multiplies in 16 bits, not in fp32; efficient and blockwise do");
 }
 
 AttentionOutput library_attention(AttentionKernels kernels, const Heads& heads) {
   const CountedAs counted("llmsim::attention", useful_flops(heads, 2));
   const std::int64_t a = heads.q.size(1);
-  std::vector<IValue> arguments{heads.q, for_each_query(heads.k, a), for_each_query(heads.v, a)};
+  std::vector<IValue> arguments{heads.q, for_each_query(kernels, heads.k, a),
+                                for_each_query(kernels, heads.v, a)};
   // No bias; the log-sum-exp.
-  if (kernels == AttentionKernels::Efficient) arguments.insert(arguments.end(), {IValue(), true});
+  if (kernels != AttentionKernels::Flash) arguments.insert(arguments.end(), {IValue(), true});
   arguments.insert(arguments.end(), {0.0, true});  // no dropout; causal
   std::vector<IValue> results = called(operator_of(kernels), std::move(arguments));
   AttentionOutput out;
@@ -100,19 +129,27 @@ Heads library_attention_backward(AttentionKernels kernels, const at::Tensor& dou
                                  const Heads& heads, const AttentionOutput& forward) {
   const CountedAs counted("llmsim::attention", useful_flops(heads, 4));
   const std::int64_t a = heads.q.size(1);
-  std::vector<IValue> arguments{by_heads(dout, heads.q), heads.q, for_each_query(heads.k, a),
-                                for_each_query(heads.v, a)};
+  std::vector<IValue> arguments{by_heads(dout, heads.q), heads.q,
+                                for_each_query(kernels, heads.k, a),
+                                for_each_query(kernels, heads.v, a)};
   const auto add = [&](std::initializer_list<IValue> more) {
     arguments.insert(arguments.end(), more);
   };
   const std::vector<IValue>& kept = forward.of_library;
-  if (kernels == AttentionKernels::Flash) {
-    // Sequence offsets and lengths; no dropout, causal; the generator's state.
-    add({by_heads(forward.o, heads.q), forward.log_sum_exp, kept[0], kept[1], kept[2], kept[3]});
-    add({0.0, true, kept[4], kept[5]});
-  } else {
-    add({at::Tensor(), by_heads(forward.o, heads.q), forward.log_sum_exp, kept[0], kept[1]});
-    add({0.0, std::array<bool, 4>{true, true, true, false}, true});
+  const at::Tensor o = by_heads(forward.o, heads.q);
+  switch (kernels) {
+    case AttentionKernels::
+        Flash:  // sequence offsets and lengths, no dropout, causal, the generator
+      add({o, forward.log_sum_exp, kept[0], kept[1], kept[2], kept[3]});
+      add({0.0, true, kept[4], kept[5]});
+      break;
+    case AttentionKernels::Cudnn:  // the generator, no bias; the rest as above
+      add({o, forward.log_sum_exp, kept[4], kept[5], at::Tensor()});
+      add({kept[0], kept[1], kept[2], kept[3], 0.0, true});
+      break;
+    default:
+      add({at::Tensor(), o, forward.log_sum_exp, kept[0], kept[1]});
+      add({0.0, std::array<bool, 4>{true, true, true, false}, true});
   }
   const std::vector<IValue> results =
       called(operator_of(kernels) + "_backward", std::move(arguments));

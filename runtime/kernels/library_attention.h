@@ -18,7 +18,8 @@ namespace llmsim::runtime {
 //   Blockwise  kernels/attention.h, on any device
 //   Flash      aten::_scaled_dot_product_flash_attention, in 16 bits
 //   Efficient  aten::_scaled_dot_product_efficient_attention
-enum class AttentionKernels { Blockwise, Flash, Efficient };
+//   Cudnn      aten::_scaled_dot_product_cudnn_attention (libtorch 2.5 and newer), in 16 bits
+enum class AttentionKernels { Blockwise, Flash, Efficient, Cudnn };
 
 const char* name_of(AttentionKernels kernels);
 
@@ -29,7 +30,7 @@ bool has_attention_kernels(AttentionKernels kernels, c10::Device device);
 // number format lacks it.
 void require_attention_kernels(AttentionKernels kernels, c10::Device device, c10::ScalarType type);
 
-// Of Flash or Efficient.
+// Of Flash, Efficient or Cudnn.
 AttentionOutput library_attention(AttentionKernels kernels, const Heads& heads);
 Heads library_attention_backward(AttentionKernels kernels, const at::Tensor& dout,
                                  const Heads& heads, const AttentionOutput& forward);

@@ -1,5 +1,6 @@
 #include "runtime/kernels/low_precision_linear.h"
 
+#include <limits>
 #include <string>
 
 #include <ATen/ATen.h>
@@ -23,14 +24,22 @@ struct LowPrecision {
   at::Tensor scale;  // fp32
 };
 
+// One pass for the largest value, one to scale in the 16 bits that are there, one to round.
 LowPrecision cast(const at::Tensor& x, at::ScalarType type, double largest) {
-  const at::Tensor scale = x.abs().amax().to(at::kFloat).clamp_min(1e-12).div_(largest);
-  return {.values = x.to(at::kFloat).div_(scale).to(type), .scale = scale};
+  const at::Tensor scale =
+      at::linalg_vector_norm(x, std::numeric_limits<double>::infinity(), {}, false, at::kFloat)
+          .clamp_min_(1e-12)
+          .div_(largest);
+  return {.values = x.mul(scale.reciprocal()).to(type), .scale = scale};
 }
 LowPrecision weights(const at::Tensor& x) { return cast(x, at::kFloat8_e4m3fn, kLargestE4m3); }
 LowPrecision gradients(const at::Tensor& x) { return cast(x, at::kFloat8_e5m2, kLargestE5m2); }
 
-at::Tensor across(const at::Tensor& x) { return x.t().contiguous(); }
+// Bytes move where 16 bits would move twice as many.
+LowPrecision across(LowPrecision x) {
+  x.values = x.values.t().contiguous();
+  return x;
+}
 
 // a (m, k) by b^T, b (n, k).
 at::Tensor gemm(const LowPrecision& a, const LowPrecision& b, at::ScalarType type) {
@@ -49,7 +58,7 @@ constexpr bool kHasFormats = false;
 struct LowPrecision {};
 LowPrecision weights(const at::Tensor&) { return {}; }
 LowPrecision gradients(const at::Tensor&) { return {}; }
-at::Tensor across(const at::Tensor& x) { return x; }
+LowPrecision across(LowPrecision x) { return x; }
 at::Tensor gemm(const LowPrecision&, const LowPrecision&, at::ScalarType) {
   throw Error("libtorch " TORCH_VERSION " has no fp8 formats");
 }
@@ -59,7 +68,16 @@ at::Tensor gemm(const LowPrecision&, const LowPrecision&, at::ScalarType) {
 }  // namespace
 
 bool has_low_precision_gemms(c10::Device device) {
-  return kHasFormats && device.is_cuda() && has_operator(kGemm);
+  if (!kHasFormats || !device.is_cuda() || !has_operator(kGemm)) return false;
+  // The operator is there on devices that cannot multiply so, and on those that take other formats.
+  try {
+    const at::Tensor x = at::ones({16, 16}, at::TensorOptions(at::kBFloat16).device(device));
+    low_precision_forward(x, x, {});
+    low_precision_data_gradient(x, x);
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
 }
 
 void require_low_precision_gemms(c10::Device device) {
@@ -77,11 +95,11 @@ at::Tensor low_precision_forward(const at::Tensor& x, const at::Tensor& weight,
 }
 
 at::Tensor low_precision_data_gradient(const at::Tensor& dy, const at::Tensor& weight) {
-  return gemm(gradients(dy), weights(across(weight)), dy.scalar_type());
+  return gemm(gradients(dy), across(weights(weight)), dy.scalar_type());
 }
 
 at::Tensor low_precision_weight_gradient(const at::Tensor& dy, const at::Tensor& x) {
-  return gemm(gradients(across(dy)), weights(across(x)), dy.scalar_type());
+  return gemm(across(gradients(dy)), across(weights(x)), dy.scalar_type());
 }
 
 }  // namespace llmsim::runtime

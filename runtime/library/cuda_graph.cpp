@@ -4,15 +4,31 @@
 
 #if LLMSIM_HAVE_CUDA_HEADERS
 
+#include <exception>
+
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
+#include <cuda_runtime_api.h>
 
 namespace llmsim::runtime {
 
 struct CapturedGraph::Impl {
   at::cuda::CUDAGraph graph;
 };
+
+namespace {
+
+// A stream that still captures would let every other call of the process fail.
+void end_capture(at::cuda::CUDAGraph& graph) {
+  try {
+    graph.capture_end();
+  } catch (const std::exception&) {
+    static_cast<void>(cudaGetLastError());  // says that the capture is void, which is known
+  }
+}
+
+}  // namespace
 
 bool can_capture_graphs(c10::Device device) { return device.is_cuda(); }
 
@@ -21,7 +37,12 @@ CapturedGraph::CapturedGraph(const std::function<void()>& work) : impl_(std::mak
   const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
   work();
   impl_->graph.capture_begin();
-  work();
+  try {
+    work();
+  } catch (...) {
+    end_capture(impl_->graph);
+    throw;
+  }
   impl_->graph.capture_end();
   c10::cuda::device_synchronize();
 }

@@ -7,6 +7,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <utility>
+#include <vector>
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
@@ -17,7 +19,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/version.h>
 
-#include "runtime/library/operator_call.h"
+#include "runtime/library/accelerator.h"
 #include "sim/base/error.h"
 
 namespace llmsim::runtime {
@@ -68,8 +70,8 @@ sim::Bytes last_level_cache() {
   return largest;
 }
 
-std::string device_name(c10::Device device) {
-  if (!device.is_cuda()) return field_of("/proc/cpuinfo", "model name").value_or("CPU");
+// Where the accelerator's library does not tell.
+std::string accelerator_name() {
   std::error_code error;
   for (const fs::directory_entry& entry :
        fs::directory_iterator("/proc/driver/nvidia/gpus", error)) {
@@ -91,6 +93,13 @@ std::string operating_system() {
                             : "unknown";
 }
 
+// libtorch's functions take no "current device".
+c10::Device numbered(c10::Device device) {
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  if (device.has_index()) return device;
+  return guard.getDevice();
+}
+
 template <typename Event>
 std::optional<double> elapsed_ms(Event& start, Event& end) {
   if constexpr (requires { start.elapsedTime(end); }) return start.elapsedTime(end);
@@ -108,8 +117,8 @@ sim::Seconds host_time(const std::function<void()>& work) {
 c10::Device device_named(const std::string& name) {
   try {
     const c10::Device device(name);
-    if (device.is_cpu() || device.is_meta() || c10::impl::hasDeviceGuardImpl(device.type()))
-      return device;
+    if (device.is_cpu() || device.is_meta()) return device;
+    if (c10::impl::hasDeviceGuardImpl(device.type())) return numbered(device);
   } catch (const c10::Error&) {
     throw Error("--device = " + name + ": cpu, cuda or cuda:N is expected");
   }
@@ -122,17 +131,33 @@ std::string default_device() {
 }
 
 Environment environment(c10::Device device) {
-  return {.device = device_name(device),
-          .kind = c10::DeviceTypeName(device.type(), /*lower_case=*/true),
-          .cores = allowed_cores(),
-          .threads = at::get_num_threads(),
-          .libtorch = TORCH_VERSION,
-          .blas = blas_name(),
-          .operating_system = operating_system(),
-          .memory = kibibytes(field_of("/proc/meminfo", "MemTotal")),
-          .last_level_cache = device.is_cpu() ? last_level_cache() : sim::Bytes(0.0),
-          .multiplies_bf16 = multiplies_in(device, at::kBFloat16),
-          .multiplies_fp8 = device.is_cuda() && has_operator("aten::_scaled_mm")};
+  Environment machine{.device = {},
+                      .kind = c10::DeviceTypeName(device.type(), /*lower_case=*/true),
+                      .cores = allowed_cores(),
+                      .threads = at::get_num_threads(),
+                      .libtorch = TORCH_VERSION,
+                      .blas = blas_name(),
+                      .operating_system = operating_system(),
+                      .driver = {},
+                      .multiplies_bf16 = multiplies_in(device, at::kBFloat16)};
+  if (!device.is_cuda()) {
+    machine.device = field_of("/proc/cpuinfo", "model name").value_or("CPU");
+    machine.memory = kibibytes(field_of("/proc/meminfo", "MemTotal"));
+    machine.last_level_cache = last_level_cache();
+    return machine;
+  }
+  const AcceleratorFacts facts = accelerator_facts(device);
+  machine.device = facts.name ? *facts.name : accelerator_name();
+  machine.driver = facts.driver.value_or("");
+  machine.runtime_version = facts.runtime_version.value_or(0);
+  if (!facts.memory)
+    throw Error(
+        "the device does not say how much memory it has: neither libcudart nor libamdhip64 "
+        "answers");
+  machine.memory = *facts.memory;
+  machine.last_level_cache = facts.cache.value_or(sim::Bytes(0.0));
+  machine.compute_units = facts.compute_units.value_or(0);
+  return machine;
 }
 
 bool multiplies_in(c10::Device device, c10::ScalarType type) {
@@ -162,6 +187,7 @@ void keep_freed_memory() {
 }
 
 std::optional<sim::Bytes> available_memory(c10::Device device) {
+  if (device.is_cuda()) return accelerator_facts(device).free_memory;
   if (!device.is_cpu()) return std::nullopt;
   const auto free = field_of("/proc/meminfo", "MemAvailable");
   return free ? std::optional(kibibytes(free)) : std::nullopt;
@@ -169,6 +195,10 @@ std::optional<sim::Bytes> available_memory(c10::Device device) {
 
 PowerState power_state(c10::Device device) {
   PowerState state;
+  if (device.is_cuda()) {
+    const AcceleratorState now = accelerator_state(device);
+    return {.clock_hz = now.clock_hz, .watts = now.watts};
+  }
   if (!device.is_cpu()) return state;
   if (const auto kilohertz = number_in("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")) {
     state.clock_hz = *kilohertz * 1e3;
@@ -207,6 +237,47 @@ sim::Seconds timed(c10::Device device, const std::function<void()>& work) {
   });
   const std::optional<double> elapsed = elapsed_ms(start, end);
   return elapsed ? sim::Seconds(*elapsed * 1e-3) : host;
+}
+
+// On accelerators the ends of laps, on the CPU their sums.
+struct Stopwatch::Impl {
+  c10::Device device;
+  std::vector<std::pair<int, c10::Event>> ends{};
+  std::chrono::steady_clock::time_point before = std::chrono::steady_clock::now();
+  Laps laps{};
+
+  void add(int kind, sim::Seconds time) {
+    std::optional<sim::Seconds>& sum = laps.at(static_cast<std::size_t>(kind));
+    sum = sum.value_or(sim::Seconds(0.0)) + time;
+  }
+  void mark(int kind) {
+    const c10::impl::VirtualGuardImpl guard(device.type());
+    ends.emplace_back(kind, c10::Event(device.type(), c10::EventFlag::BACKEND_DEFAULT));
+    ends.back().second.record(guard.getStream(device));
+  }
+};
+
+Stopwatch::Stopwatch(c10::Device device) : impl_(new Impl{.device = device}) {
+  if (device.is_cuda()) impl_->mark(0);
+}
+Stopwatch::~Stopwatch() = default;
+
+void Stopwatch::lap(int kind) {
+  if (impl_->device.is_cuda()) return impl_->mark(kind);
+  impl_->add(kind, since(impl_->before));
+  impl_->before = std::chrono::steady_clock::now();
+}
+
+Stopwatch::Laps Stopwatch::read() {
+  if (!impl_->device.is_cuda()) return impl_->laps;
+  synchronize(impl_->device);
+  for (std::size_t i = 1; i < impl_->ends.size(); ++i) {
+    auto& [kind, end] = impl_->ends[i];
+    if (const auto elapsed = elapsed_ms(impl_->ends[i - 1].second, end))
+      impl_->add(kind, sim::Seconds(*elapsed * 1e-3));
+  }
+  impl_->ends.clear();
+  return impl_->laps;
 }
 
 }  // namespace llmsim::runtime

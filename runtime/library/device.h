@@ -1,8 +1,10 @@
 // The device that measurements stand on: what it is called, what it has, what it can do.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -20,14 +22,16 @@ struct Environment {
   int cores = 1;       // that the process may run on
   int threads = 1;     // that kernels use on the CPU
   std::string libtorch, blas, operating_system;
+  std::string driver;             // of an accelerator: "580.159.04"; empty: unknown
+  int runtime_version = 0;        // of CUDA or HIP: 13000; 0: unknown
   sim::Bytes memory{};            // of the device
   sim::Bytes last_level_cache{};  // 0: unknown
+  int compute_units = 0;          // SMs, CUs; 0: unknown
   bool multiplies_bf16 = false;
-  bool multiplies_fp8 = false;
 };
 
-// "cpu", "cuda", "cuda:1", "meta".  Throws Error for other names and for
-// devices that are not there.
+// "cpu", "cuda", "cuda:1", "meta"; "cuda" is the current one, by its number.  Throws Error for
+// other names and for devices that are not there.
 c10::Device device_named(const std::string& name);
 
 // "cuda" where there is one, else "cpu".
@@ -66,6 +70,27 @@ void synchronize(c10::Device device);
 
 // Time of `work`, which puts kernels on the current stream of `device`.
 sim::Seconds timed(c10::Device device, const std::function<void()>& work);
+
+// Divides the time of a device's work into laps of several kinds, without waiting in between.
+class Stopwatch {
+ public:
+  static constexpr int kKinds = 4;
+  using Laps = std::array<std::optional<sim::Seconds>, kKinds>;
+
+  explicit Stopwatch(c10::Device device);  // starts
+  ~Stopwatch();
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+  // What was put on the device since the lap before, or the start, is of this kind.
+  void lap(int kind);
+  // Sums by kind; none of what had no lap, and where a libtorch cannot tell.  Waits for the device.
+  Laps read();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 // Time that has passed on the host.
 sim::Seconds since(std::chrono::steady_clock::time_point start);

@@ -115,18 +115,23 @@ class MetaAllocator : public c10::Allocator {
 std::optional<PeakMemory> accelerator_peak(c10::Device device) {
   const auto statistics = c10::cuda::CUDACachingAllocator::getDeviceStats(device.index());
   return PeakMemory{.allocated = statistics.allocated_bytes[0].peak,
-                    .reserved = statistics.reserved_bytes[0].peak};
+                    .reserved = statistics.reserved_bytes[0].peak,
+                    .requested = statistics.requested_bytes[0].peak};
 }
 
 void reset_accelerator_peak(c10::Device device) {
   c10::cuda::CUDACachingAllocator::resetPeakStats(device.index());
 }
 
+void empty_accelerator_cache() { c10::cuda::CUDACachingAllocator::emptyCache(); }
+
 #else
 
 std::optional<PeakMemory> accelerator_peak(c10::Device) { return std::nullopt; }
 
 void reset_accelerator_peak(c10::Device) {}
+
+void empty_accelerator_cache() {}
 
 #endif
 
@@ -166,6 +171,10 @@ std::optional<PeakMemory> peak_memory(c10::Device device) {
 void reset_peak_memory(c10::Device device) {
   if (device.is_cuda()) return reset_accelerator_peak(device);
   reset_peak(device.is_meta() ? MeteredDevice::Meta : MeteredDevice::Cpu);
+}
+
+void empty_cache(c10::Device device) {
+  if (device.is_cuda()) empty_accelerator_cache();
 }
 
 at::Tensor copied_to_host(const at::Tensor& tensor) {

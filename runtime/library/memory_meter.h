@@ -54,13 +54,17 @@ void reset_peak(MeteredDevice device);
 // without them nothing is measured.
 
 struct PeakMemory {
-  std::int64_t allocated = 0;
+  std::int64_t allocated = 0;  // in the allocator's blocks, multiples of 512 bytes on accelerators
   std::optional<std::int64_t> reserved = {};
+  std::optional<std::int64_t> requested = {};  // as tensors asked for it
 };
 
 std::optional<PeakMemory> peak_memory(c10::Device device);
 
 void reset_peak_memory(c10::Device device);
+
+// Gives what the caching allocator keeps of freed tensors back to the device; nothing on the CPU.
+void empty_cache(c10::Device device);
 
 // Tensors that go to the memory of the host and come back.
 //

@@ -11,6 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "runtime/kernels/low_precision_linear.h"
 #include "runtime/library/device.h"
 #include "runtime/library/memory_meter.h"
 #include "runtime/measure/device_bench.h"
@@ -27,8 +28,15 @@ namespace {
 using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
-// Shares of the budget.
-constexpr double kDeviceShare = 0.05, kKernelShare = 0.40, kStepShare = 0.55;
+// Of the budget.  Accelerators have library kernels of their own, which belong to the device.
+struct Shares {
+  double device, kernels, steps;
+};
+Shares shares_of(c10::Device device) {
+  return device.is_cpu() ? Shares{0.05, 0.40, 0.55} : Shares{0.25, 0.20, 0.55};
+}
+constexpr double kSustainedShare = 0.04;  // of a budget, for one GEMM again and again
+constexpr sim::Seconds kLongestSustained{60.0};
 constexpr double kMemoryShare = 0.25;  // of what is free, for one case
 constexpr double kCopyShare = 0.5;     // of what is free, for both buffers of the largest copy
 // Of what is free, for the cache that cold operands go beyond.
@@ -68,11 +76,14 @@ json header_of(const CampaignOptions& options, const Environment& environment) {
             {"threads", environment.threads},
             {"memory_bytes", environment.memory.value()},
             {"last_level_cache_bytes", environment.last_level_cache.value()},
+            {"compute_units", environment.compute_units},
             {"bf16", environment.multiplies_bf16},
-            {"fp8", environment.multiplies_fp8}}},
+            {"fp8", has_low_precision_gemms(options.device)}}},
           {"library",
            {{"libtorch", environment.libtorch},
             {"blas", environment.blas},
+            {"driver", environment.driver},
+            {"device_runtime", environment.runtime_version},
             {"operating_system", environment.operating_system}}}};
 }
 
@@ -91,6 +102,7 @@ ShapeLimits shape_limits(const CampaignOptions& options, const Environment& envi
   limits.rate = cpu ? options.threads * kCoreRate : kAcceleratorRate;
   limits.bandwidth = cpu ? options.threads * kCoreBandwidth : kAcceleratorBandwidth;
   limits.cases_per_kind = options.quick ? 4 : 40;
+  if (!cpu) limits.shortest_sequence = 512, limits.longest_sequence = 8192;
   return limits;
 }
 
@@ -114,9 +126,13 @@ std::vector<std::int64_t> copies(const CampaignOptions& options, const Environme
 std::vector<Measurement> device_phase(const CampaignOptions& options,
                                       const Environment& environment) {
   std::vector<Measurement> all;
-  std::vector<DeviceMeasurement> list =
-      device_measurements(options.device, copies(options, environment));
-  const double each = kDeviceShare * options.budget.value() / static_cast<double>(list.size());
+  const DeviceLimits limits{
+      .copies = copies(options, environment),
+      .sustained = std::min(kLongestSustained, kSustainedShare * options.budget),
+      .longest = std::min(sim::Seconds(1.0), 0.0003 * options.budget)};
+  std::vector<DeviceMeasurement> list = device_measurements(options.device, limits);
+  const double each =
+      shares_of(options.device).device * options.budget.value() / static_cast<double>(list.size());
   for (DeviceMeasurement& one : list) {
     all.push_back({one.key, each, [=, measure = std::move(one.measure)] {
                      return measure(repeats(each, options.quick));
@@ -129,7 +145,7 @@ std::vector<Measurement> kernel_phase(const CampaignOptions& options,
                                       const Environment& environment) {
   std::vector<Measurement> all;
   const std::vector<KernelCase> cases = kernel_cases(shape_limits(options, environment));
-  const double each = kKernelShare * options.budget.value() /
+  const double each = shares_of(options.device).kernels * options.budget.value() /
                       static_cast<double>(std::max<std::size_t>(1, cases.size()));
   // Cold operands rotate through copies of twice the cache: on a small part of a machine with a
   // large one these would not fit.
@@ -148,13 +164,14 @@ std::vector<Measurement> step_phase(const CampaignOptions& options,
                                     const Environment& environment) {
   std::vector<Measurement> all;
   const std::vector<StepCase> cases = step_cases(options.device, environment.multiplies_bf16);
-  const double each = kStepShare * options.budget.value() /
+  const double each = shares_of(options.device).steps * options.budget.value() /
                       static_cast<double>(std::max<std::size_t>(1, cases.size()));
+  RepeatOptions repeated = repeats(each, options.quick);
+  if (!options.device.is_cpu()) repeated.least = 3;
   for (const StepCase& one : cases) {
     all.push_back({one.key, each, [=, &options] {
                      const RankGroups groups = counting_groups(one.setup.strategy, 0);
-                     return measure_step(one, groups, options.accelerator,
-                                         repeats(each, options.quick));
+                     return measure_step(one, groups, options.accelerator, repeated);
                    }});
   }
   return all;
@@ -208,9 +225,10 @@ void run_campaign(const CampaignOptions& options) {
   ResultFile file(options.output, options.resume ? Opening::Resume : Opening::Fresh,
                   header_of(options, machine));
   std::vector<Phase> phases;
-  if (options.kernels) phases.push_back({kDeviceShare, device_phase(options, machine)});
-  if (options.kernels) phases.push_back({kKernelShare, kernel_phase(options, machine)});
-  if (options.steps) phases.push_back({kStepShare, step_phase(options, machine)});
+  const Shares shares = shares_of(options.device);
+  if (options.kernels) phases.push_back({shares.device, device_phase(options, machine)});
+  if (options.kernels) phases.push_back({shares.kernels, kernel_phase(options, machine)});
+  if (options.steps) phases.push_back({shares.steps, step_phase(options, machine)});
   const bool finished = measure_all(phases, file, options.budget);
   std::fprintf(stderr, "llmsim-runtime: %zu records in %s%s\n", file.size(), options.output.c_str(),
                finished ? "" : "; the budget is spent, --resume goes on from here");

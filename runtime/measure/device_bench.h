@@ -3,8 +3,18 @@
 // libraries have (fused attention, fp8 GEMMs, fused and foreach AdamW, captured graphs).
 //
 // Records as kernel_bench.h, with kinds "stream_copy", "host_copy", "launch", "dropout",
-// "library_attention", "fp8_quantise", "fp8_gemm", "optimizer_form", "graph".  `moved_bytes` of a
-// copy counts what is read and what is written.
+// "library_attention", "library_gemm", "fp8_quantise", "optimizer_form", "graph", "sustained_gemm".
+// `moved_bytes` of a copy counts what is read and what is written.
+//
+//   library_attention  "attention": "flash", "efficient", "cudnn"; "pass"; causal, m = n tokens of
+//                      a sequence, "heads" of k values, "kv_heads" keys, batch of sequences and
+//                      heads; FLOPs of the half that is not masked, 2 b a s^2 d forward, 5/2 of it
+//                      backward
+//   library_gemm       "dtype": "bf16", "fp16", "tf32", "fp8" (e4m3, one scale a tensor); m, n, k;
+//                      "form": "forward", "dgrad", "wgrad" (rows that are summed over come first);
+//                      "data": "normal" or "zeros", which need less power
+//   sustained_gemm     one GEMM again and again: "burst_s" of the first half second, "median_s" of
+//                      the last half of the time
 #pragma once
 
 #include <cstdint>
@@ -39,8 +49,13 @@ std::vector<std::int64_t> copy_sizes(const CopyLimits& limits);
 // Whether the sizes measure memory behind that cache.
 bool leave_cache(const std::vector<std::int64_t>& sizes, sim::Bytes cache);
 
-// Copies have `sizes`.  What this libtorch or device lacks is not in the list.
-std::vector<DeviceMeasurement> device_measurements(c10::Device device,
-                                                   const std::vector<std::int64_t>& sizes);
+struct DeviceLimits {
+  std::vector<std::int64_t> copies;  // sizes
+  sim::Seconds sustained{};          // that the sustained GEMM runs
+  sim::Seconds longest{};            // of one call
+};
+
+// What this libtorch or device lacks is not in the list.
+std::vector<DeviceMeasurement> device_measurements(c10::Device device, const DeviceLimits& limits);
 
 }  // namespace llmsim::runtime

@@ -138,7 +138,8 @@ void ResultFile::append(const json& record) {
 std::string progress_text(double share, double seconds) {
   const double done = std::clamp(share, 0.0, 1.0);
   const int filled = static_cast<int>(std::lround(done * kWidth));
-  std::string text = "[" + std::string(filled, '#') + std::string(kWidth - filled, '.') + "]";
+  std::string text =
+      fmt::format("[{}{}]", std::string(filled, '#'), std::string(kWidth - filled, '.'));
   text += fmt::format(" {:3.0f} %", 100.0 * done);
   if (done < kLeastShare) return text;
   const int left = static_cast<int>(std::lround(seconds * (1.0 - done) / done));

@@ -21,7 +21,6 @@ namespace {
 
 constexpr int kTensorRanks[] = {1, 2, 4, 8};
 constexpr int kMicroBatches[] = {1, 2, 4};
-constexpr int kShortest = 128, kLongest = 2048;  // tokens of a sequence
 // Operands of an operator beside those whose bytes it moves: gradients that are added to, copies
 // that rotate.
 constexpr double kOperandCopies = 4.0;
@@ -107,11 +106,11 @@ std::vector<sim::Strategy> strategies(sim::Precision precision) {
   return all;
 }
 
-std::vector<sim::Transformer> models() {
+std::vector<sim::Transformer> models(const ShapeLimits& limits) {
   std::vector<sim::Transformer> all;
   for (const sim::NamedModel& entry : hwdb::catalogue()) {
-    for (int seq_len = kShortest; seq_len <= std::min(kLongest, entry.model.seq_len);
-         seq_len *= 2) {
+    for (int seq_len = limits.shortest_sequence;
+         seq_len <= std::min(limits.longest_sequence, entry.model.seq_len); seq_len *= 2) {
       all.push_back(entry.model);
       all.back().seq_len = seq_len;
     }
@@ -266,7 +265,7 @@ std::vector<KernelCase> expert_cases_of(const sim::Transformer& model,
 std::vector<KernelCase> kernel_cases(const ShapeLimits& limits) {
   std::set<std::string> seen;
   std::map<Group, std::vector<KernelCase>> groups;
-  for (const sim::Transformer& model : models()) {
+  for (const sim::Transformer& model : models(limits)) {
     for (const sim::Precision precision : limits.precisions) {
       for (const sim::Strategy& strategy : strategies(precision)) {
         if (!executes(model, strategy)) continue;

@@ -40,6 +40,7 @@ struct ShapeLimits {
   sim::Seconds longest{};      // of one execution
   sim::FlopsPerSecond rate{};  // rough, to expect times with
   sim::BytesPerSecond bandwidth{};
+  int shortest_sequence = 128, longest_sequence = 2048;  // tokens
   int cases_per_kind = 8;  // of each kind, pass and format, twice as many GEMMs; 0: all of them
 };
 

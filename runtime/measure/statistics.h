@@ -27,6 +27,7 @@ struct Timing {
   double spread = 0.0;
   double half_width = 0.0;  // half of the interval of the median, relative to it
   int repeats = 0;
+  int calls = 1;  // that a repeat consists of
 };
 
 // Requires at least one time.

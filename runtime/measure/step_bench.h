@@ -1,39 +1,21 @@
-// Trains small models for a few steps and records each as a measured Run.
+// Trains models for a few steps and records each as a measured Run.
 //
 //   {"type": "step", "key": ..., "run": {...the Run schema, with `measured`...}, "forward_s",
 //    "backward_s", "optimizer_s", "median_s", "spread", "half_width", "repeats_n", "outcome",
-//    "loss", "ranks": [{"rank", "step_time_s", "peak_bytes", "reserved_bytes"}], "flops":
-//    {"forward", "backward"}, "communication": [{"group": "dp", "collective": "all_reduce",
-//    "bytes", "count"}]}
-//
-// The models are GPT-2 and Llama shapes of the catalogue made small enough that a step takes a
-// fraction of a second on a CPU; an MoE model with a balanced load and MLA among them; each
-// configuration varies one or two things of a base one: width, depth, vocabulary, sequence,
-// micro-batch, accumulation, precision, recomputation, attention, loss.
+//    "loss", "ranks": [{"rank", "step_time_s", "peak_bytes", "reserved_bytes",
+//    "requested_bytes"}], "flops": {"forward", "backward"}, "communication": [{"group": "dp",
+//    "collective": "all_reduce", "bytes", "count"}]}
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
 #include "runtime/measure/statistics.h"
-#include "runtime/model/trainer.h"
+#include "runtime/measure/step_cases.h"
+#include "runtime/parallel/rank_groups.h"
 
 namespace llmsim::runtime {
-
-struct StepCase {
-  std::string key;
-  TrainingSetup setup;
-};
-
-// Those that one process executes on `device`; bf16 ones only where it can multiply in it.
-std::vector<StepCase> step_cases(c10::Device device, bool bf16);
-
-// Those of `ranks` processes: replicated, fully sharded, tensor ranks with and without sequence
-// parallelism, pipeline stages; an MoE model over expert ranks;
-// what does not divide is left out.
-std::vector<StepCase> parallel_step_cases(int ranks, c10::Device device);
 
 // The record of a case without what is measured.
 nlohmann::json step_record(const StepCase& one, const std::string& accelerator);

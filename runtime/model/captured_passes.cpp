@@ -17,9 +17,7 @@ std::vector<MicroBatch> cloned(const std::vector<MicroBatch>& batches) {
 }  // namespace
 
 CapturedPasses::CapturedPasses(const Run& run, const std::vector<MicroBatch>& batches)
-    : batches_(cloned(batches)), graph_([&] { results_.push_back(run(batches_)); }) {
-  results_.back().forward = results_.back().backward = sim::Seconds(0.0);
-}
+    : batches_(cloned(batches)), graph_([&] { results_.push_back(run(batches_)); }) {}
 
 PipelineResult CapturedPasses::replay(const std::vector<MicroBatch>& batches) {
   for (std::size_t i = 0; i < batches.size(); ++i) {

@@ -1,8 +1,7 @@
 // The passes of a step as one graph: captured in the first step, then replayed with a single call.
 //
 // The graph reads its tokens from tensors of its own and adds to the gradients where they
-// are; the optimizer stays outside.  Forward and backward are not distinguished in a replay:
-// their times are zero.
+// are; the optimizer stays outside.  Forward and backward are not distinguished in a replay.
 #pragma once
 
 #include <functional>

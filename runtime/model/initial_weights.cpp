@@ -29,10 +29,15 @@ std::vector<std::int64_t> whole_sizes(const ParameterShape& parameter, const Ran
   return sizes;
 }
 
-at::Tensor drawn(const ParameterShape& parameter, const RankShape& shape, std::uint64_t seed) {
-  const at::Generator generator =
-      at::detail::createCPUGenerator(seed ^ std::hash<std::string>{}(parameter.name));
-  return at::randn(whole_sizes(parameter, shape), generator, at::TensorOptions(at::kFloat))
+// On the device itself: a CPU takes a minute for what an accelerator trains in a second.
+at::Tensor drawn(const ParameterShape& parameter, const RankShape& shape, std::uint64_t seed,
+                 c10::Device device) {
+  seed ^= std::hash<std::string>{}(parameter.name);
+  at::Generator generator = device.is_cpu() ? at::detail::createCPUGenerator(seed)
+                                            : at::globalContext().defaultGenerator(device);
+  if (!device.is_cpu()) generator.set_current_seed(seed);
+  return at::randn(whole_sizes(parameter, shape), generator,
+                   at::TensorOptions(at::kFloat).device(device))
       .mul_(kStandardDeviation);
 }
 
@@ -51,7 +56,7 @@ ParameterShape one_expert(const ParameterShape& parameter, const RankShape& shap
 void draw(const at::Tensor& into, const ParameterShape& parameter, const BlockContext& context,
           std::uint64_t seed) {
   if (!parameter.of_experts) {
-    into.copy_(own_part(drawn(parameter, context.shape, seed), parameter, context));
+    into.copy_(own_part(drawn(parameter, context.shape, seed, into.device()), parameter, context));
     return;
   }
   const std::int64_t first = context.shape.experts * context.shape.expert_rank;

@@ -248,9 +248,8 @@ std::vector<MicroBatch> Trainer::next_batches() {
   return batches;
 }
 
-PipelineResult Trainer::passes(const std::vector<MicroBatch>& batches,
-                               const StepObserver& observer) {
-  if (!setup_.strategy.cuda_graph) return pipeline_->run(batches, observer.pass_done);
+PipelineResult Trainer::passes(const std::vector<MicroBatch>& batches, const PassDone& pass_done) {
+  if (!setup_.strategy.cuda_graph) return pipeline_->run(batches, pass_done);
   if (graph_) return graph_->replay(batches);
   graph_ = std::make_unique<CapturedPasses>(
       [this](const auto& captured) { return pipeline_->run(captured); }, batches);
@@ -258,19 +257,26 @@ PipelineResult Trainer::passes(const std::vector<MicroBatch>& batches,
 }
 
 StepResult Trainer::step(const std::vector<MicroBatch>& batches, const StepObserver& observer) {
+  enum Lap { kForward, kBackward, kRest, kUpdate };
   const auto start = Clock::now();
-  PipelineResult passes = this->passes(batches, observer);
+  Stopwatch watch(setup_.device);
+  PipelineResult passes = this->passes(batches, [&](bool backward) {
+    watch.lap(backward ? kBackward : kForward);
+    if (observer.pass_done) observer.pass_done(backward);
+  });
   data_->finish_gradients();
-  const auto update = Clock::now();
-  StepResult result{.forward = passes.forward,
-                    .backward = passes.backward,
-                    .bytes_after_forward = passes.bytes_after_forward};
+  watch.lap(kRest);
+  StepResult result;
+  result.bytes_after_forward = passes.bytes_after_forward;
   gradients_.sum(data_->gradient_slices());
   if (observer.gradients_summed) observer.gradients_summed(data_->gradient_slices());
   result.gradient_norm = gradients_.norm(data_->gradient_slices(), data_->slice_group());
   data_->update(++steps_, setup_.optimizer, clip_scale(setup_.optimizer, result.gradient_norm));
   if (!passes.loss.is_meta()) result.loss = passes.loss.item<double>();
-  result.optimizer = since(update);
+  watch.lap(kUpdate);
+  const Stopwatch::Laps laps = watch.read();
+  result.forward = laps[kForward], result.backward = laps[kBackward];
+  result.optimizer = laps[kUpdate].value_or(sim::Seconds(0.0));
   result.total = since(start);
   return result;
 }

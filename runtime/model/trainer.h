@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "runtime/kernels/adamw.h"
@@ -44,7 +45,9 @@ struct StepResult {
   // This rank's share of the global batch's; on ranks without the head, and on the meta device, 0.
   double loss = 0.0;
   double gradient_norm = 0.0;
-  sim::Seconds forward{}, backward{}, optimizer{}, total{};
+  // Forward and backward passes: none of captured passes, which are one.
+  std::optional<sim::Seconds> forward, backward;
+  sim::Seconds optimizer{}, total{};
   // Held when the first backward pass begins, on metered devices.
   std::int64_t bytes_after_forward = 0;
 };
@@ -70,7 +73,7 @@ class Trainer {
 
  private:
   void make_chunks();
-  PipelineResult passes(const std::vector<MicroBatch>& batches, const StepObserver& observer);
+  PipelineResult passes(const std::vector<MicroBatch>& batches, const PassDone& pass_done);
 
   TrainingSetup setup_;
   const RankGroups& groups_;

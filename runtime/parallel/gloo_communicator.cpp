@@ -1,5 +1,10 @@
 #include "runtime/parallel/gloo_communicator.h"
 
+#include "sim/base/error.h"
+
+// Official builds of libtorch have Gloo inside and leave its headers out.
+#if __has_include(<gloo/algorithm.h>)
+
 #include <algorithm>
 #include <atomic>
 #include <csignal>
@@ -17,7 +22,6 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "runtime/parallel/ordered_worker.h"
-#include "sim/base/error.h"
 
 namespace llmsim::runtime {
 namespace {
@@ -423,3 +427,18 @@ std::unique_ptr<Communicator> gloo_communicator(std::shared_ptr<RollCall> roll_c
 }
 
 }  // namespace llmsim::runtime
+
+#else
+
+namespace llmsim::runtime {
+
+std::unique_ptr<Communicator> gloo_communicator(std::shared_ptr<RollCall>, const GroupMembers&,
+                                                const GlooOptions&) {
+  throw Error(
+      "this libtorch came without Gloo's headers, so ranks on CPUs cannot be connected: GPUs can "
+      "(NCCL), and so can a libtorch of a distribution's package");
+}
+
+}  // namespace llmsim::runtime
+
+#endif

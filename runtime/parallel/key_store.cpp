@@ -31,6 +31,13 @@ auto answered(const Action& action) {
   }
 }
 
+// libuv, where a libtorch has it, is for stores of thousands of clients; some are built without, and
+// refuse to start a store that asks for it.
+template <class Options>
+void do_without_libuv(Options& options) {
+  if constexpr (requires { options.useLibUV; }) options.useLibUV = false;
+}
+
 c10d::TCPStoreOptions store_options(std::uint16_t port, bool keep,
                                     std::chrono::milliseconds patience) {
   c10d::TCPStoreOptions options;
@@ -38,6 +45,7 @@ c10d::TCPStoreOptions store_options(std::uint16_t port, bool keep,
   options.isServer = keep;
   options.waitWorkers = false;
   options.timeout = patience;
+  do_without_libuv(options);
   return options;
 }
 

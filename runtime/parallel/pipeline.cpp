@@ -1,17 +1,13 @@
 #include "runtime/parallel/pipeline.h"
 
-#include <chrono>
 #include <utility>
 
 #include <ATen/ATen.h>
 
-#include "runtime/library/device.h"
 #include "runtime/library/memory_meter.h"
 
 namespace llmsim::runtime {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 MeteredDevice metered_kind(c10::Device device) {
   return device.is_meta() ? MeteredDevice::Meta : MeteredDevice::Cpu;
@@ -65,13 +61,11 @@ PipelineResult Pipeline::run(const std::vector<MicroBatch>& batches, const PassD
     const MicroBatch& batch = batches[static_cast<std::size_t>(pass.microbatch)];
     if (pass.backward() && !std::exchange(turned, true))
       result.bytes_after_forward = held_bytes(metered_kind(device_)).now;
-    const auto start = Clock::now();
     if (pass.backward()) {
       backward(pass, batch);
     } else {
       forward(pass, batch, result.loss);
     }
-    (pass.backward() ? result.backward : result.forward) += since(start);
     if (pass_done) pass_done(pass.backward());
   }
   forward_link_.finish();

@@ -57,7 +57,6 @@ class StageLink {
 
 struct PipelineResult {
   at::Tensor loss;  // of all micro-batches; 0 without the head
-  sim::Seconds forward{}, backward{};
   // Held when the first backward pass begins, on metered devices.
   std::int64_t bytes_after_forward = 0;
 };
