@@ -74,6 +74,7 @@ const std::vector<Field<GemmCoefficients>> kGemmFields = {
     COEFFICIENT(GemmCoefficients, "k_half", 0.0, 65536.0, k_half),
     COEFFICIENT(GemmCoefficients, "wave_quantisation", 0.0, 1.0, wave_quantisation),
     COEFFICIENT(GemmCoefficients, "misaligned_factor", 0.01, 1.0, misaligned_factor),
+    COEFFICIENT(GemmCoefficients, "even_rows_gain", 1.0, 100.0, even_rows_gain),
     COEFFICIENT(GemmCoefficients, "misaligned_batch_factor", 0.01, 1.0, misaligned_batch_factor),
     COEFFICIENT(GemmCoefficients, "smallest_tile", 1.0, 64.0, smallest_tile),
     COEFFICIENT(GemmCoefficients, "alignment", 1.0, 1024.0, alignment),
@@ -84,7 +85,7 @@ const std::vector<Field<GemmCoefficients>> kGemmFields = {
 };
 
 const std::vector<Field<AttentionCoefficients>> kAttentionFields = {
-    COEFFICIENT(AttentionCoefficients, "forward", 0.01, 1.2, forward),
+    COEFFICIENT(AttentionCoefficients, "forward", 0.001, 1.2, forward),
     COEFFICIENT(AttentionCoefficients, "backward", 0.001, 1.2, backward),
     COEFFICIENT(AttentionCoefficients, "seq_half", 0.0, 65536.0, seq_half),
     COEFFICIENT(AttentionCoefficients, "head_dim_64_factor", 0.01, 2.0, head_dim_64_factor),

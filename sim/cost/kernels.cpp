@@ -40,18 +40,17 @@ int edge(int tile, std::int64_t extent, int smallest) {
   return std::min(tile, static_cast<int>((extent + smallest - 1) / smallest * smallest));
 }
 
+// Factors and results lie in memory row by row, so what must be aligned is the length of their
+// rows; the number of rows of an output, m, or of those that a weight gradient sums over, k, does
+// not matter.
 double alignment_factor(const Operator& gemm, const GemmCoefficients& c) {
-  const auto fits = [&](std::int64_t extent, bool tokens) {
-    return (tokens && gemm.ragged) || extent % c.alignment == 0;
-  };
-  const bool aligned = fits(gemm.m, !gemm.weight_gradient) && fits(gemm.n, false) &&
-                       fits(gemm.k, gemm.weight_gradient);
-  // Tokens (m of forward and data gradient, k of the weight gradient) need no alignment when the
-  // others are aligned; row-major factors are aligned by their row length, so one odd dimension
-  // spoils at least one factor.  Kernels for the rows of several experts start each at a row of its
-  // own.
-  if (aligned) return 1.0;
-  return gemm.batch > 1 ? c.misaligned_batch_factor : c.misaligned_factor;
+  const std::int64_t rows[] = {gemm.n, gemm.weight_gradient ? gemm.m : gemm.k};
+  const auto fits = [&](std::int64_t length) { return length % c.alignment == 0; };
+  const auto even = [&](std::int64_t length) { return fits(length) || length % 2 == 0; };
+  if (fits(rows[0]) && fits(rows[1])) return 1.0;
+  if (gemm.batch > 1) return c.misaligned_batch_factor;
+  const bool all_even = even(rows[0]) && even(rows[1]);
+  return all_even ? std::min(1.0, c.misaligned_factor * c.even_rows_gain) : c.misaligned_factor;
 }
 
 // A way to cut a GEMM into tiles and its K loop into pieces.

@@ -51,8 +51,9 @@ struct RooflineFactors {
 //              less than 64, a device whose `smallest_tile` is less than 64 has tiles with an edge
 //              of the next multiple of it
 //   splits     s = 1, 2, 4, 8 or 16, as long as x <= 2 and k / s >= 256
-//   alignment  misaligned_factor (misaligned_batch_factor where batch > 1) where a dimension is no
-//              multiple of `alignment` elements, else 1; the tokens of a ragged GEMM do not count
+//   alignment  misaligned_factor (misaligned_batch_factor where batch > 1) where the rows of a
+//              factor or of the result, n and k (of a weight gradient n and m), are no multiple of
+//              `alignment` elements, times even_rows_gain where they are even; else 1
 //   pass       weight_gradient_factor where the GEMM makes a weight gradient, transposed_factor
 //              where it multiplies rows with rows (forward), else 1
 //

@@ -91,8 +91,10 @@ struct GemmCoefficients {
   double k_half = 256.0;
   // 1: a nearly empty last wave costs a full one; 0: costs its share.
   double wave_quantisation = 0.5;
-  // Rate of a GEMM with a dimension that is no multiple of `alignment` elements.
+  // Rate of a GEMM whose rows in memory are no multiple of `alignment` elements.
   double misaligned_factor = 0.75;
+  // The same where they are an even number of elements, relative to that.
+  double even_rows_gain = 1.0;
   // The same of batched GEMMs, whose every factor starts at a misaligned address.
   double misaligned_batch_factor = 0.75;
   // Rows or columns below which a GEMM costs no less; CPUs go down to a vector.

@@ -113,8 +113,7 @@ struct Operator {
   bool weight_gradient = false;  // Gemm: k runs over tokens, and the result may be accumulated
   // Gemm: rows of both operands are multiplied with each other, x W^T, as in forward passes.
   bool transposed = false;
-  // Works on the rows that a router sends, as many as come: a GEMM's tokens (m, or k of a weight
-  // gradient) are those of several experts, and a graph that is captured for one shape
+  // Works on the rows that a router sends, as many as come: a graph that is captured for one shape
   // cannot hold it.
   bool ragged = false;
   Flops flops{};  // useful work (causal attention counts its half)
