@@ -22,17 +22,6 @@ AttentionMachine with(AttentionMachine machine, std::span<const double> values) 
   return machine;
 }
 
-Seconds predicted(const AttentionSample& sample, const AttentionMachine& machine) {
-  sim::Operator backward = sample.forward;
-  backward.flops = attention_flops(sample.forward, AttentionPass::Backward);
-  backward.moved = 2.0 * sample.forward.moved;
-  Seconds time;
-  if (sample.pass != AttentionPass::Backward)
-    time += attention_time(sample.forward, false, machine);
-  if (sample.pass != AttentionPass::Forward) time += attention_time(backward, true, machine);
-  return time;
-}
-
 std::array<double, 3> prior_residuals(std::span<const double> values) {
   return {kUsualMisfit * std::log(values[1] / values[0] / kBackwardOverForward) / 0.15,
           kUsualMisfit * std::log(values[2] / 500.0) / 1.0,
@@ -65,6 +54,17 @@ sim::Flops attention_flops(const sim::Operator& forward, AttentionPass pass) {
   return forward.flops;
 }
 
+Seconds predicted_time(const AttentionSample& sample, const AttentionMachine& machine) {
+  sim::Operator backward = sample.forward;
+  backward.flops = attention_flops(sample.forward, AttentionPass::Backward);
+  backward.moved = 2.0 * sample.forward.moved;
+  Seconds time;
+  if (sample.pass != AttentionPass::Backward)
+    time += attention_time(sample.forward, false, machine);
+  if (sample.pass != AttentionPass::Forward) time += attention_time(backward, true, machine);
+  return time;
+}
+
 AttentionFit fit_attention(const AttentionMachine& machine,
                            std::span<const AttentionSample> samples) {
   if (samples.empty())
@@ -76,7 +76,7 @@ AttentionFit fit_attention(const AttentionMachine& machine,
   const auto residuals = [&](std::span<const double> values, std::span<double> out) {
     const AttentionMachine trial = with(machine, values);
     for (std::size_t i = 0; i < samples.size(); ++i)
-      out[i] = std::log(predicted(samples[i], trial) / samples[i].time);
+      out[i] = std::log(predicted_time(samples[i], trial) / samples[i].time);
     const std::array<double, 3> priors = prior_residuals(values);
     for (std::size_t i = 0; i < priors.size(); ++i) out[samples.size() + i] = priors[i];
   };

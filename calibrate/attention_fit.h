@@ -32,6 +32,9 @@ sim::Operator attention_forward(std::int64_t batch, std::int64_t heads, std::int
 // FLOPs by the convention above.
 sim::Flops attention_flops(const sim::Operator& forward, AttentionPass pass);
 
+// Of the pass, or of both.
+sim::Seconds predicted_time(const AttentionSample& sample, const sim::AttentionMachine& machine);
+
 struct AttentionFit {
   sim::AttentionCoefficients coefficients;
   std::vector<FittedValue> values;  // named by the last part of their keys

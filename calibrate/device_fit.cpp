@@ -12,7 +12,9 @@
 
 #include "calibrate/attention_fit.h"
 #include "calibrate/collective_fit.h"
+#include "calibrate/figure.h"
 #include "calibrate/gemm_fit.h"
+#include "calibrate/library_fit.h"
 #include "calibrate/statistics.h"
 #include "sim/base/error.h"
 #include "sim/cost/kernels.h"
@@ -31,33 +33,6 @@ constexpr double kHeadroom = 1.02;  // peak over the best GEMM: a fit may find a
 // Copies whose size is within this of the largest, where the cache is unknown.
 constexpr double kNearLargest = 8.0;
 
-// One measurement of a figure, and the deviation of its repeats.
-struct Reading {
-  double value = 0.0;
-  double deviation = 0.0;
-};
-
-// The median of readings.  Its standard error is that of the median of n normal values, sqrt(pi /
-// 2n) sigma: sigma is 1.4826 median absolute deviations of the readings, with the deviation of the
-// repeats of a reading.
-struct Figure {
-  double value = 0.0;
-  std::optional<double> standard_error;  // none where nothing tells
-};
-
-Figure figure(const std::vector<Reading>& readings) {
-  std::vector<double> values, deviations, repeats;
-  for (const Reading& reading : readings)
-    values.push_back(reading.value), repeats.push_back(reading.deviation);
-  Figure result{.value = median(values), .standard_error = {}};
-  for (const double value : values) deviations.push_back(std::abs(value - result.value));
-  const double sigma = std::hypot(1.4826 * median(deviations), median(repeats));
-  if (sigma > 0.0)
-    result.standard_error =
-        sigma * std::sqrt(std::acos(-1.0) / 2.0 / static_cast<double>(values.size()));
-  return result;
-}
-
 // The device as far as it is fitted.
 struct Fitting {
   const hwdb::RuntimeResults& results;
@@ -67,18 +42,23 @@ struct Fitting {
   bool is_host() const { return results.machine.kind == "cpu"; }
 };
 
+std::string what_ran(const hwdb::MeasuredMachine& machine) {
+  if (machine.kind == "cpu") return std::to_string(machine.threads) + " threads";
+  return machine.driver.empty() ? machine.kind : "driver " + machine.driver;
+}
+
 Fitting fitting_of(const hwdb::RuntimeResults& results) {
   const hwdb::MeasuredMachine& machine = results.machine;
   Fitting f{.results = results,
             .fit = {},
-            .source = "llmsim-runtime on " + machine.name + ", " + std::to_string(machine.threads) +
-                      " threads, libtorch " + machine.libtorch + ", " + machine.date};
+            .source = "llmsim-runtime on " + machine.name + ", " + what_ran(machine) +
+                      ", libtorch " + machine.libtorch + ", " + machine.date};
   sim::Device& device = f.fit.device;
   device.id = machine.id;
   device.name = machine.name;
   device.memory = device.usable_memory = machine.memory;
   device.cache = machine.last_level_cache;
-  device.compute_units = f.is_host() ? machine.threads : 1;
+  device.compute_units = f.is_host() ? machine.threads : std::max(1, machine.compute_units);
   if (f.is_host()) f.fit.fabric_kind = sim::FabricKind::Loopback;
   return f;
 }
@@ -121,7 +101,7 @@ void fit_memory(Fitting& f) {
   if (std::ranges::none_of(f.results.kernels, is_copy))
     throw Error(f.results.file + ": no copies; measure with --kernels first");
   const double from = streams_from(f);
-  std::vector<Reading> rates;
+  std::vector<Repeated> rates;
   for (const MeasuredKernel& kernel : f.results.kernels) {
     const double rate = (kernel.op.moved / kernel.median).value();
     if (is_copy(kernel) && kernel.op.moved.value() >= from)
@@ -147,8 +127,8 @@ void fit_launch(Fitting& f) {
 std::set<DType> measured_formats(const Fitting& f) {
   std::set<DType> formats;
   for (const MeasuredKernel& kernel : f.results.kernels) {
-    if (kernel.library.empty() && kernel.op.kind == OperatorKind::Gemm)
-      formats.insert(kernel.op.dtype);
+    const bool counts = kernel.library.empty() || kernel.library == "library_gemm";
+    if (counts && kernel.op.kind == OperatorKind::Gemm) formats.insert(kernel.op.dtype);
   }
   if (formats.empty()) throw Error(f.results.file + ": no GEMMs; measure with --kernels first");
   return formats;
@@ -171,27 +151,58 @@ std::vector<MeasuredKernel> kernels_of(const Fitting& f, OperatorKind kind, DTyp
   return kernels;
 }
 
+// Outside the matrix units, and on CPUs, rows may begin anywhere.
+int alignment_of(const Fitting& f, DType dtype) {
+  return f.is_host() || dtype == DType::Fp32 ? 1 : row_alignment(dtype);
+}
+
+void fit_misaligned(Fitting& f, DType dtype) {
+  const MisalignedRates rates =
+      misaligned_rates(f.results, dtype, sim::gemm_machine(f.fit.device, dtype));
+  if (alignment_of(f, dtype) == 1 || rates.odd.empty()) return;
+  sim::GemmCoefficients& gemm = f.fit.device.achieved.gemm[static_cast<std::size_t>(dtype)];
+  const std::string prefix = std::string("gemm.") + name_of(dtype) + ".";
+  const Figure odd = figure(rates.odd);
+  gemm.misaligned_factor = std::min(1.0, odd.value);
+  put(f, prefix + "misaligned_factor", {gemm.misaligned_factor, odd.standard_error});
+  if (rates.even.empty()) return;
+  const Figure even = figure(rates.even);
+  gemm.even_rows_gain = std::max(1.0, even.value / odd.value);
+  put(f, prefix + "even_rows_gain",
+      {gemm.even_rows_gain,
+       even.standard_error ? std::optional(*even.standard_error / odd.value) : std::nullopt});
+}
+
+// An accelerator waits for its host between short GEMMs, and where one operator is many of them:
+// what takes a few launches says how fast the host is.
+bool tells_of_units(const Fitting& f, const GemmSample& sample) {
+  if (f.is_host()) return true;
+  constexpr double kLaunches = 4.0;
+  return sample.gemm.batch == 1 && sample.time > kLaunches * f.fit.device.achieved.kernel_time;
+}
+
 void fit_gemms(Fitting& f, DType dtype) {
-  std::vector<GemmSample> samples;
-  double best = 0.0;
-  for (const MeasuredKernel& kernel : kernels_of(f, OperatorKind::Gemm, dtype)) {
+  std::vector<GemmSample> samples = library_gemms(f.results, dtype);
+  for (const MeasuredKernel& kernel : kernels_of(f, OperatorKind::Gemm, dtype))
     samples.push_back({.gemm = kernel.op, .time = kernel.median});
-    best = std::max(best, (kernel.op.flops / kernel.median).value());
-  }
+  std::erase_if(samples, [&](const GemmSample& one) { return !tells_of_units(f, one); });
+  double best = 0.0;
+  for (const GemmSample& sample : samples)
+    best = std::max(best, (sample.gemm.flops / sample.time).value());
   sim::Device& device = f.fit.device;
   device.matrix_peak[static_cast<std::size_t>(dtype)] = sim::FlopsPerSecond(kHeadroom * best);
   if (dtype == DType::Fp32) device.vector_peak = sim::FlopsPerSecond(kHeadroom * best);
   sim::GemmCoefficients& coefficients = device.achieved.gemm[static_cast<std::size_t>(dtype)];
-  coefficients.alignment = 1;
-  coefficients.smallest_tile =
-      f.results.machine.kind == "cpu" ? kVectorRows : sim::GemmCoefficients{}.smallest_tile;
+  coefficients.alignment = alignment_of(f, dtype);
+  coefficients.smallest_tile = f.is_host() ? kVectorRows : sim::GemmCoefficients{}.smallest_tile;
   const sim::GemmMachine machine = sim::gemm_machine(device, dtype);
   const GemmPrior prior{.max_efficiency = {0.9, 1.0},
                         .k_half = {30.0, 1.0},
                         .wave_quantisation = {0.1, 1.0},
                         .kernel_time = {device.achieved.kernel_time.value() * 2.0, 1.0},
                         .weight_gradient_factor = {0.94, 0.3},
-                        .transposed_factor = {1.0, 0.3}};
+                        // Accelerators have kernels for every layout.
+                        .transposed_factor = {1.0, f.is_host() ? 0.3 : 0.0}};
   GemmFit fit = fit_gemm(machine, prior, samples);
   // The peak is what GEMMs reach: where all of them fall short by something else, it is higher.
   const double above = std::max(1.0, fit.coefficients.max_efficiency);
@@ -206,44 +217,61 @@ void fit_gemms(Fitting& f, DType dtype) {
   put(f, prefix + "alignment", {static_cast<double>(coefficients.alignment), {}});
   put(f, prefix + "smallest_tile", {static_cast<double>(coefficients.smallest_tile), {}});
   note(f, "gemm", dtype, gemm_log_errors(sim::gemm_machine(device, dtype), samples));
+  fit_misaligned(f, dtype);
 }
 
-sim::AttentionKernel kernel_of(DType dtype) {
+sim::AttentionKernel own_kernel(DType dtype) {
   return dtype == DType::Fp32 ? sim::AttentionKernel::BlockwiseFp32
                               : sim::AttentionKernel::Blockwise;
 }
 
-void note_attention(Fitting& f, DType dtype) {
-  const sim::AttentionMachine machine =
-      sim::attention_machine(f.fit.device, dtype, kernel_of(dtype));
+void note_attention(Fitting& f, DType dtype, sim::AttentionKernel kernel,
+                    const std::vector<AttentionSample>& samples) {
+  const sim::AttentionMachine machine = sim::attention_machine(f.fit.device, dtype, kernel);
   std::vector<double> errors;
-  for (const MeasuredKernel& kernel : kernels_of(f, OperatorKind::Attention, dtype))
-    errors.push_back(std::log(attention_time(kernel.op, kernel.backward, machine) / kernel.median));
-  note(f, "attention", dtype, errors);
+  for (const AttentionSample& sample : samples)
+    errors.push_back(std::log(predicted_time(sample, machine) / sample.time));
+  note(f, std::string("attention ") + name_of(kernel), dtype, errors);
 }
 
-void fit_attention_kernel(Fitting& f, DType dtype) {
-  std::vector<AttentionSample> samples;
-  for (const MeasuredKernel& kernel : kernels_of(f, OperatorKind::Attention, dtype)) {
-    AttentionSample sample{.forward = kernel.op, .time = kernel.median};
-    sample.forward.repeats = 1.0;
-    if (kernel.backward) {  // twice the FLOPs and bytes of forward
-      sample.pass = AttentionPass::Backward;
-      sample.forward.flops /= 2.0;
-      sample.forward.moved /= 2.0;
-    }
-    samples.push_back(sample);
-  }
+void fit_attention_kernel(Fitting& f, DType dtype, sim::AttentionKernel kernel,
+                          const std::string& implementation) {
+  const std::vector<AttentionSample> samples = attention_samples(f.results, dtype, implementation);
   if (samples.empty()) return;
   sim::Device& device = f.fit.device;
-  const AttentionFit fit =
-      fit_attention(sim::attention_machine(device, dtype, kernel_of(dtype)), samples);
-  device.achieved.attention[static_cast<std::size_t>(kernel_of(dtype))] = fit.coefficients;
+  const AttentionFit fit = fit_attention(sim::attention_machine(device, dtype, kernel), samples);
+  device.achieved.attention[static_cast<std::size_t>(kernel)] = fit.coefficients;
   for (const FittedValue& value : fit.values) {
-    put(f, std::string("attention.") + name_of(kernel_of(dtype)) + "." + value.name,
+    put(f, std::string("attention.") + name_of(kernel) + "." + value.name,
         {value.value, value.standard_error});
   }
-  note_attention(f, dtype);
+  note_attention(f, dtype, kernel, samples);
+}
+
+void fit_attention_kernels(Fitting& f, DType dtype) {
+  fit_attention_kernel(f, dtype, own_kernel(dtype), "blockwise");
+  if (dtype != DType::Bf16) return;
+  fit_attention_kernel(f, dtype, sim::AttentionKernel::Flash2, "flash");
+  fit_attention_kernel(f, dtype, sim::AttentionKernel::Cudnn, "cudnn");
+}
+
+// Steps run hotter than kernels that are measured alone.
+void fit_sustained(Fitting& f) {
+  if (!measured_formats(f).contains(DType::Bf16)) return;
+  const std::vector<Repeated> rates =
+      sustained_clocks(f.results, sim::gemm_machine(f.fit.device, DType::Bf16));
+  if (rates.empty()) return;
+  const Figure clock = figure(rates);
+  f.fit.device.achieved.sustained_clock = clock.value;
+  put(f, "sustained_clock", clock);
+}
+
+void fit_host_link(Fitting& f) {
+  const std::vector<Repeated> rates = host_link_rates(f.results);
+  if (f.is_host() || rates.empty()) return;
+  const Figure link = figure(rates);
+  f.fit.device.host_bandwidth = sim::BytesPerSecond(link.value);
+  put(f, "host_bytes_per_s", link);
 }
 
 // Relative to memory; none where the launches alone take longer.
@@ -256,7 +284,7 @@ std::optional<double> rate_of(const Fitting& f, const MeasuredKernel& kernel) {
 void fit_memory_bound_group(Fitting& f, const MemoryBoundGroup& group,
                             const std::vector<const MeasuredKernel*>& kernels) {
   const auto [dtype, kind, backward] = group;
-  std::vector<Reading> cached, streamed;
+  std::vector<Repeated> cached, streamed;
   for (const MeasuredKernel* kernel : kernels) {
     const std::optional<double> rate = rate_of(f, *kernel);
     if (!rate) continue;
@@ -330,7 +358,7 @@ void fit_collectives(Fitting& f) {
 }
 
 void fit_overlap(Fitting& f) {
-  std::vector<Reading> costs;
+  std::vector<Repeated> costs;
   for (const hwdb::MeasuredOverlap& one : f.results.overlaps) {
     if (one.nodes != 1 || one.dtype != DType::Fp32) continue;
     costs.push_back(
@@ -345,7 +373,7 @@ void fit_overlap(Fitting& f) {
 
 // The time that each other rank adds to calls of one kind.
 void fit_shared(Fitting& f, const char* kind, const char* key, double sim::HostSharing::*added) {
-  std::vector<Reading> times;
+  std::vector<Repeated> times;
   for (const hwdb::MeasuredSharing& one : f.results.sharing) {
     if (one.kind != kind || one.ranks < 2) continue;
     const double others = one.ranks - 1.0;
@@ -372,7 +400,9 @@ DeviceFit fit_device(const hwdb::RuntimeResults& results) {
   fit_memory(f);
   fit_launch(f);
   for (const DType dtype : measured_formats(f)) fit_gemms(f, dtype);
-  for (const DType dtype : measured_formats(f)) fit_attention_kernel(f, dtype);
+  for (const DType dtype : measured_formats(f)) fit_attention_kernels(f, dtype);
+  fit_sustained(f);
+  fit_host_link(f);
   fit_memory_bound(f);
   fit_collectives(f);
   fit_sharing(f);

@@ -6,7 +6,10 @@
 //                      measured and not promised
 //   peak of a format   the best rate of any GEMM; its GEMM coefficients are fitted against that
 //                      peak (gemm_fit.h)
-//   attention          the blockwise kernel, in each format (attention_fit.h)
+//   attention          the blockwise kernel, in each format (attention_fit.h); on accelerators
+//                      those of the library too
+//   library kernels    GEMMs of every format, what misaligned rows cost, the clock of a GEMM that
+//                      runs on and on, the host link (library_fit.h)
 //   kernel time        of an empty kernel
 //   memory-bound       rate of each kind, pass and format, cached and streamed: the median of
 //     rates              moved / ((t - kernels * kernel_time) B)

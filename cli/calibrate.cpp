@@ -123,9 +123,13 @@ void check_before_measuring(const CalibrateOptions& options) {
               "; choose another, or use --replace; nothing was measured");
 }
 
-void warn_of_truncation(const hwdb::RuntimeResults& results) {
+void warn_of_losses(const hwdb::RuntimeResults& results) {
   if (results.truncated)
     std::cerr << "warning: " << results.file << ": the last line was cut off and is left out\n";
+  if (results.rejected.empty()) return;
+  std::cerr << "warning: " << results.rejected.size()
+            << (results.rejected.size() == 1 ? " record is" : " records are")
+            << " left out: " << results.rejected.front() << "\n";
 }
 
 // A training log is told from a file that llmsim-runtime did not finish.
@@ -299,7 +303,7 @@ int run_calibrate_run(const CalibrateOptions& options) {
 
 int run_calibrate_import(const CalibrateOptions& options) {
   const hwdb::RuntimeResults results = results_to_import(options.results);
-  warn_of_truncation(results);
+  warn_of_losses(results);
   const calibrate::DeviceFit fit = calibrate::fit_device(results);
   hwdb::Database database = open_database_to_write(options.database);
   const std::string document =
@@ -314,7 +318,7 @@ int run_calibrate_import(const CalibrateOptions& options) {
 
 int run_calibrate_compare(const CalibrateOptions& options) {
   const hwdb::RuntimeResults results = hwdb::read_runtime_results(options.results);
-  warn_of_truncation(results);
+  warn_of_losses(results);
   const hwdb::Database database = open_database(options.database);
   const reports::Table table =
       comparison_table(comparisons(results, database), results.machine.name);

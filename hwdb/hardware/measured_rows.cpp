@@ -54,7 +54,10 @@ json accelerator_of(const sim::Device& device, const MeasuredFabric& fabric,
   if (device.vector_peak.value() > 0.0)
     record["peak_fp32_vector_flops"] = device.vector_peak.value();
   if (peak(sim::DType::Fp32) > 0.0) record["peak_fp32_matrix_flops"] = peak(sim::DType::Fp32);
-  if (peak(sim::DType::Bf16) > 0.0) record["peak_bf16_flops"] = peak(sim::DType::Bf16);
+  for (const sim::DType dtype :
+       {sim::DType::Bf16, sim::DType::Fp16, sim::DType::Tf32, sim::DType::Fp8}) {
+    if (peak(dtype) > 0.0) record[std::string("peak_") + name_of(dtype) + "_flops"] = peak(dtype);
+  }
   if (device.cache.value() > 0.0) record["llc_bytes"] = device.cache.value();
   return record;
 }

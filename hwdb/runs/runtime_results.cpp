@@ -71,16 +71,47 @@ MeasuredMachine machine_of(const json& header, const std::string& file) {
       .kind = device.at("kind").get<std::string>(),
       .libtorch = library.at("libtorch").get<std::string>(),
       .blas = library.value("blas", ""),
+      .driver = library.value("driver", ""),
       .date = header.value("started", "").substr(0, 10),
       .threads = ranks_of(sizes, "threads"),
+      .compute_units = sizes.count("compute_units").value_or(0),
       .memory = sim::Bytes(positive_of(sizes, "memory_bytes")),
       .last_level_cache = sim::Bytes(sizes.number("last_level_cache_bytes", 0.0).value_or(0.0))};
 }
 
+// FLOPs forward of attention that a library's record counts backward: five GEMMs for two.
+constexpr double kBackwardFlops = 2.5;
+
+// A library's GEMM and attention as the operators that they are.  Bytes are those of the operands;
+// attention's backward pass counts four GEMMs, as the simulator does.
+void complete_library_kernel(const json& record, ObjectReader& reader, MeasuredKernel& kernel) {
+  sim::Operator& op = kernel.op;
+  const auto size = [](std::int64_t value) { return static_cast<double>(value); };
+  const double batch = size(op.batch), m = size(op.m), n = size(op.n), k = size(op.k);
+  if (kernel.library != "library_attention") {
+    op.weight_gradient = record.value("form", "") == "wgrad";
+    kernel.zeros = record.value("data", "") == "zeros";
+    const sim::DType output = is_low_precision(op.dtype) ? sim::DType::Bf16 : op.dtype;
+    op.moved = (m * k + k * n) * sim::size_of(op.dtype) + m * n * sim::size_of(output);
+    return;
+  }
+  kernel.attention = record.value("attention", "");
+  const double shared = size(size_of(reader, "kv_heads")) / size(size_of(reader, "heads"));
+  const double passes = kernel.backward ? 2.0 : 1.0;
+  op.moved = passes * (2.0 + 2.0 * shared) * batch * m * k * sim::size_of(op.dtype);
+  if (kernel.backward) op.flops *= 2.0 / kBackwardFlops;
+}
+
+bool of_library(const MeasuredKernel& kernel) {
+  return kernel.library == "library_gemm" || kernel.library == "sustained_gemm" ||
+         kernel.library == "library_attention";
+}
+
 // GEMMs and attention have a shape and FLOPs; what only moves memory has bytes.
 void read_work(ObjectReader& record, MeasuredKernel& kernel) {
-  const bool shaped = kernel.library.empty() && (kernel.op.kind == sim::OperatorKind::Gemm ||
-                                                 kernel.op.kind == sim::OperatorKind::Attention);
+  const bool shaped = of_library(kernel) ||
+                      (kernel.library.empty() && (kernel.op.kind == sim::OperatorKind::Gemm ||
+                                                  kernel.op.kind == sim::OperatorKind::Attention));
   if (shaped) {
     kernel.op.batch = record.any("batch") ? size_of(record, "batch") : 1;
     kernel.op.m = size_of(record, "m");
@@ -90,7 +121,8 @@ void read_work(ObjectReader& record, MeasuredKernel& kernel) {
   } else {
     kernel.op.flops = sim::Flops(record.number("flops", 0.0).value_or(0.0));
   }
-  const bool moves = shaped || kernel.memory_bound || kernel.library == "stream_copy";
+  const bool moves =
+      (shaped && !of_library(kernel)) || kernel.memory_bound || kernel.library == "stream_copy";
   kernel.op.moved = sim::Bytes(moves ? positive_of(record, "moved_bytes")
                                      : record.number("moved_bytes", 0.0).value_or(0.0));
   kernel.op.kernels = record.count("kernels").value_or(1);
@@ -107,6 +139,7 @@ MeasuredKernel kernel_of(const json& record, const std::string& where) {
     kernel.library = name;
   kernel.label = record.value("label", "");
   kernel.backward = record.value("pass", "forward") == "backward";
+  kernel.attention = record.value("attention", "");
   kernel.memory_bound =
       enumerator_named(record.value("kernel", ""),
                        static_cast<sim::MemoryBoundKernel>(sim::kNumMemoryBoundKernels - 1));
@@ -115,10 +148,15 @@ MeasuredKernel kernel_of(const json& record, const std::string& where) {
   kernel.op.weight_gradient = record.value("weight_gradient", false);
   kernel.op.transposed = record.value("transposed", false);
   kernel.op.repeats = record.value("repeats", 1.0);
+  if (of_library(kernel))
+    kernel.op.kind = kernel.library == "library_attention" ? sim::OperatorKind::Attention
+                                                           : sim::OperatorKind::Gemm;
   ObjectReader reader(record, where, name);
   read_work(reader, kernel);
+  if (of_library(kernel)) complete_library_kernel(record, reader, kernel);
   kernel.median = sim::Seconds(positive_of(reader, "median_s"));
   kernel.spread = reader.number("spread", 0.0).value_or(0.0);
+  kernel.clock_hz = reader.number("clock_hz", 0.0);
   return kernel;
 }
 
@@ -196,19 +234,36 @@ CountedStep counted_of(const json& record, const std::string& where) {
   return step;
 }
 
+std::optional<sim::Bytes> requested_of(const json& record) {
+  if (!record.contains("ranks") || record.at("ranks").empty()) return std::nullopt;
+  const json& first = record.at("ranks").front();
+  if (!first.contains("requested_bytes")) return std::nullopt;
+  return sim::Bytes(first.at("requested_bytes").get<double>());
+}
+
 MeasuredStep step_of(const json& record, const std::string& where) {
   ObjectReader reader(record, where, "step");
+  // 0 is what earlier files have of captured passes, which nothing divides.
+  const auto part = [&](const char* key) -> std::optional<sim::Seconds> {
+    const std::optional<double> value = reader.number(key, 0.0);
+    return value && *value > 0.0 ? std::optional(sim::Seconds(*value)) : std::nullopt;
+  };
   return {.run = step_record(record, where),
-          .forward = sim::Seconds(positive_of(reader, "forward_s")),
-          .backward = sim::Seconds(positive_of(reader, "backward_s")),
-          .optimizer = sim::Seconds(reader.number("optimizer_s", 0.0).value_or(0.0)),
+          .forward = part("forward_s"),
+          .backward = part("backward_s"),
+          .optimizer = part("optimizer_s"),
+          .requested = requested_of(record),
+          .clock_hz = reader.number("clock_hz", 0.0),
           .spread = reader.number("spread", 0.0).value_or(0.0)};
 }
 
 void add(RuntimeResults& results, const json& record, const std::string& where) {
   const std::string type = record.value("type", "");
-  if (record.value("outcome", "ok") == "oom") {
+  const std::string outcome = record.value("outcome", "ok");
+  if (outcome == "oom") {
     ++results.out_of_memory;
+  } else if (outcome == "refused") {
+    ++results.refused;
   } else if (type == "kernel" && record.contains("median_s")) {
     results.kernels.push_back(kernel_of(record, where));
   } else if (type == "collective") {
@@ -239,6 +294,24 @@ void require_same_device(const MeasuredMachine& first, const RuntimeResults& oth
 
 }  // namespace
 
+namespace {
+
+void add_line(RuntimeResults& results, const std::string& line, int number) {
+  const json record = parse_json(line, results.file, number);
+  if (number == 1)
+    results.machine = machine_of(record, results.file);
+  else
+    add(results, record, results.file + ":" + std::to_string(number));
+}
+
+// Without its first line a file is none.
+void reject(RuntimeResults& results, int number, const std::string& why) {
+  if (number == 1) throw Error(why);
+  results.rejected.push_back(why);
+}
+
+}  // namespace
+
 RuntimeResults parse_runtime_results(const std::string& text, const std::string& file) {
   RuntimeResults results{.file = file};
   std::istringstream stream(text);
@@ -250,13 +323,11 @@ RuntimeResults parse_runtime_results(const std::string& text, const std::string&
       break;
     }
     try {
-      const json record = parse_json(line, file, number);
-      if (number == 1)
-        results.machine = machine_of(record, file);
-      else
-        add(results, record, where);
+      add_line(results, line, number);
     } catch (const json::exception& error) {
-      throw Error(where + ": no record of llmsim-runtime: " + error.what());
+      reject(results, number, where + ": no record of llmsim-runtime: " + error.what());
+    } catch (const Error& error) {
+      reject(results, number, error.what());
     }
   }
   if (results.machine.id.empty())
@@ -279,7 +350,9 @@ RuntimeResults read_runtime_results(const std::vector<std::string>& paths) {
     std::move(one.sharing.begin(), one.sharing.end(), std::back_inserter(all.sharing));
     std::move(one.steps.begin(), one.steps.end(), std::back_inserter(all.steps));
     std::move(one.counted.begin(), one.counted.end(), std::back_inserter(all.counted));
+    std::move(one.rejected.begin(), one.rejected.end(), std::back_inserter(all.rejected));
     all.out_of_memory += one.out_of_memory;
+    all.refused += one.refused;
     all.truncated = all.truncated || one.truncated;
   }
   return all;

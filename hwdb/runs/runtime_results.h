@@ -19,8 +19,9 @@ struct MeasuredMachine {
   std::string id;    // what records call the device
   std::string name;  // "AMD EPYC 9654"
   std::string kind;  // "cpu", "cuda"
-  std::string libtorch{}, blas{}, date{};
+  std::string libtorch{}, blas{}, driver{}, date{};
   int threads = 1;
+  int compute_units = 0;  // SMs, CUs of an accelerator; 0: unknown
   sim::Bytes memory{};
   sim::Bytes last_level_cache{};  // 0: unknown
 };
@@ -32,6 +33,9 @@ struct MeasuredKernel {
   std::string label;
   sim::Operator op;  // kind, dtype, shape, FLOPs, bytes; op.label is empty
   bool backward = false;
+  std::string attention{};                             // "blockwise", "flash", "cudnn", ...
+  bool zeros = false;                                  // a GEMM of zeros, which needs less power
+  std::optional<double> clock_hz{};                    // of the units while it ran
   std::optional<sim::MemoryBoundKernel> memory_bound;  // which kernel, of memory-bound operators
   sim::Seconds median{};
   double spread = 0.0;
@@ -66,10 +70,12 @@ struct MeasuredSharing {
   double spread = 0.0;
 };
 
-// One training step: its record, and how the time divides.
+// One training step: its record, and how the time divides, where something tells.
 struct MeasuredStep {
   RunRecord run;
-  sim::Seconds forward{}, backward{}, optimizer{};
+  std::optional<sim::Seconds> forward, backward, optimizer;
+  std::optional<sim::Bytes> requested;  // peak of what tensors asked for, on the first rank
+  std::optional<double> clock_hz;       // of the units while it ran
   double spread = 0.0;
 };
 
@@ -91,12 +97,14 @@ struct RuntimeResults {
   std::vector<MeasuredSharing> sharing{};
   std::vector<MeasuredStep> steps{};
   std::vector<CountedStep> counted{};
-  int out_of_memory = 0;   // measurements that did not fit
-  bool truncated = false;  // the last line was cut off, and left out
+  int out_of_memory = 0;                // measurements that did not fit
+  int refused = 0;                      // that the device or its library refused
+  bool truncated = false;               // the last line was cut off, and left out
+  std::vector<std::string> rejected{};  // records that are of no use, each with file, line and why
 };
 
-// Throws Error naming file and line for text that is no result file; records of
-// unknown types are skipped.
+// Throws Error naming file and line for text that is no result file; records of unknown types are
+// skipped, and one that is wrong costs no other.
 RuntimeResults parse_runtime_results(const std::string& text, const std::string& file);
 
 // The records of one device in several files.  Throws Error for files of different devices, and of

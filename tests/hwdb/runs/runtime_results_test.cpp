@@ -26,8 +26,11 @@ std::string lines(const std::vector<std::string>& records) {
   return text;
 }
 
+// Why a file, or the first of its records that is left out, is of no use.
 std::string results_error(const std::string& text) {
-  return error_of([&] { parse_runtime_results(text, "file"); });
+  RuntimeResults results;
+  const std::string error = error_of([&] { results = parse_runtime_results(text, "file"); });
+  return error.empty() && !results.rejected.empty() ? results.rejected.front() : error;
 }
 
 TEST(RuntimeResults, ReadsTheMachineAndItsOperators) {
@@ -151,11 +154,68 @@ TEST(RuntimeResults, RefusesOrReadsAnyText) {
   EXPECT_GT(refused, 5'000);
 }
 
-TEST(RuntimeResults, CountsWhatDidNotFit) {
+TEST(RuntimeResults, OneWrongRecordCostsNoOther) {
+  for (const std::string wrong : {"nonsense", R"({"type": "kernel", "median_s": 1})",
+                                  R"({"type": "step", "key": "x"})", "[1, 2]", "{}"}) {
+    const RuntimeResults results =
+        parse_runtime_results(lines({kHeader, kSharing, wrong, kCollective}), "file");
+    EXPECT_EQ(results.sharing.size(), 1U) << wrong;
+    EXPECT_EQ(results.collectives.size(), 1U) << wrong;
+    EXPECT_EQ(results.rejected.size(), wrong == "{}" ? 0U : 1U) << wrong;
+  }
+}
+
+// 16 heads of 128 in groups of 4, 2 sequences of 1024: forward 2 b a s^2 d FLOPs, q and o whole, k
+// and v a quarter; backward the library counts five GEMMs, the simulator four.
+TEST(RuntimeResults, ReadsKernelsOfLibrariesAsOperators) {
+  const std::string shape =
+      R"("heads": 16, "kv_heads": 4, "batch": 32, "m": 1024, "n": 1024, "k": 128, "causal": true, "dtype": "bf16")";
   const RuntimeResults results = parse_runtime_results(
-      lines({kHeader, R"({"type": "kernel", "key": "a", "kind": "gemm", "outcome": "oom"})"}),
+      lines(
+          {kHeader,
+           R"({"type": "kernel", "kind": "library_attention", "attention": "flash", "pass": "forward", "flops": 8589934592, "median_s": 1e-4, )" +
+               shape + "}",
+           R"({"type": "kernel", "kind": "library_attention", "attention": "cudnn", "pass": "backward", "flops": 21474836480, "median_s": 3e-4, )" +
+               shape + "}",
+           R"({"type": "kernel", "kind": "library_gemm", "form": "wgrad", "dtype": "fp8", "m": 64, "n": 32, "k": 16, "flops": 65536, "median_s": 1e-5})",
+           R"({"type": "kernel", "kind": "library_gemm", "data": "zeros", "dtype": "tf32", "m": 64, "n": 32, "k": 16, "flops": 65536, "median_s": 1e-5})"}),
+      "file");
+  ASSERT_EQ(results.kernels.size(), 4U);
+  const double values = 32.0 * 1024 * 128;
+  EXPECT_EQ(results.kernels[0].op.kind, sim::OperatorKind::Attention);
+  EXPECT_EQ(results.kernels[0].attention, "flash");
+  EXPECT_DOUBLE_EQ(results.kernels[0].op.flops.value(), 2.0 * 32 * 1024 * 1024 * 128);
+  EXPECT_DOUBLE_EQ(results.kernels[0].op.moved.value(), 2.5 * values * 2.0);
+  EXPECT_DOUBLE_EQ(results.kernels[1].op.flops.value(), 4.0 * 32 * 1024 * 1024 * 128);
+  EXPECT_TRUE(results.kernels[1].backward);
+  EXPECT_TRUE(results.kernels[2].op.weight_gradient);
+  EXPECT_DOUBLE_EQ(results.kernels[2].op.moved.value(), 64 * 16 + 16 * 32 + 2.0 * 64 * 32);
+  EXPECT_TRUE(results.kernels[3].zeros);
+  EXPECT_EQ(results.kernels[3].op.dtype, sim::DType::Tf32);
+}
+
+TEST(RuntimeResults, CapturedStepsHaveNoParts) {
+  const std::string run =
+      R"({"id": "s", "group": "g", "source": "s", "model": {"name": "gpt2"}, "hardware": {"accelerator": "h100_sxm", "num_devices": 1}, "training": {"framework": "libtorch", "micro_batch": 1, "global_batch": 1}, "measured": {"step_time_s": 0.1}})";
+  for (const std::string parts : {"", R"(, "forward_s": 0.0, "backward_s": 0.0)"}) {
+    const RuntimeResults results = parse_runtime_results(
+        lines({kHeader,
+               R"({"type": "step", "key": "s", "optimizer_s": 0.01, "run": )" + run + parts + "}"}),
+        "file");
+    ASSERT_EQ(results.steps.size(), 1U) << (results.rejected.empty() ? "" : results.rejected[0]);
+    EXPECT_FALSE(results.steps[0].forward || results.steps[0].backward);
+    EXPECT_EQ(results.steps[0].optimizer, sim::Seconds(0.01));
+  }
+}
+
+TEST(RuntimeResults, CountsWhatDidNotFitAndWhatWasRefused) {
+  const RuntimeResults results = parse_runtime_results(
+      lines(
+          {kHeader, R"({"type": "kernel", "key": "a", "kind": "gemm", "outcome": "oom"})",
+           R"({"type": "kernel", "key": "b", "kind": "gemm", "outcome": "refused", "reason": "x"})"}),
       "file");
   EXPECT_EQ(results.out_of_memory, 1);
+  EXPECT_EQ(results.refused, 1);
   EXPECT_TRUE(results.kernels.empty());
 }
 
