@@ -74,7 +74,7 @@ MeasuredMachine machine_of(const json& header, const std::string& file) {
       .driver = library.value("driver", ""),
       .date = header.value("started", "").substr(0, 10),
       .threads = ranks_of(sizes, "threads"),
-      .compute_units = sizes.count("compute_units").value_or(0),
+      .compute_units = static_cast<int>(sizes.integer("compute_units", 0, 1 << 20).value_or(0)),
       .memory = sim::Bytes(positive_of(sizes, "memory_bytes")),
       .last_level_cache = sim::Bytes(sizes.number("last_level_cache_bytes", 0.0).value_or(0.0))};
 }

@@ -154,6 +154,17 @@ TEST(RuntimeResults, RefusesOrReadsAnyText) {
   EXPECT_GT(refused, 5'000);
 }
 
+TEST(RuntimeResults, ACpuHasNoComputeUnitsAndAnAcceleratorHas) {
+  const std::string threads = "\"threads\": 2";
+  for (const auto& [said, read] :
+       {std::pair{"\"compute_units\": 0", 0}, {"\"compute_units\": 132", 132}}) {
+    std::string header = kHeader;
+    header.replace(header.find(threads), threads.size(), threads + ", " + said);
+    EXPECT_EQ(parse_runtime_results(lines({header}), "file").machine.compute_units, read);
+  }
+  EXPECT_EQ(parse_runtime_results(lines({kHeader}), "file").machine.compute_units, 0);
+}
+
 TEST(RuntimeResults, OneWrongRecordCostsNoOther) {
   for (const std::string wrong : {"nonsense", R"({"type": "kernel", "median_s": 1})",
                                   R"({"type": "step", "key": "x"})", "[1, 2]", "{}"}) {
