@@ -5,6 +5,8 @@
 #include <thread>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "sim/base/error.h"
 
 namespace llmsim::runtime {
@@ -14,9 +16,7 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 std::string joined(const std::vector<int>& ranks) {
-  std::string text;
-  for (const int rank : ranks) text += (text.empty() ? "" : ",") + std::to_string(rank);
-  return text;
+  return fmt::format("{}", fmt::join(ranks, ","));
 }
 
 std::vector<int> split(const std::string& text) {

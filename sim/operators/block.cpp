@@ -136,7 +136,8 @@ TensorId mixing_half(LayerBuilder& b, LayerKind kind, TensorId stream) {
 }
 
 // Intermediate results of 0.5 x (1 + tanh(...)) written out, saved with x itself: 0.5 x, the
-// tangent, and one more than it.
+// tangent, and one more than it; under autocast the fp32 copy of x in place of 0.5 x, whose 16 bits
+// are those of x.
 constexpr double kComposedGeluSaves = 3.0;
 
 // In a parallel block the attention has gathered the input, and may have multiplied it.
@@ -155,8 +156,9 @@ TensorId add_mlp(LayerBuilder& b, TensorId normed) {
   if (b.model.gated_mlp && b.eager())
     b.save_extra(Module::Activation, "silu(gate)", b.layer[up].shape);
   if (!b.model.gated_mlp && b.eager() && b.framework.composed_activation)
-    b.save_extra(Module::Activation, "parts of GELU",
-                 {b.tokens, kComposedGeluSaves * f, b.element});
+    b.save_extra(
+        Module::Activation, "parts of GELU",
+        {b.tokens, kComposedGeluSaves * f, composed_activation_bytes(b.framework, b.element)});
   b.activation(Module::MlpUp, Module::Activation, gate, up, inner,
                elementwise(OperatorKind::Activation, "activation", b.tokens * f,
                            activation_traffic(b.model.gated_mlp, b.framework, b.element)));

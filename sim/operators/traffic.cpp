@@ -29,10 +29,15 @@ Traffic norm_traffic(Norm norm, const Framework& framework, double e) {
   return {.forward = {2 * e, 1}, .backward = {3 * e, 2}};
 }
 
+double composed_activation_bytes(const Framework& framework, double e) {
+  return framework.casts_weights_per_microbatch ? kFp32Bytes : e;
+}
+
 Traffic activation_traffic(bool gated, const Framework& framework, double e) {
   if (!gated && eager(framework) && framework.composed_activation) {
     // x^3, times, plus x, times, tanh, plus 1, x / 2, times; each with its own backward kernels
-    return {.forward = {18 * e, 8}, .backward = {28 * e, 13}};
+    const double held = composed_activation_bytes(framework, e);
+    return {.forward = {18 * held, 8}, .backward = {28 * held, 13}};
   }
   if (!gated) return {.forward = {2 * e, 1}, .backward = {3 * e, 1}};
   Traffic traffic = eager(framework) ? Traffic{.forward = {5 * e, 2}, .backward = {9 * e, 3}}

@@ -28,13 +28,17 @@ Traffic norm_traffic(Norm norm, const Framework& framework, double e);
 //
 //                                          forward   backward
 //   GELU, one kernel                       2 e       3 e
-//   GELU of eight elementwise operators    18 e      28 e
+//   GELU of eight elementwise operators    18 c      28 c     c = composed_activation_bytes
 //   gated, fused                           3 e       5 e
 //   gated, eager                           5 e       9 e      SiLU (2 e), elementwise product (3 e)
 //
 // A gated activation that saves its inputs in 8 bits (SavedActivations::fp8_activation_inputs)
 // casts both of them there and back: 2 (e + 1) more in each direction.
 Traffic activation_traffic(bool gated, const Framework& framework, double e);
+
+// Of each value between those eight operators: autocast raises to a power in fp32, and what follows
+// stays there (torch.amp's list of operators that autocast to float32: pow); e without it.
+double composed_activation_bytes(const Framework& framework, double e);
 
 // Rotary positions, per element of q and k.  Fused: 2 e in either direction.  Eager: the rotated
 // half (negate, concatenate), two elementwise products and their sum, forward 10 e, backward 12 e.

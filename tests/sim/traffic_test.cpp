@@ -49,6 +49,8 @@ TEST(Traffic, OfActivations) {
   expect_bytes(activation_traffic(false, kFused, e), 2 * e, 3 * e);
   expect_bytes(activation_traffic(false, composed, e), 18 * e, 28 * e);
   EXPECT_EQ(activation_traffic(false, composed, e).forward.kernels, 8);
+  composed.casts_weights_per_microbatch = true;
+  expect_bytes(activation_traffic(false, composed, e), 18 * 4.0, 28 * 4.0);
   expect_bytes(activation_traffic(true, kFused, e), 3 * e, 5 * e);
   expect_bytes(activation_traffic(true, kEager, e), 2 * e + 3 * e, 9 * e);
   expect_bytes(activation_traffic(true, saves_fp8, e), 3 * e + 2 * (e + 1), 5 * e + 2 * (e + 1));
