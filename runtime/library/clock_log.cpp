@@ -24,7 +24,6 @@ AcceleratorState state_of(c10::Device device) {
 
 ClockSummary summary_of(const std::vector<AcceleratorState>& states) {
   ClockSummary summary;
-  summary.readings = static_cast<int>(states.size());
   std::vector<double> clocks, watts;
   for (const AcceleratorState& state : states) {
     if (state.clock_hz) clocks.push_back(*state.clock_hz);

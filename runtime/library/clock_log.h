@@ -14,7 +14,6 @@
 namespace llmsim::runtime {
 
 struct ClockSummary {
-  int readings = 0;
   std::optional<double> clock_hz, lowest_clock_hz;  // median and smallest
   std::optional<double> watts;                      // mean
   std::optional<double> temperature;                // highest, degrees Celsius

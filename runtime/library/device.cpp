@@ -195,10 +195,6 @@ std::optional<sim::Bytes> available_memory(c10::Device device) {
 
 PowerState power_state(c10::Device device) {
   PowerState state;
-  if (device.is_cuda()) {
-    const AcceleratorState now = accelerator_state(device);
-    return {.clock_hz = now.clock_hz, .watts = now.watts};
-  }
   if (!device.is_cpu()) return state;
   if (const auto kilohertz = number_in("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")) {
     state.clock_hz = *kilohertz * 1e3;

@@ -52,7 +52,8 @@ void keep_freed_memory();
 // Bytes that can be allocated now; none where the device does not say.
 std::optional<sim::Bytes> available_memory(c10::Device device);
 
-// Readings while a measurement runs; none where the machine does not tell.
+// Readings of a CPU while a measurement runs (accelerators: library/accelerator.h); none where the
+// machine does not tell.
 struct PowerState {
   std::optional<double> clock_hz;
   std::optional<double> watts;
