@@ -12,6 +12,7 @@
 #include "sim/schedule/passes.h"
 #include "sim/schedule/step.h"
 #include "tests/error_of.h"
+#include "tests/share.h"
 
 namespace llmsim::hwdb {
 namespace {
@@ -67,12 +68,15 @@ void expect_plausible(const std::optional<std::string>& accelerator,
 }
 
 TEST(RunResolver, EveryAcceleratorAndEverySystemPredicts) {
+  unsigned asked = 0;
+  const auto is_of_this_build = [&] { return asked++ % kPartsOfATest == 0; };
   for (const int devices : {1, 8, 16}) {
     for (const HardwareRow& row : shipped_database().list(HardwareKind::Accelerator)) {
-      if (row.id != "gaudi1") expect_plausible(row.id, std::nullopt, devices);
+      if (row.id != "gaudi1" && is_of_this_build())
+        expect_plausible(row.id, std::nullopt, devices);
     }
     for (const HardwareRow& row : shipped_database().list(HardwareKind::System))
-      expect_plausible(std::nullopt, row.id, devices);
+      if (is_of_this_build()) expect_plausible(std::nullopt, row.id, devices);
   }
 }
 
@@ -330,7 +334,7 @@ TEST(RunResolver, EveryScoredShippedRunIsResolvedOnAMeshThatMultiplies) {
     if (entry.path().extension() != ".json") continue;
     for (const RunRecord& record : read_runs(entry.path().string()).runs) {
       if (!record.scored.step_time && !record.scored.memory && !record.scored.outcome) continue;
-      ++scored;
+      if (scored++ % kPartsOfATest != 0) continue;
       sim::Run run;
       ASSERT_NO_THROW(run = resolver.resolve(record)) << record.id;
       EXPECT_EQ(run.strategy.num_devices(), run.cluster.num_devices) << record.id;
