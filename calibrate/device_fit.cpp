@@ -38,6 +38,7 @@ struct Fitting {
   const hwdb::RuntimeResults& results;
   DeviceFit fit;
   std::string source;
+  double efficiency = 1.0;  // of these kernels' rates, what predictions of steps will take
 
   bool is_host() const { return results.machine.kind == "cpu"; }
 };
@@ -266,6 +267,12 @@ void fit_sustained(Fitting& f) {
   put(f, "sustained_clock", clock);
 }
 
+void fit_training_rate(Fitting& f) {
+  if (f.efficiency == 1.0) return;
+  f.fit.device.achieved.training_rate = 1.0 / f.efficiency;
+  put(f, "training_rate", {f.fit.device.achieved.training_rate, {}});
+}
+
 void fit_host_link(Fitting& f) {
   const std::vector<Repeated> rates = host_link_rates(f.results);
   if (f.is_host() || rates.empty()) return;
@@ -279,6 +286,11 @@ std::optional<double> rate_of(const Fitting& f, const MeasuredKernel& kernel) {
   const Seconds moving = kernel.median - kernel.op.kernels * f.fit.device.achieved.kernel_time;
   if (moving <= 0.2 * kernel.median) return std::nullopt;
   return kernel.op.moved / moving / f.fit.device.memory_bandwidth;
+}
+
+Figure relative_to(double efficiency, const Figure& rate) {
+  const auto& error = rate.standard_error;
+  return {rate.value / efficiency, error ? std::optional(*error / efficiency) : std::nullopt};
 }
 
 void fit_memory_bound_group(Fitting& f, const MemoryBoundGroup& group,
@@ -297,12 +309,15 @@ void fit_memory_bound_group(Fitting& f, const MemoryBoundGroup& group,
   const sim::MemoryBoundRate rate{.cached = cached_rate.value, .streamed = streamed_rate.value};
   sim::MemoryBoundRates& rates =
       f.fit.device.achieved.memory_bound[static_cast<std::size_t>(dtype)];
-  (backward ? rates.backward : rates.forward)[static_cast<std::size_t>(kind)] = rate;
+  const Figure cached_in_steps = relative_to(f.efficiency, cached_rate);
+  const Figure streamed_in_steps = relative_to(f.efficiency, streamed_rate);
+  (backward ? rates.backward : rates.forward)[static_cast<std::size_t>(kind)] = {
+      .cached = cached_in_steps.value, .streamed = streamed_in_steps.value};
   const std::string pass = backward ? "backward" : "forward";
   const std::string key =
       std::string("memory_bound.") + name_of(dtype) + "." + name_of(kind) + "." + pass;
-  put(f, key, streamed_rate);
-  put(f, key + "_cached", cached_rate);
+  put(f, key, streamed_in_steps);
+  put(f, key + "_cached", cached_in_steps);
   std::vector<double> errors;
   for (const MeasuredKernel* kernel : kernels) {
     const double relative = sim::relative_rate(rate, kernel->op.moved, f.fit.device.cache);
@@ -395,13 +410,15 @@ void fit_sharing(Fitting& f) {
 
 }  // namespace
 
-DeviceFit fit_device(const hwdb::RuntimeResults& results) {
+DeviceFit fit_device(const hwdb::RuntimeResults& results, double efficiency) {
   Fitting f = fitting_of(results);
+  if (!f.is_host()) f.efficiency = efficiency;
   fit_memory(f);
   fit_launch(f);
   for (const DType dtype : measured_formats(f)) fit_gemms(f, dtype);
   for (const DType dtype : measured_formats(f)) fit_attention_kernels(f, dtype);
   fit_sustained(f);
+  fit_training_rate(f);
   fit_host_link(f);
   fit_memory_bound(f);
   fit_collectives(f);

@@ -95,6 +95,22 @@ TEST(DeviceFit, FindsAPlantedDeviceAgain) {
   for (const FitQuality& row : fit.quality) EXPECT_LT(row.median_error, 0.02) << row.what;
 }
 
+// On an accelerator the efficiency that predictions will multiply by is divided out; a CPU keeps it.
+TEST(DeviceFit, RatesInStepsAreThoseOfTheKernels) {
+  hwdb::RuntimeResults results = planted_results();
+  const auto norm_of = [](const DeviceFit& fit) {
+    return fit.device.achieved.memory_bound[static_cast<std::size_t>(DType::Fp32)]
+        .backward[static_cast<std::size_t>(sim::MemoryBoundKernel::LayerNorm)];
+  };
+  EXPECT_EQ(fit_device(results, 0.8).device.achieved.training_rate, 1.0);
+  EXPECT_EQ(norm_of(fit_device(results, 0.8)).streamed, norm_of(fit_device(results)).streamed);
+  results.machine.kind = "cuda";
+  const DeviceFit whole = fit_device(results), fit = fit_device(results, 0.8);
+  EXPECT_EQ(whole.device.achieved.training_rate, 1.0);
+  EXPECT_DOUBLE_EQ(fit.device.achieved.training_rate, 1.25);
+  EXPECT_DOUBLE_EQ(norm_of(fit).streamed, 1.25 * norm_of(whole).streamed);
+}
+
 // Rows times rows at a third of the rate of the others, as CPUs without 16-bit arithmetic have it.
 TEST(DeviceFit, FindsTheRateOfRowsTimesRows) {
   sim::GemmMachine machine = sim::gemm_machine(planted(), DType::Fp32);

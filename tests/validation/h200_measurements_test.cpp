@@ -9,9 +9,14 @@
 
 #include "calibrate/device_fit.h"
 #include "calibrate/statistics.h"
+#include "hwdb/hardware/measured_rows.h"
+#include "hwdb/hardware/user_hardware.h"
 #include "hwdb/runs/run_record.h"
+#include "hwdb/runs/run_resolver.h"
 #include "hwdb/runs/runtime_results.h"
+#include "hwdb/store/database.h"
 #include "hwdb/text/input_file.h"
+#include "sim/predict.h"
 #include "tests/validation/predicted_step.h"
 
 namespace llmsim::hwdb {
@@ -104,6 +109,31 @@ TEST(H200Measurements, FitTheirKernels) {
   EXPECT_LT(error_of("attention cudnn bf16"), 0.06);
   EXPECT_NEAR(fit.device.memory_bandwidth / sim::TBps, 4.15, 0.1);
   EXPECT_NEAR(fit.device.host_bandwidth / sim::GBps, 55.0, 0.5);
+}
+
+// The loop closes: kernels alone, as `llmsim calibrate import` stores them, predict the steps.
+TEST(H200Measurements, KernelsPredictTheStepsOfTheirDevice) {
+  Database database(":memory:");
+  double efficiency = 1.0;
+  for (const Coefficient& row : database.coefficients("framework", "libtorch"))
+    if (row.key == "efficiency") efficiency = row.value;
+  ASSERT_LT(efficiency, 1.0);
+  const calibrate::DeviceFit fit = calibrate::fit_device(measured(), efficiency);
+  add_hardware(database,
+               hardware_document(fit.device, {fit.fabric_kind, fit.ranks_per_node, fit.fabric},
+                                 fit.coefficients, fit.coefficients.front().source),
+               "runtime.jsonl", false);
+  RunResolver resolver(database);
+  std::vector<double> all, llama;
+  for (const MeasuredStep& step : measured().steps) {
+    if (names_any(step.run.id, {"blockwise", "unfused", "host-update", "fp8", "fp32"})) continue;
+    const sim::Prediction prediction = sim::predict(resolver.resolve(step.run));
+    all.push_back(std::abs(std::log(prediction.step_time / *step.run.measured->step_time)));
+    if (step.run.id.find("llama") != std::string::npos) llama.push_back(all.back());
+  }
+  EXPECT_GE(all.size(), 80U);
+  EXPECT_LT(calibrate::median(all), 0.03);
+  EXPECT_LT(calibrate::median(llama), 0.02);
 }
 
 }  // namespace
