@@ -15,10 +15,10 @@
 //     rates              moved / ((t - kernels * kernel_time) B)
 //                      over the operators whose bytes fit the cache, and over the others; where
 //                      only one of these was measured, it serves for both
-//   training_rate      of an accelerator 1 / e, and memory-bound rates / e, where predictions take e
-//                      of the kernels' rates in steps of libtorch (Framework::efficiency): fitted
-//                      on shipped devices, e makes up for kernels of other programs, but kernels
-//                      measured here are libtorch's own, and steps are as fast as these
+//   training_rate      of an accelerator 1 / e, and memory-bound rates / e, where predictions of
+//                      steps take e of the kernels' rates (Framework::efficiency of libtorch):
+//                      fitted on shipped devices, e makes up for kernels of other programs, but
+//                      kernels measured here are libtorch's own, and steps are as fast as these
 //                      (hwdb/measurements).  On CPUs, where steps are slower than kernels, e holds
 //   fabric             the best rate of a collective between ranks of one node; its share and
 //                      latency, and on a CPU the rate of its sums, are fitted (collective_fit.h)
@@ -56,7 +56,8 @@ struct DeviceFit {
   std::vector<std::string> notes;  // what the measurements leave open
 };
 
-// `efficiency`: of libtorch in predictions, the e above.  Throws Error for results without copies or GEMMs.
+// `efficiency`: of libtorch in predictions, the e above.
+// Throws Error for results without copies or without GEMMs.
 DeviceFit fit_device(const hwdb::RuntimeResults& results, double efficiency = 1.0);
 
 }  // namespace llmsim::calibrate

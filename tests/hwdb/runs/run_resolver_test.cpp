@@ -72,8 +72,7 @@ TEST(RunResolver, EveryAcceleratorAndEverySystemPredicts) {
   const auto is_of_this_build = [&] { return asked++ % kPartsOfATest == 0; };
   for (const int devices : {1, 8, 16}) {
     for (const HardwareRow& row : shipped_database().list(HardwareKind::Accelerator)) {
-      if (row.id != "gaudi1" && is_of_this_build())
-        expect_plausible(row.id, std::nullopt, devices);
+      if (row.id != "gaudi1" && is_of_this_build()) expect_plausible(row.id, std::nullopt, devices);
     }
     for (const HardwareRow& row : shipped_database().list(HardwareKind::System))
       if (is_of_this_build()) expect_plausible(std::nullopt, row.id, devices);
