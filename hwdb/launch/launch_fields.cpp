@@ -9,6 +9,7 @@
 #include "hwdb/models/catalogue.h"
 #include "sim/base/error.h"
 #include "sim/model/tower.h"
+#include "sim/search/searched_fields.h"
 #include "sim/strategy/stages.h"
 
 namespace llmsim::hwdb {
@@ -31,6 +32,7 @@ constexpr const char* kDerivedFields[] = {"model.moe.shared_width",
                                           "devices_per_node",
                                           "num_devices",
                                           "collective_algorithm",
+                                          "rounds",
                                           "first_stage_layers",
                                           "last_stage_layers",
                                           "chunk_group"};
@@ -40,6 +42,10 @@ constexpr const char* kOtherSpellings[] = {
     "num_nodes",       "framework",        "transport",        "vendor",
     "accelerator",     "regathers",        "layers_per_chunk", "weighted_layers_per_chunk",
     "remainder",       "stage_layout",     "attention_kernel"};
+
+// Of these, what a run has whatever its layout.
+constexpr const char* kOfNoLayout[] = {"collective_algorithm", "framework", "transport", "vendor",
+                                       "accelerator"};
 
 // --- a run ---
 
@@ -106,6 +112,18 @@ bool have_unequal_layers(const sim::Run& run) {
          (!s.stage_layers.empty() || layers % chunks != 0 || run.model.mtp_layers > 0);
 }
 
+// Whether the first chunks have one layer more than the last ones, or all have as many; with the
+// embedding and the head where they count.
+bool gives_remainder_first(const sim::Run& run) {
+  const sim::Strategy& s = run.strategy;
+  if (s.pp * s.virtual_stages == 1) return true;
+  std::vector<int> layers;
+  for (const sim::ModelChunk& chunk : model_chunks(run.model, s))
+    layers.push_back(chunk.blocks - (chunk.head ? run.model.mtp_layers : 0));
+  if (s.embeddings_as_layers) ++layers.front(), ++layers.back();
+  return std::is_sorted(layers.rbegin(), layers.rend()) && layers.front() - layers.back() <= 1;
+}
+
 void add_derived_fields(const sim::Run& run, LaunchValues& fields) {
   const sim::Strategy& s = run.strategy;
   fields["num_devices"] = std::to_string(s.num_devices());
@@ -126,8 +144,14 @@ void add_derived_fields(const sim::Run& run, LaunchValues& fields) {
   fields["layers_per_chunk"] = std::to_string(run.model.num_layers / (s.pp * s.virtual_stages));
   const int parts = s.pp * s.virtual_stages;
   const int weighted = run.model.num_layers + (s.embeddings_as_layers ? 2 : 0);
-  fields["weighted_layers_per_chunk"] = std::to_string((weighted + parts - 1) / parts);
-  fields["remainder"] = "first";
+  const int per_chunk = (weighted + parts - 1) / parts;
+  if ((weighted + per_chunk - 1) / per_chunk == parts)
+    fields["weighted_layers_per_chunk"] = std::to_string(per_chunk);
+  if (const int rounds = s.num_microbatches() / s.pp; rounds == 0)
+    fields["rounds"] = "none";
+  else
+    fields["rounds"] = s.num_microbatches() % rounds == 0 ? "whole" : "parts";
+  fields["remainder"] = gives_remainder_first(run) ? "first" : "elsewhere";
   if (have_unequal_layers(run)) fields["stage_layout"] = stage_layout_text(run.model, s);
 }
 
@@ -209,19 +233,36 @@ std::string setting_of(const std::string& field, const sim::Run& run) {
 
 }  // namespace
 
-LaunchValues fields_of(const sim::Run& run) {
+LaunchValues fields_without_layout(const sim::Run& run) {
   LaunchValues fields;
-  for (const sim::StrategyField& field : sim::strategy_fields()) {
-    const auto value = field.get(run.strategy);
-    if (value && is_stated(field, run.strategy)) fields[field.key] = sim::text_of(*value);
-  }
   for (const auto& [key, value] : run.settings) fields[key] = sim::text_of(value);
   add_model_fields(run.model, fields);
-  add_derived_fields(run, fields);
-  add_axes(run, fields);
   add_adapters(run.strategy, fields);
   add_cluster_fields(run.cluster, fields);
   return fields;
+}
+
+LaunchValues fields_with_layout(const sim::Run& run, LaunchValues fields) {
+  for (const sim::StrategyField& field : sim::strategy_fields()) {
+    const auto value = field.get(run.strategy);
+    if (value && is_stated(field, run.strategy)) fields.emplace(field.key, sim::text_of(*value));
+  }
+  add_derived_fields(run, fields);
+  add_axes(run, fields);
+  return fields;
+}
+
+LaunchValues fields_of(const sim::Run& run) {
+  return fields_with_layout(run, fields_without_layout(run));
+}
+
+bool is_of_layout(const std::string& key) {
+  if (key.starts_with(kModel)) return false;
+  const auto is_one_of = [&](const auto& names) {
+    return std::find(std::begin(names), std::end(names), key) != std::end(names);
+  };
+  return sim::find_searched_field(key) || key.starts_with("recompute.") ||
+         ((is_one_of(kDerivedFields) || is_one_of(kOtherSpellings)) && !is_one_of(kOfNoLayout));
 }
 
 bool is_launch_field(const std::string& key) {
