@@ -33,6 +33,7 @@ constexpr const char* kDerivedFields[] = {"model.moe.shared_width",
                                           "num_devices",
                                           "collective_algorithm",
                                           "rounds",
+                                          "scaling",
                                           "first_stage_layers",
                                           "last_stage_layers",
                                           "chunk_group"};
@@ -45,7 +46,7 @@ constexpr const char* kOtherSpellings[] = {
 
 // Of these, what a run has whatever its layout.
 constexpr const char* kOfNoLayout[] = {"collective_algorithm", "framework", "transport", "vendor",
-                                       "accelerator"};
+                                       "accelerator",          "scaling"};
 
 // --- a run ---
 
@@ -135,6 +136,8 @@ void add_derived_fields(const sim::Run& run, LaunchValues& fields) {
   fields["framework"] = run.framework.id;
   if (s.flash_attention)
     fields.emplace("attention_kernel", name_of(run.framework.attention_kernel));
+  if (s.precision == sim::Precision::Fp8)
+    fields["scaling"] = name_of(run.framework.low_precision.scaling);
   fields["regathers"] = sim::text_of(sim::FieldValue(run.framework.sharded.regathers_in_backward));
   const bool partial = s.sharding != sim::Sharding::None && s.shard_ranks() < s.dp * s.cp;
   if (partial) fields["replicate_size"] = std::to_string(s.dp * s.cp / s.shard_ranks());

@@ -17,6 +17,7 @@
 //   dp_shard            data ranks that share one copy, without context ranks
 //   replicate_size      dp * cp / shard_size
 //   devices_per_node, num_devices, num_nodes, framework
+//   scaling             of fp8, also where no setting states a recipe (written only)
 //   attention_kernel    also where no setting states it: what the framework has of itself
 //   transport, collective_algorithm, vendor, accelerator     of the cluster (written only)
 //   regathers           whether sharded weights are gathered again in the backward pass

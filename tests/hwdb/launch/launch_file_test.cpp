@@ -626,6 +626,21 @@ TEST(LaunchFile, AccelerateShardsGradientsByTheFirstVersion) {
   }
 }
 
+// What a framework does with fp8 where nobody names a recipe is said: its program has another one.
+TEST(LaunchFile, NemoNamesTheScalesOfItsFramework) {
+  const auto recipe = [](const std::string& framework) {
+    const sim::Run run = run_on("llama-3-8b", 16, framework, {{"precision", "fp8"}});
+    const std::string text = launch_files(run, "nemo", resolver()).back().text;
+    const RunRecord read = parse_launch(text, "nemo.yaml").record;
+    const auto stated = read.training.settings.find("fp8_recipe");
+    EXPECT_NE(stated, read.training.settings.end());
+    EXPECT_EQ(sim::text_of(stated->second), name_of(run.framework.low_precision.scaling));
+    return sim::text_of(stated->second);
+  };
+  EXPECT_EQ(recipe("nemo"), "delayed");
+  EXPECT_EQ(recipe("megatron-bridge"), "current");
+}
+
 TEST(LaunchFile, ScriptsRefuseWhatTheyCannotStart) {
   EXPECT_EQ(error_of([] {
               launch_files(run_on("llama-3-8b", 16, "maxtext", {}), "torchrun", resolver());
