@@ -37,8 +37,8 @@ int answer_one(const PlanOptions& options, const hwdb::Database& database) {
   for (const std::string& warning : answer.plan.plans.front().warnings)
     std::cerr << "warning: " << warning << "\n";
   if (options.export_folder)
-    export_run(reports::asked_run(answer.plan.plans.front()), options.target, options.export_folder,
-               options.run, database);
+    export_run(reports::unpadded_run(answer.plan.plans.front()), options.target,
+               options.export_folder, options.run, database);
   return 0;
 }
 

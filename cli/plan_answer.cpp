@@ -119,7 +119,7 @@ void keep_written(const PlanOptions& options, const hwdb::Database& database,
     if (kept.size() == static_cast<std::size_t>(answer.query.top)) break;
     sim::Prediction& plan = answer.plan.plans[i];
     try {
-      hwdb::launch_files(reports::asked_run(plan), target_of(options, plan.run), resolver);
+      hwdb::launch_files(reports::unpadded_run(plan), target_of(options, plan.run), resolver);
       kept.push_back(std::move(plan));
       if (i < answer.plan.ties) ++ties;
     } catch (const Error& error) {

@@ -24,7 +24,7 @@ namespace llmsim::reports {
 Table summary_table(const std::string& title, std::span<const sim::Prediction> predictions);
 
 // The run of a prediction with the vocabulary that was asked for, which its framework pads.
-sim::Run asked_run(const sim::Prediction& prediction);
+sim::Run unpadded_run(const sim::Prediction& prediction);
 
 // That run as a run file: it is read back as it was.
 std::string run_text(const sim::Prediction& prediction);

@@ -33,6 +33,7 @@ constexpr const char* kDerivedFields[] = {"model.moe.shared_width",
                                           "num_devices",
                                           "collective_algorithm",
                                           "rounds",
+                                          "lone_head",
                                           "scaling",
                                           "first_stage_layers",
                                           "last_stage_layers",
@@ -154,6 +155,9 @@ void add_derived_fields(const sim::Run& run, LaunchValues& fields) {
     fields["rounds"] = "none";
   else
     fields["rounds"] = s.num_microbatches() % rounds == 0 ? "whole" : "parts";
+  fields["lone_head"] = s.pp > 1 && model_chunks(run.model, s).back().blocks < run.model.mtp_layers
+                            ? "true"
+                            : "false";
   fields["remainder"] = gives_remainder_first(run) ? "first" : "elsewhere";
   if (have_unequal_layers(run)) fields["stage_layout"] = stage_layout_text(run.model, s);
 }
@@ -204,7 +208,7 @@ LaunchValues canonical_fields(const sim::Run& run) {
   for (const auto& [key, value] : run.settings) fields.erase(key);
   if (run.strategy.optimizer == sim::OptimizerKind::Adam) fields["optimizer"] = "adamw";
   if (run.strategy.sharding == sim::Sharding::None) fields.erase("gather_overlap");
-  if (run.strategy.expert_tensor_ranks() == run.strategy.tp) fields.erase("etp");
+  if (run.strategy.expert_tensor_ranks() == run.strategy.tp || !run.model.moe) fields.erase("etp");
   if (run.strategy.pp > 1) fields["stage_layers"] = stage_layout_text(run.model, run.strategy);
   if (run.model.position != sim::Position::Learned) fields.erase("model.max_positions");
   // A tower that gets no tokens is not there; of one that does, its tokens are named first.

@@ -26,6 +26,7 @@
 //                       where so many chunks of this number hold all
 //   rounds              of as many micro-batches as stages: none, whole (micro-batches divide into
 //                       them), parts
+//   lone_head           whether the last chunk has fewer layers than multi-token prediction
 //   remainder           "first": the first chunks take the layers left over by an even split;
 //                       "elsewhere": others do, or layers are divided by hand
 //   stage_layout        Megatron's pipeline layout, where the chunks have unequal numbers of layers
@@ -53,7 +54,7 @@ namespace llmsim::hwdb {
 LaunchValues fields_of(const sim::Run& run);
 
 // Of these, what no layout changes (model, settings, adapters, cluster), worked out once for many
-// runs that differ in their strategies; and those of a run, beside these.
+// runs that differ in their strategies; and these with those of one run.
 LaunchValues fields_without_layout(const sim::Run& run);
 LaunchValues fields_with_layout(const sim::Run& run, LaunchValues without_layout);
 

@@ -612,6 +612,12 @@ TEST(LaunchFile, MegatronsHybridsHaveNoChunks) {
     });
   };
   EXPECT_EQ(refusal(1), "");
+  const Changes ends{{"pp", 2}, {"sharding", "zero1"}, {"embeddings_as_layers", true}};
+  EXPECT_NE(error_of([&] {
+              launch_files(run_on("nemotron-h-8b", 16, "megatron-lm", ends), "megatron",
+                           resolver());
+            }),
+            "");
   EXPECT_NE(refusal(2).find("hybrids have no pipeline layout, and no number of chunks"),
             std::string::npos)
       << refusal(2);
@@ -639,6 +645,16 @@ TEST(LaunchFile, NemoNamesTheScalesOfItsFramework) {
   };
   EXPECT_EQ(recipe("nemo"), "delayed");
   EXPECT_EQ(recipe("megatron-bridge"), "current");
+}
+
+// A model without experts divides none.
+TEST(LaunchFile, RanksOfAnExpertSayNothingOfADenseModel) {
+  for (const char* target : {"megatron", "nemo", "torchtitan", "maxtext"}) {
+    const sim::Run run =
+        run_on("llama-3-8b", 16, framework_of_target(target).value(),
+               {{"etp", 1}, {"tp", 2}, {"sharding", "zero3"}, {"recompute.kind", "full"}});
+    EXPECT_EQ(error_of([&] { launch_files(run, target, resolver()); }), "") << target;
+  }
 }
 
 TEST(LaunchFile, ScriptsRefuseWhatTheyCannotStart) {
