@@ -10,7 +10,9 @@
 #include "cli/plan_goals.h"
 #include "cli/plan_questions.h"
 #include "cli/plan_space.h"
+#include "cli/run_request.h"
 #include "hwdb/launch/launch_file.h"
+#include "reports/prediction.h"
 #include "sim/base/error.h"
 
 namespace llmsim::cli {
@@ -20,11 +22,13 @@ int answer_one(const PlanOptions& options, const hwdb::Database& database) {
   if (options.space) check_can_be_written(*options.space);
   const reports::PlanAnswer answer = planned(options, options.run, database);
   print_answer(answer, options.output);
-  if (options.space && answer.plan.complete) write_space(answer.query, *options.space);
+  if (options.space && answer.plan.complete)
+    write_space(query_of(options.run, database), *options.space);
   if (answer.plan.plans.empty()) {
     if (!answer.plan.complete) throw Error("interrupted before anything was found that fits");
     const std::string way_out = what_would_fit(options, database);
-    say_why_not(reports::why_nothing_fits(answer.plan) +
+    const std::string refusal = why_not_written(options, answer, database);
+    say_why_not(reports::why_nothing_fits(answer.plan) + (refusal.empty() ? "" : "; " + refusal) +
                 (way_out.empty() ? "" : "; it would fit " + way_out));
     return 3;
   }
@@ -33,8 +37,8 @@ int answer_one(const PlanOptions& options, const hwdb::Database& database) {
   for (const std::string& warning : answer.plan.plans.front().warnings)
     std::cerr << "warning: " << warning << "\n";
   if (options.export_folder)
-    export_run(answer.plan.plans.front().run, options.target, options.export_folder, options.run,
-               database);
+    export_run(reports::unpadded_run(answer.plan.plans.front()), options.target,
+               options.export_folder, options.run, database);
   return 0;
 }
 

@@ -14,6 +14,8 @@
 #include "cli/run_changes.h"
 #include "cli/run_request.h"
 #include "hwdb/launch/launch_file.h"
+#include "hwdb/launch/target_space.h"
+#include "reports/prediction.h"
 #include "sim/base/error.h"
 #include "sim/hardware/cluster.h"
 #include "sim/plan.h"
@@ -25,7 +27,7 @@ namespace {
 // Ideas that are predicted in full, so that the winner can be compared with other kinds than the
 // first few; and where only some of them can be written.
 constexpr int kCompared = 16;
-constexpr int kTriedForExport = 300;
+constexpr int kTriedForExport = 40;
 
 // Ctrl-C ends the search: what it has found so far is the answer.
 sim::Plan timed_plan(sim::PlanQuery query, sim::Seconds& duration) {
@@ -101,6 +103,10 @@ void order_by_risk(reports::PlanAnswer& answer) {
   answer.plan.ties = 1;
 }
 
+std::string target_of(const PlanOptions& options, const sim::Run& run) {
+  return options.target ? *options.target : hwdb::usual_target(run);
+}
+
 // Leaves the plans that can be written for the program they are to be exported for.  Throws Error
 // with the reason of the best where none can.
 void keep_written(const PlanOptions& options, const hwdb::Database& database,
@@ -113,8 +119,7 @@ void keep_written(const PlanOptions& options, const hwdb::Database& database,
     if (kept.size() == static_cast<std::size_t>(answer.query.top)) break;
     sim::Prediction& plan = answer.plan.plans[i];
     try {
-      hwdb::launch_files(plan.run, options.target ? *options.target : hwdb::usual_target(plan.run),
-                         resolver);
+      hwdb::launch_files(reports::unpadded_run(plan), target_of(options, plan.run), resolver);
       kept.push_back(std::move(plan));
       if (i < answer.plan.ties) ++ties;
     } catch (const Error& error) {
@@ -132,6 +137,22 @@ void keep_written(const PlanOptions& options, const hwdb::Database& database,
 }
 
 }  // namespace
+
+std::string why_not_written(const PlanOptions& options, const reports::PlanAnswer& answer,
+                            const hwdb::Database& database) {
+  for (const sim::NearestMiss& miss : answer.plan.nearest) {
+    if (!options.export_folder || miss.rule != answer.query.rule) continue;
+    sim::Run run = sim::run_under(answer.query, miss.strategy.sharding);
+    run.strategy = miss.strategy;
+    hwdb::RunResolver resolver = resolver_of(options.run.site, database);
+    try {
+      hwdb::launch_files(run, target_of(options, run), resolver);
+    } catch (const Error& error) {
+      return error.what();
+    }
+  }
+  return "";
+}
 
 sim::Objective objective_of(const std::string& name) {
   if (name == "throughput") return sim::Objective::Throughput;
@@ -184,7 +205,11 @@ reports::PlanAnswer planned(const PlanOptions& options, const RunOptions& run,
     throw Error("--objective = cost: no price of " + answer.query.base.cluster.device.id +
                 " is known; --price USD is expected");
   const int wanted = answer.query.top;
-  if (options.export_folder) answer.query.top = std::max(wanted, kTriedForExport);
+  if (options.export_folder) {
+    const std::string target = target_of(options, answer.query.base);
+    answer.query = hwdb::written_by(std::move(answer.query), target);
+    answer.query.top = std::max(wanted, kTriedForExport);
+  }
   answer.plan = timed_plan(answer.query, answer.duration);
   answer.query.top = wanted;
   if (answer.plan.plans.empty()) return answer;

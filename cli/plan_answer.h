@@ -40,4 +40,9 @@ sim::Objective objective_of(const std::string& name);
 reports::PlanAnswer planned(const PlanOptions& options, const RunOptions& run,
                             const hwdb::Database& database);
 
+// Of an answer without plans, why the launch files of what came nearest cannot be written; empty
+// where none are asked for, or that is not a reason.
+std::string why_not_written(const PlanOptions& options, const reports::PlanAnswer& answer,
+                            const hwdb::Database& database);
+
 }  // namespace llmsim::cli

@@ -219,9 +219,13 @@ std::string what_would_fit(const PlanOptions& options, const hwdb::Database& dat
   constexpr int kMostDevices = 1 << 20;
   bool interrupted = false;
   const auto fits = [&](const RunOptions& run) {
-    const reports::PlanAnswer answer = planned(options, run, database);
-    interrupted = !answer.plan.complete;
-    return !interrupted && !answer.plan.plans.empty();
+    try {
+      const reports::PlanAnswer answer = planned(options, run, database);
+      interrupted = !answer.plan.complete;
+      return !interrupted && !answer.plan.plans.empty();
+    } catch (const Error&) {
+      return false;  // a program for which files are to be written cannot do it
+    }
   };
   std::vector<std::string> ways;
   if (!options.run.offload) {

@@ -248,11 +248,7 @@ Json run_json(const sim::Run& run) {
           {"training", training_json(run)}};
 }
 
-Json run_json(const sim::Prediction& p) {
-  sim::Run asked = p.run;
-  if (p.unpadded_vocab_size > 0) asked.model.vocab_size = p.unpadded_vocab_size;
-  return run_json(asked);
-}
+Json run_json(const sim::Prediction& p) { return run_json(unpadded_run(p)); }
 
 Json prediction_json(const sim::Prediction& p, const Provenance& provenance) {
   Json json{{"run", run_json(p)},
@@ -304,6 +300,12 @@ Json curve_json(const sim::MemoryCurve& curve) {
   return {{"stage", curve.stage},
           {"highest", curve.highest},
           {"points", list_json(curve.points, point_json)}};
+}
+
+sim::Run unpadded_run(const sim::Prediction& p) {
+  sim::Run asked = p.run;
+  if (p.unpadded_vocab_size > 0) asked.model.vocab_size = p.unpadded_vocab_size;
+  return asked;
 }
 
 std::string run_text(const sim::Prediction& prediction) { return text_of(run_json(prediction)); }

@@ -23,8 +23,10 @@ namespace llmsim::reports {
 // run does not have are none.
 Table summary_table(const std::string& title, std::span<const sim::Prediction> predictions);
 
-// The run of a prediction as a run file, with the vocabulary that was asked for: it is read back as
-// it was.
+// The run of a prediction with the vocabulary that was asked for, which its framework pads.
+sim::Run unpadded_run(const sim::Prediction& prediction);
+
+// That run as a run file: it is read back as it was.
 std::string run_text(const sim::Prediction& prediction);
 
 // What a screen shows in addition to a prediction.

@@ -9,6 +9,7 @@
 #include "hwdb/models/catalogue.h"
 #include "sim/base/error.h"
 #include "sim/model/tower.h"
+#include "sim/search/searched_fields.h"
 #include "sim/strategy/stages.h"
 
 namespace llmsim::hwdb {
@@ -31,6 +32,9 @@ constexpr const char* kDerivedFields[] = {"model.moe.shared_width",
                                           "devices_per_node",
                                           "num_devices",
                                           "collective_algorithm",
+                                          "rounds",
+                                          "lone_head",
+                                          "scaling",
                                           "first_stage_layers",
                                           "last_stage_layers",
                                           "chunk_group"};
@@ -40,6 +44,10 @@ constexpr const char* kOtherSpellings[] = {
     "num_nodes",       "framework",        "transport",        "vendor",
     "accelerator",     "regathers",        "layers_per_chunk", "weighted_layers_per_chunk",
     "remainder",       "stage_layout",     "attention_kernel"};
+
+// Of these, what a run has whatever its layout.
+constexpr const char* kOfNoLayout[] = {"collective_algorithm", "framework", "transport", "vendor",
+                                       "accelerator",          "scaling"};
 
 // --- a run ---
 
@@ -106,6 +114,18 @@ bool have_unequal_layers(const sim::Run& run) {
          (!s.stage_layers.empty() || layers % chunks != 0 || run.model.mtp_layers > 0);
 }
 
+// Whether the first chunks have one layer more than the last ones, or all have as many; with the
+// embedding and the head where they count.
+bool gives_remainder_first(const sim::Run& run) {
+  const sim::Strategy& s = run.strategy;
+  if (s.pp * s.virtual_stages == 1) return true;
+  std::vector<int> layers;
+  for (const sim::ModelChunk& chunk : model_chunks(run.model, s))
+    layers.push_back(chunk.blocks - (chunk.head ? run.model.mtp_layers : 0));
+  if (s.embeddings_as_layers) ++layers.front(), ++layers.back();
+  return std::is_sorted(layers.rbegin(), layers.rend()) && layers.front() - layers.back() <= 1;
+}
+
 void add_derived_fields(const sim::Run& run, LaunchValues& fields) {
   const sim::Strategy& s = run.strategy;
   fields["num_devices"] = std::to_string(s.num_devices());
@@ -117,6 +137,8 @@ void add_derived_fields(const sim::Run& run, LaunchValues& fields) {
   fields["framework"] = run.framework.id;
   if (s.flash_attention)
     fields.emplace("attention_kernel", name_of(run.framework.attention_kernel));
+  if (s.precision == sim::Precision::Fp8)
+    fields["scaling"] = name_of(run.framework.low_precision.scaling);
   fields["regathers"] = sim::text_of(sim::FieldValue(run.framework.sharded.regathers_in_backward));
   const bool partial = s.sharding != sim::Sharding::None && s.shard_ranks() < s.dp * s.cp;
   if (partial) fields["replicate_size"] = std::to_string(s.dp * s.cp / s.shard_ranks());
@@ -126,8 +148,17 @@ void add_derived_fields(const sim::Run& run, LaunchValues& fields) {
   fields["layers_per_chunk"] = std::to_string(run.model.num_layers / (s.pp * s.virtual_stages));
   const int parts = s.pp * s.virtual_stages;
   const int weighted = run.model.num_layers + (s.embeddings_as_layers ? 2 : 0);
-  fields["weighted_layers_per_chunk"] = std::to_string((weighted + parts - 1) / parts);
-  fields["remainder"] = "first";
+  const int per_chunk = (weighted + parts - 1) / parts;
+  if ((weighted + per_chunk - 1) / per_chunk == parts)
+    fields["weighted_layers_per_chunk"] = std::to_string(per_chunk);
+  if (const int rounds = s.num_microbatches() / s.pp; rounds == 0)
+    fields["rounds"] = "none";
+  else
+    fields["rounds"] = s.num_microbatches() % rounds == 0 ? "whole" : "parts";
+  fields["lone_head"] = s.pp > 1 && model_chunks(run.model, s).back().blocks < run.model.mtp_layers
+                            ? "true"
+                            : "false";
+  fields["remainder"] = gives_remainder_first(run) ? "first" : "elsewhere";
   if (have_unequal_layers(run)) fields["stage_layout"] = stage_layout_text(run.model, s);
 }
 
@@ -177,7 +208,7 @@ LaunchValues canonical_fields(const sim::Run& run) {
   for (const auto& [key, value] : run.settings) fields.erase(key);
   if (run.strategy.optimizer == sim::OptimizerKind::Adam) fields["optimizer"] = "adamw";
   if (run.strategy.sharding == sim::Sharding::None) fields.erase("gather_overlap");
-  if (run.strategy.expert_tensor_ranks() == run.strategy.tp) fields.erase("etp");
+  if (run.strategy.expert_tensor_ranks() == run.strategy.tp || !run.model.moe) fields.erase("etp");
   if (run.strategy.pp > 1) fields["stage_layers"] = stage_layout_text(run.model, run.strategy);
   if (run.model.position != sim::Position::Learned) fields.erase("model.max_positions");
   // A tower that gets no tokens is not there; of one that does, its tokens are named first.
@@ -209,19 +240,36 @@ std::string setting_of(const std::string& field, const sim::Run& run) {
 
 }  // namespace
 
-LaunchValues fields_of(const sim::Run& run) {
+LaunchValues fields_without_layout(const sim::Run& run) {
   LaunchValues fields;
-  for (const sim::StrategyField& field : sim::strategy_fields()) {
-    const auto value = field.get(run.strategy);
-    if (value && is_stated(field, run.strategy)) fields[field.key] = sim::text_of(*value);
-  }
   for (const auto& [key, value] : run.settings) fields[key] = sim::text_of(value);
   add_model_fields(run.model, fields);
-  add_derived_fields(run, fields);
-  add_axes(run, fields);
   add_adapters(run.strategy, fields);
   add_cluster_fields(run.cluster, fields);
   return fields;
+}
+
+LaunchValues fields_with_layout(const sim::Run& run, LaunchValues fields) {
+  for (const sim::StrategyField& field : sim::strategy_fields()) {
+    const auto value = field.get(run.strategy);
+    if (value && is_stated(field, run.strategy)) fields.emplace(field.key, sim::text_of(*value));
+  }
+  add_derived_fields(run, fields);
+  add_axes(run, fields);
+  return fields;
+}
+
+LaunchValues fields_of(const sim::Run& run) {
+  return fields_with_layout(run, fields_without_layout(run));
+}
+
+bool is_of_layout(const std::string& key) {
+  if (key.starts_with(kModel)) return false;
+  const auto is_one_of = [&](const auto& names) {
+    return std::find(std::begin(names), std::end(names), key) != std::end(names);
+  };
+  return sim::find_searched_field(key) || key.starts_with("recompute.") ||
+         ((is_one_of(kDerivedFields) || is_one_of(kOtherSpellings)) && !is_one_of(kOfNoLayout));
 }
 
 bool is_launch_field(const std::string& key) {

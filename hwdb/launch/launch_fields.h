@@ -17,12 +17,18 @@
 //   dp_shard            data ranks that share one copy, without context ranks
 //   replicate_size      dp * cp / shard_size
 //   devices_per_node, num_devices, num_nodes, framework
+//   scaling             of fp8, also where no setting states a recipe (written only)
 //   attention_kernel    also where no setting states it: what the framework has of itself
 //   transport, collective_algorithm, vendor, accelerator     of the cluster (written only)
 //   regathers           whether sharded weights are gathered again in the backward pass
 //   layers_per_chunk    num_layers / (pp * virtual_stages)
-//   weighted_layers_per_chunk   the same rounded up, with embedding and LM head where they count
-//   remainder           "first": the first chunks take the layers left over by an even split
+//   weighted_layers_per_chunk   the same rounded up, with embedding and LM head where they count,
+//                       where so many chunks of this number hold all
+//   rounds              of as many micro-batches as stages: none, whole (micro-batches divide into
+//                       them), parts
+//   lone_head           whether the last chunk has fewer layers than multi-token prediction
+//   remainder           "first": the first chunks take the layers left over by an even split;
+//                       "elsewhere": others do, or layers are divided by hand
 //   stage_layout        Megatron's pipeline layout, where the chunks have unequal numbers of layers
 //   first_stage_layers, last_stage_layers       layers of the stages at the ends (read only)
 //   model.overridden    sizes that stand with the model's name replace its own (read only)
@@ -46,6 +52,14 @@ namespace llmsim::hwdb {
 
 // What a run has a value of.
 LaunchValues fields_of(const sim::Run& run);
+
+// Of these, what no layout changes (model, settings, adapters, cluster), worked out once for many
+// runs that differ in their strategies; and these with those of one run.
+LaunchValues fields_without_layout(const sim::Run& run);
+LaunchValues fields_with_layout(const sim::Run& run, LaunchValues without_layout);
+
+// Whether a search chooses a field, or what it follows from.
+bool is_of_layout(const std::string& key);
 
 // Whether a run may have a value of this name, or a file may say one.
 bool is_launch_field(const std::string& key);

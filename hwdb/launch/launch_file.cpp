@@ -308,39 +308,6 @@ const LaunchTarget& target_of_text(const std::string& text, const std::string& p
 
 // --- writing ---
 
-// "tp_overlap = true, compile = false", as a rule has it.
-std::string text_of(const StartRule& rule, const LaunchValues& fields) {
-  std::vector<std::string> terms;
-  for (const Term& term : rule.broken_by) {
-    const auto value = fields.find(term.key);
-    if (value != fields.end()) terms.push_back(term.key + " = " + value->second);
-  }
-  return sim::joined(terms, ", ");
-}
-
-// Throws Error where the program would not start with the run.
-void check_start(const LaunchTarget& target, const LaunchValues& fields) {
-  for (const StartRule& rule : shipped_table(target.name).never) {
-    if (all_hold(rule.broken_by, fields))
-      throw Error(std::string(target.name) + " cannot express " + text_of(rule, fields) + ": " +
-                  rule.reason);
-  }
-}
-
-std::vector<LaunchEntry> entries_of(const LaunchTarget& target, const sim::Run& run) {
-  const LaunchValues fields = fields_of(run);
-  check_start(target, fields);
-  std::vector<LaunchEntry> entries;
-  for (const Row& row : shipped_table(target.name).rows) {
-    try {
-      for (LaunchEntry& entry : written_row(row, fields)) entries.push_back(std::move(entry));
-    } catch (const Error& error) {
-      throw Error(std::string(target.name) + " cannot express " + error.what());
-    }
-  }
-  return entries;
-}
-
 // The hardware on which a run is resolved again.
 RecordedHardware hardware_of_run(const sim::Run& run) {
   RecordedHardware hardware;
@@ -367,6 +334,10 @@ RecordedModel model_of_program(const LaunchTarget& target, const sim::Run& run,
   return model;
 }
 
+std::string recompute_text(const sim::Run& run) {
+  return std::string("recompute.kind = ") + name_of(run.strategy.recompute.kind);
+}
+
 // Throws where the file means another run; gives what it leaves to its program.
 std::vector<std::string> check_written(const LaunchTarget& target, const LaunchFile& file,
                                        const sim::Run& run, RunResolver& resolver) {
@@ -387,7 +358,11 @@ std::vector<std::string> check_written(const LaunchTarget& target, const LaunchF
   const sim::Run written = resolver.resolve(record);
   const auto difference = first_difference(run, written);
   if (difference) throw Error(std::string(target.name) + " cannot express " + *difference);
-  return unsaid_fields(run, written);
+  std::vector<std::string> unsaid = unsaid_fields(run, written);
+  const bool recomputes = run.strategy.recompute.kind != sim::RecomputeKind::None;
+  if (is_one_of("recompute.kind", target.left_to_program) && recomputes)
+    unsaid.push_back(recompute_text(run));
+  return unsaid;
 }
 
 }  // namespace
@@ -434,11 +409,13 @@ std::vector<LaunchFile> launch_files(const sim::Run& run, const std::string& nam
   if (!target.launches && !is_one_of(run.framework.id, target.frameworks))
     throw Error(name + " cannot express training.framework = " + run.framework.id + ": " +
                 sim::alternatives(target.frameworks) + " is expected");
-  LaunchFile file{target.file_name, target.written(run, entries_of(target, run))};
+  LaunchFile file{target.file_name, target.written(run, entries_of(target, fields_of(run)))};
   if (target.parsed) file.unsaid = check_written(target, file, run, resolver);
   std::vector<LaunchFile> files;
   const auto program = target.launches ? target_of_framework(run.framework.id) : std::nullopt;
   if (program) files = launch_files(run, *program, resolver);
+  if (program && is_one_of(run.framework.id, target_named(*program).commanded_recompute))
+    std::erase(files.back().unsaid, recompute_text(run));
   if (target.node_file) files.push_back(target.node_file(run));
   files.push_back(file);
   return files;

@@ -156,6 +156,36 @@ bool all_hold(const std::vector<Term>& terms, const LaunchValues& run) {
   return all_hold(terms, run, variables);
 }
 
+bool always_hold(const std::vector<Term>& terms, const OpenRun& run) {
+  const bool known = std::none_of(terms.begin(), terms.end(),
+                                  [&](const Term& term) { return run.is_open(term.key); });
+  return known && all_hold(terms, run.fields);
+}
+
+bool may_be_written(const Row& row, const OpenRun& run) {
+  const auto may_hold = [&](std::vector<Term> terms, LaunchValues& variables) {
+    std::erase_if(terms, [&](const Term& term) { return run.is_open(term.key); });
+    return all_hold(terms, run.fields, variables);
+  };
+  bool says_something = false;
+  for (const Case& one : row.cases) {
+    if (one.direction == Direction::Read) continue;
+    LaunchValues variables;
+    if (may_hold(one.run, variables) && may_hold(one.when, variables)) return true;
+    for (const Term& term : one.run)
+      says_something = says_something || run.is_open(term.key) || run.fields.contains(term.key);
+  }
+  return !says_something;
+}
+
+std::vector<std::string> fields_written(const Row& row) {
+  std::vector<std::string> fields;
+  for (const Case& one : row.cases) {
+    if (one.direction != Direction::Read) add_keys(one.run, fields);
+  }
+  return fields;
+}
+
 RowReading read_row(const Row& row, const LaunchValues& file, const LaunchValues& run) {
   const LaunchValues values = with_defaults(row, file);
   const std::vector<std::string> keys = file_keys(row);
@@ -191,11 +221,7 @@ std::vector<LaunchEntry> written_row(const Row& row, const LaunchValues& run) {
     if (row.overrides) add_unnamed(row, one, entries);
     return entries;
   }
-  std::vector<std::string> fields;
-  for (const Case& one : row.cases) {
-    if (one.direction != Direction::Read) add_keys(one.run, fields);
-  }
-  const std::string text = text_of_terms(fields, run);
+  const std::string text = text_of_terms(fields_written(row), run);
   if (text.empty()) return {};
   throw Error(text);
 }

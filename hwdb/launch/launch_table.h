@@ -13,6 +13,7 @@
 // Private to hwdb.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -84,6 +85,21 @@ std::vector<LaunchEntry> written_row(const Row& row, const LaunchValues& run);
 
 // Whether all terms hold of a run.
 bool all_hold(const std::vector<Term>& terms, const LaunchValues& run);
+
+// A run of which some fields are yet to be chosen: terms on those may hold.
+struct OpenRun {
+  LaunchValues fields;  // that are known; what is neither known nor open is absent
+  std::function<bool(const std::string& key)> is_open;
+};
+
+// Whether all terms hold whatever is chosen.
+bool always_hold(const std::vector<Term>& terms, const OpenRun& run);
+
+// Whether some choice may be written by a row.
+bool may_be_written(const Row& row, const OpenRun& run);
+
+// The fields of a run that a row writes.
+std::vector<std::string> fields_written(const Row& row);
 
 // All keys that the rows own.
 std::vector<std::string> keys_of(const std::vector<Row>& rows);

@@ -5,6 +5,8 @@
 
 #include "hwdb/launch/command_line.h"
 #include "hwdb/launch/config_text.h"
+#include "hwdb/launch/row_text.h"
+#include "sim/base/error.h"
 #include "sim/model/transformer.h"
 
 namespace llmsim::hwdb {
@@ -42,7 +44,7 @@ LaunchTarget megatron_target() {
           .parsed = parsed_command_line,
           .written = megatron_text,
           .beginnings = {"--tensor-model-parallel-size", "--num-layers"},
-          .command = [](const std::string&) -> std::string { return "bash megatron.sh \"$@\""; }};
+          .command = [](const sim::Run&) -> std::string { return "bash megatron.sh \"$@\""; }};
 }
 
 // --- torchtitan: its job configuration ---
@@ -64,12 +66,32 @@ LaunchTarget torchtitan_target() {
           .parsed = parsed_titan,
           .written = titan_text,
           .beginnings = {"model.flavor", "parallelism.data_parallel_shard_degree", "primus.model"},
-          .command = [](const std::string&) -> std::string {
+          .command = [](const sim::Run&) -> std::string {
             return "torchrun -m torchtitan.train --job.config_file torchtitan.toml \"$@\"";
           }};
 }
 
 // --- programs of Hugging Face ---
+
+bool recomputes(const sim::Run& run) {
+  return run.strategy.recompute.kind != sim::RecomputeKind::None;
+}
+
+// The trainer's own options, which have to say what its files say, or what only they can: it does
+// not start with another batch than that of DeepSpeed's file, and counts steps of accumulation by
+// these.
+// Sources: huggingface/transformers src/transformers/training_args.py, integrations/deepspeed.py
+// (trainer_config_process).
+std::string trainer_options(const sim::Run& run) {
+  const sim::Strategy& s = run.strategy;
+  const std::string precision = name_of(s.precision);
+  const auto clip = run.settings.find("gradient_clip");
+  const bool clips = clip == run.settings.end() || sim::text_of(clip->second) != "false";
+  return " --per_device_train_batch_size " + std::to_string(s.micro_batch) +
+         " --gradient_accumulation_steps " + std::to_string(s.num_microbatches()) +
+         (precision == "bf16" || precision == "fp16" ? " --" + precision + " true" : "") +
+         (clips ? " --max_grad_norm 1.0" : " --max_grad_norm 0.0");
+}
 
 std::string deepspeed_text(const sim::Run&, const std::vector<LaunchEntry>& entries) {
   return json_text(entries);
@@ -84,11 +106,14 @@ LaunchTarget deepspeed_target() {
           .beginnings = {"zero_optimization.stage", "train_micro_batch_size_per_gpu",
                          "train_batch_size"},
           .names_model = false,
-          .command = [](const std::string& framework) -> std::string {
-            return framework == "deepspeed"
+          .left_to_program = {"recompute.kind"},
+          .command = [](const sim::Run& run) -> std::string {
+            return run.framework.id == "deepspeed"
                        ? "torchrun \"$@\" --deepspeed --deepspeed_config deepspeed.json"
-                       : "torchrun \"$@\" --deepspeed deepspeed.json";
-          }};
+                       : "torchrun \"$@\" --deepspeed deepspeed.json" + trainer_options(run) +
+                             (recomputes(run) ? " --gradient_checkpointing true" : "");
+          },
+          .commanded_recompute = {"hf-trainer-deepspeed"}};
 }
 
 std::string accelerate_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
@@ -107,10 +132,12 @@ LaunchTarget accelerate_target() {
           .beginnings = {"distributed_type", "fsdp_config.fsdp_version"},
           .names_model = false,
           .left_to_program = {"micro_batch", "global_batch", "optimizer"},
-          .command = [](const std::string&) -> std::string {
-            return "accelerate launch --config_file accelerate.yaml --num_machines $PET_NNODES "
-                   "--machine_rank $NODE_RANK --main_process_ip $HEAD_NODE "
-                   "--main_process_port $PORT \"$@\"";
+          .command = [](const sim::Run& run) -> std::string {
+            return std::string(
+                       "accelerate launch --config_file accelerate.yaml --num_machines "
+                       "$PET_NNODES --machine_rank $NODE_RANK --main_process_ip "
+                       "$HEAD_NODE --main_process_port $PORT \"$@\"") +
+                   (run.framework.id == "hf-trainer-fsdp" ? trainer_options(run) : "");
           }};
 }
 
@@ -133,7 +160,7 @@ LaunchTarget nemo_target() {
                          "train.global_batch_size", "model.seq_length"},
           .names_model = false,
           .names_adapters = true,
-          .command = [](const std::string&) -> std::string {
+          .command = [](const sim::Run&) -> std::string {
             return "torchrun \"$@\" --config-file nemo.yaml";
           }};
 }
@@ -178,9 +205,30 @@ LaunchTarget maxtext_target() {
           .written = maxtext_text,
           .beginnings = {"remat_policy", "per_device_batch_size", "ici_fsdp_parallelism",
                          "base_emb_dim", "primus.model"},
-          .command = [](const std::string&) -> std::string {
+          .command = [](const sim::Run&) -> std::string {
             return "python3 -m MaxText.train maxtext.yml \"$@\"";
           }};
+}
+
+// --- rows ---
+
+// "tp_overlap = true, compile = false", as a rule has it.
+std::string text_of(const StartRule& rule, const LaunchValues& fields) {
+  std::vector<std::string> terms;
+  for (const Term& term : rule.broken_by) {
+    const auto value = fields.find(term.key);
+    if (value != fields.end()) terms.push_back(term.key + " = " + value->second);
+  }
+  return sim::joined(terms, ", ");
+}
+
+// Throws Error where the program would not start with the run.
+void check_start(const LaunchTarget& target, const LaunchValues& fields) {
+  for (const StartRule& rule : shipped_table(target.name).never) {
+    if (all_hold(rule.broken_by, fields))
+      throw Error(std::string(target.name) + " cannot express " + text_of(rule, fields) + ": " +
+                  rule.reason);
+  }
 }
 
 }  // namespace
@@ -195,6 +243,19 @@ const std::vector<LaunchTarget>& all_launch_targets() {
     return targets;
   }();
   return all;
+}
+
+std::vector<LaunchEntry> entries_of(const LaunchTarget& target, const LaunchValues& fields) {
+  check_start(target, fields);
+  std::vector<LaunchEntry> entries;
+  for (const Row& row : shipped_table(target.name).rows) {
+    try {
+      for (LaunchEntry& entry : written_row(row, fields)) entries.push_back(std::move(entry));
+    } catch (const Error& error) {
+      throw Error(std::string(target.name) + " cannot express " + error.what());
+    }
+  }
+  return entries;
 }
 
 }  // namespace llmsim::hwdb

@@ -35,13 +35,19 @@ struct LaunchTarget {
   // Fields of the strategy that the program which is configured says, not the file.
   std::vector<std::string> left_to_program{};
   // The command that trains with the file on a node, "$@" being the user's own words.
-  std::string (*command)(const std::string& framework) = nullptr;
+  std::string (*command)(const sim::Run& run) = nullptr;
+  // Frameworks whose command says what is recomputed, which the file does not.
+  std::vector<std::string> commanded_recompute{};
   // Its files start the program of the run's own framework, whose files are written with them.
   bool launches = false;
   LaunchFile (*node_file)(const sim::Run& run) = nullptr;  // one more file, which each node runs
 };
 
 const std::vector<LaunchTarget>& all_launch_targets();
+
+// What the rows of a target write of a run's fields.  Throws Error "TARGET cannot express
+// FIELD = VALUE", also where the program would not start.
+std::vector<LaunchEntry> entries_of(const LaunchTarget& target, const LaunchValues& fields);
 
 // Of targets/read_only.cpp: programs whose files are read and not written.
 std::vector<LaunchTarget> read_only_targets();

@@ -33,6 +33,11 @@ struct PlanQuery {
   std::map<Sharding, Run> under{};
   Restriction restriction{};
   Restriction excluded{};  // values of the same fields that no plan has
+  // A rule that plans keep in addition to those of all runs (validity.h): what it is called where a
+  // strategy breaks it, and whether one keeps it.  Asked of strategies that bounds have not ruled
+  // out, by several threads at once.
+  std::string rule{};
+  std::function<bool(const Strategy&)> admits{};
   Objective objective = Objective::Throughput;
   int top = 10;  // how many ideas to return (ranking.h)
   // Error of predicted ratios of step times: plans that are closer are ties.

@@ -422,6 +422,11 @@ void Searcher::evaluate(const Candidate& candidate) {
     leave_out(candidate.needed, *candidate.prices, [&] { return run.strategy; });
     return;
   }
+  const PlanQuery& query = problem_.query;
+  if (query.admits && !query.admits(run.strategy)) {
+    reject(plan_, {.rule = query.rule, .strategy = run.strategy, .needed = {}, .available = {}});
+    return;
+  }
   const Memory memory = memory_footprint(run, prices, contents, MemoryStages::Fullest);
   RankedStrategy ranked{.strategy = run.strategy, .peak = memory.peak, .needed = memory.needed()};
   if (const std::optional<NearestMiss> miss = missed(run, memory)) {

@@ -36,12 +36,12 @@ std::vector<LaunchEntry> node_entries(const sim::Run& run) {
 }
 
 // The command of the target that trains such runs; none has one of its own.
-std::string program_command(const std::string& framework) {
+std::string program_command(const sim::Run& run) {
+  const std::string& framework = run.framework.id;
   for (const LaunchTarget& target : all_launch_targets()) {
     if (target.launches || !target.command) continue;
     const auto& known = target.frameworks;
-    if (std::find(known.begin(), known.end(), framework) != known.end())
-      return target.command(framework);
+    if (std::find(known.begin(), known.end(), framework) != known.end()) return target.command(run);
   }
   return is_jax(framework) ? "python3 \"$@\"" : "torchrun \"$@\"";
 }
@@ -63,7 +63,7 @@ std::string node_text(const sim::Run& run, const std::vector<LaunchEntry>& entri
     text +=
         "export PET_RDZV_BACKEND=c10d PET_RDZV_ENDPOINT=$HEAD_NODE:$PORT\n"
         "export PET_RDZV_ID=${SLURM_JOB_ID:-0}\n";
-  return text + program_command(framework) + "\n";
+  return text + program_command(run) + "\n";
 }
 
 std::string torchrun_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {

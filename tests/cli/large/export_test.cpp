@@ -53,6 +53,30 @@ TEST_F(Program, ExportNamesWhatATargetCannotExpress) {
   EXPECT_EQ(run("export --model llama-405b --gpus 8 --to megatron").status, 3);
 }
 
+// Of programs without stages and expert ranks, and of those whose file does not say what is
+// recomputed.
+TEST_F(Program, PlansThatAreExportedAreThoseOfTheProgram) {
+  for (const char* framework :
+       {"fsdp1", "fsdp2", "hf-trainer-fsdp", "deepspeed", "hf-trainer-deepspeed"}) {
+    for (const char* model : {"llama3-8b", "mixtral-8x7b"}) {
+      const Outcome outcome = run("plan --gpus 64 --model " + std::string(model) + " --framework " +
+                                  framework + " --export launch");
+      EXPECT_EQ(outcome.status, 0) << framework << " " << model << ": " << outcome.messages;
+    }
+  }
+  const Outcome stages = run("plan --model llama3-8b --gpus 8 --framework fsdp2 --pp 2 --export a");
+  EXPECT_EQ(stages.status, 1);
+  EXPECT_EQ(stages.messages,
+            "llmsim: accelerate cannot express pp = 2: pipelines are another program's\n");
+}
+
+// Ranks of the plan pad it, and other ranks would pad it otherwise.
+TEST_F(Program, PlansAreExportedWithTheVocabularyThatTheModelHas) {
+  const Outcome outcome = run("plan --model llama3-70b --gpus 64 --tp 4 --export launch");
+  ASSERT_EQ(outcome.status, 0) << outcome.messages;
+  EXPECT_NE(text_of("launch/megatron.sh").find("--vocab-size 128256\n"), std::string::npos);
+}
+
 // Its name would otherwise begin a line of a script that a scheduler runs.
 TEST_F(Program, ExportRefusesARunWithALineFeedInItsName) {
   write("run.json",

@@ -508,6 +508,162 @@ TEST(LaunchFile, ScriptsSayNodesAndTheEnvironmentOfTheRun) {
             "slurm cannot express collective_algorithm = hierarchical");
 }
 
+// A trainer does not start where its options and DeepSpeed's file differ, and counts steps of
+// accumulation by its options alone.
+TEST(LaunchFile, ScriptsTellATrainerItsBatch) {
+  const auto node = [](const std::string& framework, const Changes& changes) {
+    const sim::Run run = run_on("llama-3-8b", 16, framework, changes);
+    return launch_files(run, "torchrun", resolver()).back().text;
+  };
+  const auto has = [](const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  };
+  // 128 sequences of 16 ranks, two at a time.
+  const std::string batch = " --per_device_train_batch_size 2 --gradient_accumulation_steps 4 ";
+  const Changes two{{"micro_batch", 2}, {"sharding", "zero3"}};
+  for (const char* framework : {"hf-trainer-deepspeed", "hf-trainer-fsdp"}) {
+    EXPECT_TRUE(has(node(framework, two), batch)) << framework;
+    EXPECT_TRUE(has(node(framework, two), " --bf16 true --max_grad_norm 1.0")) << framework;
+  }
+  EXPECT_FALSE(has(node("deepspeed", two), "--per_device"));
+  EXPECT_FALSE(has(node("fsdp2", two), "--per_device"));
+}
+
+// DeepSpeed's file has no word for what is recomputed: the program does it.
+TEST(LaunchFile, WhatAProgramRecomputesIsSaidBesideDeepSpeedsFile) {
+  const auto files = [](const std::string& framework, const std::string& target) {
+    const Changes full{{"sharding", "zero3"}, {"recompute.kind", "full"}};
+    return launch_files(run_on("llama-3-8b", 16, framework, full), target, resolver());
+  };
+  const std::vector<std::string> unsaid{"recompute.kind = full"};
+  EXPECT_EQ(files("deepspeed", "torchrun").front().unsaid, unsaid);
+  EXPECT_EQ(files("hf-trainer-deepspeed", "deepspeed").front().unsaid, unsaid);
+  const auto trainer = files("hf-trainer-deepspeed", "torchrun");
+  EXPECT_TRUE(trainer.front().unsaid.empty());
+  EXPECT_NE(trainer.back().text.find(" --gradient_checkpointing true"), std::string::npos);
+}
+
+// Schedules of PyTorch want a micro-batch for each stage, and whole rounds of them.
+TEST(LaunchFile, TorchtitansSchedulesWantWholeRounds) {
+  const auto refusal = [](int micro_batch, int virtual_stages) {
+    const Changes changes{{"pp", 4},
+                          {"sharding", "zero3"},
+                          {"micro_batch", micro_batch},
+                          {"global_batch", 24},
+                          {"virtual_stages", virtual_stages}};
+    return error_of([&] {
+      launch_files(run_on("llama-3-8b", 8, "torchtitan", changes), "torchtitan", resolver());
+    });
+  };
+  // 24 sequences over two data ranks: 12 of one, 6 of two, 3 of four.
+  EXPECT_EQ(refusal(1, 1), "");
+  EXPECT_EQ(refusal(2, 1), "");
+  EXPECT_EQ(refusal(4, 1),
+            "torchtitan cannot express pipeline_schedule = 1f1b, rounds = none: one round of "
+            "micro-batches fills the stages of a schedule, and rounds are whole");
+  EXPECT_EQ(refusal(1, 2), "");
+}
+
+TEST(LaunchFile, TorchtitanHasFlavorsOfGptOssWithoutStages) {
+  const auto refusal = [](const Changes& changes) {
+    return error_of([&] {
+      launch_files(run_on("gpt-oss-20b", 16, "torchtitan", changes), "torchtitan", resolver());
+    });
+  };
+  EXPECT_EQ(refusal({{"sharding", "zero3"}, {"ep", 8}}), "");
+  EXPECT_EQ(refusal({{"sharding", "zero3"}, {"pp", 2}}),
+            "torchtitan cannot express model.catalogue = gpt-oss-20b, pp = 2: models of Qwen3 and "
+            "gpt-oss have no stages");
+}
+
+// A recipe's scales of whole tensors are named, but beside gathers in 8 bits, which go without.
+TEST(LaunchFile, TorchtitanNamesTheRecipeOfEightBits) {
+  const auto text = [](Changes changes) {
+    changes.insert({{"sharding", "zero3"}, {"precision", "fp8"}, {"compile", true}});
+    return launch_files(run_on("llama-3-8b", 16, "torchtitan", changes), "torchtitan", resolver())
+        .back()
+        .text;
+  };
+  const std::string named = "recipe_name = \"tensorwise\"";
+  EXPECT_NE(text({}).find(named), std::string::npos) << text({});
+  EXPECT_NE(text({{"fp8_recipe", "current"}}).find(named), std::string::npos);
+  EXPECT_EQ(text({{"fp8_all_gather", true}}).find(named), std::string::npos);
+}
+
+// Megatron-FSDP has one order of ranks, and latents are said with what a recipe leaves out.
+TEST(LaunchFile, NemoStartsWithShardsInOneOrderAndLatents) {
+  const auto refusal = [](const Changes& changes) {
+    return error_of([&] {
+      launch_files(run_on("llama-3-8b", 32, "megatron-bridge", changes), "nemo", resolver());
+    });
+  };
+  EXPECT_EQ(refusal({{"sharding", "zero1"}, {"pp", 2}, {"mesh_order", "tp-cp-ep-pp-dp"}}), "");
+  EXPECT_EQ(refusal({{"sharding", "zero2"}, {"pp", 2}, {"mesh_order", "tp-cp-ep-pp-dp"}}),
+            "nemo cannot express mesh_order = tp-cp-ep-pp-dp, sharding = zero2: Megatron-FSDP "
+            "numbers its ranks in one order (training/config.py)");
+  const auto says = [](const std::string& model) {
+    const sim::Run run = run_on(model, 32, "megatron-bridge", {});
+    return launch_files(run, "nemo", resolver()).back().text.find("multi_latent_attention: true") !=
+           std::string::npos;
+  };
+  EXPECT_TRUE(says("deepseek-v2-lite"));
+  EXPECT_FALSE(says("llama-3-8b"));
+}
+
+// A pattern of layers says its stages itself.
+TEST(LaunchFile, MegatronsHybridsHaveNoChunks) {
+  const auto refusal = [](int virtual_stages) {
+    const Changes changes{{"pp", 2}, {"sharding", "zero1"}, {"virtual_stages", virtual_stages}};
+    return error_of([&] {
+      launch_files(run_on("nemotron-h-8b", 16, "megatron-lm", changes), "megatron", resolver());
+    });
+  };
+  EXPECT_EQ(refusal(1), "");
+  const Changes ends{{"pp", 2}, {"sharding", "zero1"}, {"embeddings_as_layers", true}};
+  EXPECT_NE(error_of([&] {
+              launch_files(run_on("nemotron-h-8b", 16, "megatron-lm", ends), "megatron",
+                           resolver());
+            }),
+            "");
+  EXPECT_NE(refusal(2).find("hybrids have no pipeline layout, and no number of chunks"),
+            std::string::npos)
+      << refusal(2);
+}
+
+// Gradients and states alone are sharded by a strategy of the first version.
+TEST(LaunchFile, AccelerateShardsGradientsByTheFirstVersion) {
+  for (const char* framework : {"fsdp1", "hf-trainer-fsdp"}) {
+    const sim::Run run = run_on("llama-3-8b", 16, framework, {{"sharding", "zero2"}});
+    const std::string text = launch_files(run, "accelerate", resolver()).back().text;
+    EXPECT_NE(text.find("fsdp_sharding_strategy: SHARD_GRAD_OP\n"), std::string::npos) << text;
+  }
+}
+
+// What a framework does with fp8 where nobody names a recipe is said: its program has another one.
+TEST(LaunchFile, NemoNamesTheScalesOfItsFramework) {
+  const auto recipe = [](const std::string& framework) {
+    const sim::Run run = run_on("llama-3-8b", 16, framework, {{"precision", "fp8"}});
+    const std::string text = launch_files(run, "nemo", resolver()).back().text;
+    const RunRecord read = parse_launch(text, "nemo.yaml").record;
+    const auto stated = read.training.settings.find("fp8_recipe");
+    EXPECT_NE(stated, read.training.settings.end());
+    EXPECT_EQ(sim::text_of(stated->second), name_of(run.framework.low_precision.scaling));
+    return sim::text_of(stated->second);
+  };
+  EXPECT_EQ(recipe("nemo"), "delayed");
+  EXPECT_EQ(recipe("megatron-bridge"), "current");
+}
+
+// A model without experts divides none.
+TEST(LaunchFile, RanksOfAnExpertSayNothingOfADenseModel) {
+  for (const char* target : {"megatron", "nemo", "torchtitan", "maxtext"}) {
+    const sim::Run run =
+        run_on("llama-3-8b", 16, framework_of_target(target).value(),
+               {{"etp", 1}, {"tp", 2}, {"sharding", "zero3"}, {"recompute.kind", "full"}});
+    EXPECT_EQ(error_of([&] { launch_files(run, target, resolver()); }), "") << target;
+  }
+}
+
 TEST(LaunchFile, ScriptsRefuseWhatTheyCannotStart) {
   EXPECT_EQ(error_of([] {
               launch_files(run_on("llama-3-8b", 16, "maxtext", {}), "torchrun", resolver());
@@ -582,7 +738,7 @@ TEST(LaunchFile, WhatATargetCannotExpressIsNamed) {
             "megatron cannot express training.weight_dtype = fp32");
   // torchtitan gives what does not divide to the first stages, this plan to those in the middle.
   EXPECT_EQ(refusal("torchtitan", {{"pp", 4}, {"embeddings_as_layers", true}}),
-            "torchtitan cannot express training.stage_layers = Et*7|t*9|t*9|t*7L");
+            "torchtitan cannot express embeddings_as_layers = true, remainder = elsewhere");
   EXPECT_EQ(refusal("torchtitan", {{"sharding", "zero1"}}).substr(0, 50),
             "torchtitan cannot express sharding = zero1, dp = 1");
   EXPECT_EQ(error_of([&] {

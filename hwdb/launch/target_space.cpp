@@ -1,0 +1,226 @@
+#include "hwdb/launch/target_space.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "hwdb/launch/launch_fields.h"
+#include "hwdb/launch/launch_file.h"
+#include "hwdb/launch/row_text.h"
+#include "hwdb/launch/targets.h"
+#include "sim/base/error.h"
+#include "sim/search/searched_fields.h"
+#include "sim/search/space.h"
+
+namespace llmsim::hwdb {
+namespace {
+
+constexpr const char* kRecompute = "recompute";
+
+// The target whose rows say a run of the query: its own, or that of the program it launches.
+const LaunchTarget* program_of(const sim::Run& run, const std::string& name) {
+  const std::vector<LaunchTarget>& all = all_launch_targets();
+  const auto named = [&](const std::string& wanted) {
+    const auto found = std::find_if(all.begin(), all.end(), [&](const LaunchTarget& target) {
+      return wanted == target.name && target.written;
+    });
+    return found == all.end() ? nullptr : &*found;
+  };
+  const LaunchTarget* const target = named(name);
+  if (!target || !target->launches) return target;
+  const auto program = target_of_framework(run.framework.id);
+  return program ? named(*program) : nullptr;
+}
+
+// A search of which nothing is chosen yet.
+class OpenQuery {
+ public:
+  OpenQuery(const sim::PlanQuery& query, const LaunchTarget& target)
+      : target_(target), fields_(fields_of(query.base)) {
+    for (const auto& [key, value] : fields_) {
+      const bool differs = std::any_of(query.under.begin(), query.under.end(), [&](const auto& of) {
+        const sim::StrategyField* const field = sim::find_strategy_field(key);
+        return field && field->get(of.second.strategy) != field->get(query.base.strategy);
+      });
+      if (differs) by_sharding_.insert(key);
+    }
+  }
+
+  // "TARGET cannot express FIELD = VALUE" where it cannot express any plan with these values of the
+  // fields that `key` names; empty: it may.  No key: any plan at all.
+  std::string refusal(const std::string& key, const LaunchValues& values) const {
+    const OpenRun run = with(key, values);
+    const LaunchTable& table = shipped_table(target_.name);
+    for (const StartRule& rule : table.never)
+      if (always_hold(rule.broken_by, run))
+        return refusal_text(keys_of(rule), run) + ": " + rule.reason;
+    for (const Row& row : table.rows)
+      if (!may_be_written(row, run)) return refusal_text(fields_written(row), run);
+    return "";
+  }
+
+ private:
+  OpenRun with(const std::string& key, const LaunchValues& values) const {
+    OpenRun run{.fields = fields_, .is_open = [this, key](const std::string& field) {
+                  const bool chosen =
+                      !key.empty() && (field == key || field.starts_with(key + "."));
+                  return !chosen && (is_of_layout(field) || by_sharding_.contains(field));
+                }};
+    if (!key.empty())
+      std::erase_if(run.fields, [&](const auto& field) {
+        return !run.is_open(field.first) && is_of_layout(field.first);
+      });
+    for (const auto& [field, value] : values) run.fields[field] = value;
+    return run;
+  }
+
+  static std::vector<std::string> keys_of(const StartRule& rule) {
+    std::vector<std::string> keys;
+    for (const Term& term : rule.broken_by) keys.push_back(term.key);
+    return keys;
+  }
+
+  std::string refusal_text(const std::vector<std::string>& keys, const OpenRun& run) const {
+    std::vector<std::string> terms;
+    for (const std::string& key : keys) {
+      const auto value = run.fields.find(key);
+      if (value != run.fields.end() && !run.is_open(key))
+        terms.push_back(key + " = " + value->second);
+    }
+    return std::string(target_.name) + " cannot express " + sim::joined(terms, ", ");
+  }
+
+  const LaunchTarget& target_;
+  LaunchValues fields_;
+  std::set<std::string> by_sharding_;  // what the framework does otherwise under some
+};
+
+// The values that a search may choose for a field, more of them than it does.
+std::vector<sim::FieldValue> values_of(const sim::StrategyField& field, const sim::Run& run) {
+  std::vector<sim::FieldValue> values;
+  if (field.kind == sim::FieldKind::Switch) return {false, true};
+  for (const std::string& word : field.words) values.emplace_back(word);
+  if (field.kind != sim::FieldKind::Count) return values;
+  for (const int count : sim::divisors(run.cluster.num_devices))
+    values.emplace_back(std::int64_t{count});
+  return values;
+}
+
+void put_stated(const sim::StrategyField& field, const sim::Strategy& strategy,
+                LaunchValues& fields) {
+  const auto value = field.get(strategy);
+  if (value && is_stated(field, strategy)) fields[field.key] = sim::text_of(*value);
+}
+
+LaunchValues fields_of(const sim::StrategyField& field, const sim::FieldValue& value,
+                       const sim::Run& run) {
+  LaunchValues fields;
+  sim::Strategy strategy = run.strategy;
+  if (put_field(field, strategy, value)) put_stated(field, strategy, fields);
+  return fields;
+}
+
+LaunchValues fields_of(const sim::Recompute& recompute) {
+  LaunchValues fields;
+  sim::Strategy strategy;
+  strategy.recompute = recompute;
+  for (const sim::StrategyField& field : sim::strategy_fields())
+    if (field.key.starts_with("recompute.")) put_stated(field, strategy, fields);
+  return fields;
+}
+
+// Leaves out the values of a field that are refused.  Where all are, and they were asked for, that
+// is the answer; else another field of their rows is the reason.
+template <class RefusalOf>
+void exclude(const std::string& key, const std::vector<sim::FieldValue>& values,
+             const RefusalOf& refusal_of, sim::PlanQuery& query) {
+  std::vector<sim::FieldValue> excluded;
+  std::string first;
+  for (const sim::FieldValue& value : values) {
+    const std::string reason = refusal_of(value);
+    if (reason.empty()) continue;
+    if (excluded.empty()) first = reason;
+    excluded.push_back(value);
+  }
+  const bool all = excluded.size() == values.size();
+  if (all && !values.empty() && query.restriction.contains(key)) throw Error(first);
+  if (all || excluded.empty()) return;
+  std::vector<sim::FieldValue>& known = query.excluded[key];
+  known.insert(known.end(), excluded.begin(), excluded.end());
+}
+
+void exclude_fields(const OpenQuery& open, sim::PlanQuery& query) {
+  for (const sim::SearchedField& searched : sim::searched_fields()) {
+    const sim::StrategyField* const field = sim::find_strategy_field(searched.key);
+    if (!field || searched.restricted == sim::Restricted::Never) continue;
+    const auto asked = query.restriction.find(field->key);
+    const auto values =
+        asked == query.restriction.end() ? values_of(*field, query.base) : asked->second;
+    const auto refusal_of = [&](const sim::FieldValue& value) {
+      return open.refusal(field->key, fields_of(*field, value, query.base));
+    };
+    exclude(field->key, values, refusal_of, query);
+  }
+}
+
+void exclude_recomputes(const OpenQuery& open, sim::PlanQuery& query) {
+  const sim::SearchBase base = sim::search_base(query);
+  const sim::SearchSpace space(base, query.restriction);
+  std::vector<sim::FieldValue> values;
+  for (const sim::Recompute& recompute : space.recomputes())
+    values.emplace_back(text_of(recompute));
+  const auto refusal_of = [&](const sim::FieldValue& value) {
+    return open.refusal(kRecompute, fields_of(*sim::recompute_from(sim::text_of(value))));
+  };
+  exclude(kRecompute, values, refusal_of, query);
+}
+
+// Whether a strategy's fields can be written; asked by several threads.
+class Admission {
+ public:
+  Admission(const sim::PlanQuery& query, const LaunchTarget& target)
+      : target_(target), under_(query.under), fields_(fields_without_layout(query.base)) {
+    for (const sim::Sharding sharding : sim::kAllShardings)
+      under_.emplace(sharding, sim::run_under(query, sharding));
+  }
+
+  bool admits(const sim::Strategy& strategy) {
+    const std::lock_guard lock(one_at_a_time_);
+    sim::Run& run = under_.at(strategy.sharding);
+    run.strategy = strategy;
+    try {
+      entries_of(target_, fields_with_layout(run, fields_));
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  }
+
+ private:
+  std::mutex one_at_a_time_;
+  const LaunchTarget& target_;
+  std::map<sim::Sharding, sim::Run> under_;
+  LaunchValues fields_;
+};
+
+}  // namespace
+
+sim::PlanQuery written_by(sim::PlanQuery query, const std::string& name) {
+  const LaunchTarget* const target = program_of(query.base, name);
+  if (!target) return query;
+  const OpenQuery open(query, *target);
+  const std::string reason = open.refusal("", {});
+  if (!reason.empty()) throw Error(reason);
+  exclude_fields(open, query);
+  exclude_recomputes(open, query);
+  query.rule = std::string("what ") + target->name + " cannot express";
+  query.admits = [admission = std::make_shared<Admission>(query, *target)](
+                     const sim::Strategy& strategy) { return admission->admits(strategy); };
+  return query;
+}
+
+}  // namespace llmsim::hwdb
