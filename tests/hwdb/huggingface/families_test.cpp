@@ -262,6 +262,16 @@ TEST(Families, HaveTheParametersThatMlxLmGivesThem) {
       "n_group": 1, "topk_group": 1, "vocab_size": 129280,
       "max_position_embeddings": 8192}})",
        2'934'734'080},
+      // small, as DeepSeek-VL2, whose routers have a bias: 12 parameters of three layers
+      {R"({"model_type": "deepseek_vl_v2", "language_config": {"model_type": "deepseek_v2",
+      "vocab_size": 512, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4,
+      "num_attention_heads": 4, "num_key_value_heads": 2, "moe_intermediate_size": 32,
+      "n_shared_experts": 1, "n_routed_experts": 4, "num_experts_per_tok": 2,
+      "first_k_dense_replace": 1, "moe_layer_freq": 1, "n_group": 1, "topk_group": 1,
+      "kv_lora_rank": 16, "q_lora_rank": 16, "qk_rope_head_dim": 8, "v_head_dim": 16,
+      "qk_nope_head_dim": 16, "scoring_func": "sigmoid", "topk_method": "noaux_tc",
+      "max_position_embeddings": 1024}})",
+       218'572},
       // small, with heads of each kind of layer
       {R"({"model_type": "laguna", "vocab_size": 10000, "hidden_size": 128,
       "intermediate_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4,
