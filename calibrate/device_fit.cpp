@@ -410,6 +410,12 @@ void fit_sharing(Fitting& f) {
 
 }  // namespace
 
+double efficiency_of_libtorch(const hwdb::Database& database) {
+  for (const hwdb::Coefficient& row : database.coefficients("framework", "libtorch"))
+    if (row.key == "efficiency") return row.value;
+  return 1.0;
+}
+
 DeviceFit fit_device(const hwdb::RuntimeResults& results, double efficiency) {
   Fitting f = fitting_of(results);
   if (!f.is_host()) f.efficiency = efficiency;

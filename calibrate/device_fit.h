@@ -56,7 +56,10 @@ struct DeviceFit {
   std::vector<std::string> notes;  // what the measurements leave open
 };
 
-// `efficiency`: of libtorch in predictions, the e above.
+// The e above.
+double efficiency_of_libtorch(const hwdb::Database& database);
+
+// `efficiency`: the e above.
 // Throws Error for results without copies or without GEMMs.
 DeviceFit fit_device(const hwdb::RuntimeResults& results, double efficiency = 1.0);
 

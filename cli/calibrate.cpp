@@ -256,12 +256,6 @@ void add_run(CLI::App& command, const std::shared_ptr<CalibrateOptions>& options
   run->callback([options, &status] { status = run_calibrate_run(*options); });
 }
 
-double efficiency_of_libtorch(const hwdb::Database& database) {
-  for (const hwdb::Coefficient& row : database.coefficients("framework", "libtorch"))
-    if (row.key == "efficiency") return row.value;
-  return 1.0;
-}
-
 }  // namespace
 
 void add_calibrate(CLI::App& program, int& status) {
@@ -311,7 +305,8 @@ int run_calibrate_import(const CalibrateOptions& options) {
   const hwdb::RuntimeResults results = results_to_import(options.results);
   warn_of_losses(results);
   hwdb::Database database = open_database_to_write(options.database);
-  const calibrate::DeviceFit fit = calibrate::fit_device(results, efficiency_of_libtorch(database));
+  const calibrate::DeviceFit fit =
+      calibrate::fit_device(results, calibrate::efficiency_of_libtorch(database));
   const std::string document =
       hwdb::hardware_document(fit.device, {fit.fabric_kind, fit.ranks_per_node, fit.fabric},
                               fit.coefficients, fit.coefficients.front().source);

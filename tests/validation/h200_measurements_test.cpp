@@ -114,9 +114,7 @@ TEST(H200Measurements, FitTheirKernels) {
 // The loop closes: kernels alone, as `llmsim calibrate import` stores them, predict the steps.
 TEST(H200Measurements, KernelsPredictTheStepsOfTheirDevice) {
   Database database(":memory:");
-  double efficiency = 1.0;
-  for (const Coefficient& row : database.coefficients("framework", "libtorch"))
-    if (row.key == "efficiency") efficiency = row.value;
+  const double efficiency = calibrate::efficiency_of_libtorch(database);
   ASSERT_LT(efficiency, 1.0);
   const calibrate::DeviceFit fit = calibrate::fit_device(measured(), efficiency);
   add_hardware(database,

@@ -11,19 +11,10 @@
 #include "hwdb/runs/plan_query.h"
 #include "hwdb/store/database.h"
 #include "tests/error_of.h"
+#include "tests/hwdb/launch/shipped_resolver.h"
 
 namespace llmsim::hwdb {
 namespace {
-
-const Database& facts() {
-  static const Database database(":memory:");
-  return database;
-}
-
-RunResolver& resolver() {
-  static RunResolver one(facts());
-  return one;
-}
 
 sim::PlanQuery query_of(const std::string& model, int devices, const std::string& framework,
                         const sim::PartialRecord& stated = {}) {

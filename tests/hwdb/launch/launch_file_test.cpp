@@ -13,22 +13,13 @@
 #include "sim/base/error.h"
 #include "sim/predict.h"
 #include "tests/error_of.h"
+#include "tests/hwdb/launch/shipped_resolver.h"
 #include "tests/share.h"
 
 namespace llmsim::hwdb {
 namespace {
 
 using Changes = std::map<std::string, sim::FieldValue>;
-
-const Database& facts() {
-  static const Database database(":memory:");
-  return database;
-}
-
-RunResolver& resolver() {
-  static RunResolver one(facts());
-  return one;
-}
 
 RunRecord record_on(const std::string& model, int devices, const std::string& framework,
                     const Changes& changes) {
