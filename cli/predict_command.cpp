@@ -4,6 +4,7 @@
 
 #include "cli/strategy_options.h"
 #include "hwdb/frameworks/settings.h"
+#include "hwdb/text/quoting.h"
 #include "sim/search/searched_fields.h"
 
 namespace llmsim::cli {
@@ -29,22 +30,10 @@ const std::vector<std::string>& layout_keys() {
   return all;
 }
 
-// As a shell takes it.
-std::string quoted(const std::string& text) {
-  const bool plain = !text.empty() && std::ranges::all_of(text, [](unsigned char c) {
-    return std::isalnum(c) ||
-           std::string_view("-_./=+,:").find(static_cast<char>(c)) != std::string_view::npos;
-  });
-  if (plain) return text;
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
 class Command {
  public:
   void add(const std::string& option, const std::string& value) {
-    text_ += " " + option + " " + quoted(value);
+    text_ += " " + option + " " + hwdb::shell_quoted(value);
   }
   void add(const std::string& option, const std::optional<std::string>& value) {
     if (value) add(option, *value);

@@ -13,6 +13,7 @@
 #include "cli/run_options.h"
 #include "cli/run_request.h"
 #include "cli/sweep_grid.h"
+#include "hwdb/text/quoting.h"
 #include "reports/prediction.h"
 #include "sim/base/error.h"
 #include "sim/predict.h"
@@ -162,27 +163,29 @@ bool write_rows(const SweepOptions& options, const Sweep& sweep, SweepPart part)
   return !interruption.came();
 }
 
-std::string joined_file(const std::string& file) { return file.empty() ? "sweep.csv" : file; }
-
-// "sweep.csv" -> "sweep.PART.csv".
-std::string part_file(const std::string& file, const std::string& part) {
-  const std::filesystem::path path = joined_file(file);
-  return (path.parent_path() / path.stem()).string() + "." + part + path.extension().string();
-}
-
-// A job array of Slurm, each task one part, and the line that joins their files.
+// A job array of Slurm, each task one part, and the line that joins their files, "sweep.1.csv" and
+// on: all shells take these names whole.
 std::string slurm_script(const SweepOptions& options) {
   const std::string parts =
       std::to_string(number_in("--slurm", *options.slurm, {.least = 1, .most = 100000}));
   const std::string jobs = options.jobs == "0" ? "8" : options.jobs;
-  const std::string file = options.output.file;
+  const std::string file = options.output.file.empty() ? "sweep.csv" : options.output.file;
+  if (Error::printable(file) != file)
+    throw Error("-o " + file +
+                ": a name without line feeds and other control characters is "
+                "expected");
+  const std::filesystem::path path = file;
+  const auto part_file = [&](const std::string& part) {
+    return hwdb::shell_quoted((path.parent_path() / path.stem()).string() + ".") + "\"" + part +
+           "\"" + hwdb::shell_quoted(path.extension().string());
+  };
   return "#!/bin/bash\n#SBATCH --job-name=llmsim-sweep\n#SBATCH --array=1-" + parts +
-         "\n#SBATCH --ntasks=1\n#SBATCH --cpus-per-task=" + jobs + "\n\nllmsim sweep" +
-         options_text(options.run, options.database) + " --jobs " + jobs +
-         " --part \"$SLURM_ARRAY_TASK_ID/" + parts + "\" --resume -o \"" +
-         part_file(file, "$SLURM_ARRAY_TASK_ID") +
-         "\"\n\n# When all have ended:\n# awk 'NR == 1 || FNR > 1' $(seq -f '" +
-         part_file(file, "%.0f") + "' 1 " + parts + ") > " + joined_file(file) + "\n";
+         "\n#SBATCH --ntasks=1\n#SBATCH --cpus-per-task=" + hwdb::shell_quoted(jobs) +
+         "\n\nllmsim sweep" + options_text(options.run, options.database) + " --jobs " +
+         hwdb::shell_quoted(jobs) + " --part \"$SLURM_ARRAY_TASK_ID/" + parts + "\" --resume -o " +
+         part_file("$SLURM_ARRAY_TASK_ID") + "\n\n# When all have ended:\n# (head -n 1 " +
+         part_file("1") + "; for part in $(seq 1 " + parts + "); do tail -n +2 " +
+         part_file("$part") + "; done) > " + hwdb::shell_quoted(file) + "\n";
 }
 
 int run_sweep(const SweepOptions& options) {

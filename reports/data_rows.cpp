@@ -38,6 +38,11 @@ std::vector<std::string> csv_fields(const std::string& text, std::size_t& at) {
   }
   if (quoted) throw Error("a quoted field has no end");
   ++at;
+  for (std::string& field : fields) {  // the quote before what would be a formula (table.h)
+    if (field.size() > 1 && field[0] == '\'' &&
+        std::string_view("=+-@\t\r").find(field[1]) != std::string_view::npos)
+      field.erase(0, 1);
+  }
   return fields;
 }
 

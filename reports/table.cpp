@@ -2,16 +2,22 @@
 
 #include <algorithm>
 #include <cassert>
+#include <string_view>
 #include <utility>
 
 #include "reports/json.h"
 #include "reports/sheet.h"
+#include "sim/base/number_text.h"
 
 namespace llmsim::reports {
 std::string csv_cell(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  const bool runs = !text.empty() &&
+                    std::string_view("=+-@\t\r").find(text[0]) != std::string_view::npos &&
+                    !sim::number_from(text);
+  const std::string shown = runs ? "'" + text : text;
+  if (shown.find_first_of(",\"\r\n") == std::string::npos) return shown;
   std::string out = "\"";
-  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
+  for (const char c : shown) out += c == '"' ? std::string("\"\"") : std::string(1, c);
   return out + "\"";
 }
 

@@ -119,7 +119,8 @@ class Table {
 // booktabs package.
 std::string render(const Table& table, Format format, const Style& style = {});
 
-// A text as a value of CSV: in quotes where it needs them (RFC 4180).
+// A text as a value of CSV: in quotes where it needs them (RFC 4180), and behind a single quote
+// where a spreadsheet would take it for a formula ("=cmd()"; OWASP, CSV injection).
 std::string csv_cell(const std::string& text);
 
 // Several tables one after the other, with an empty line between them.  For people's formats.

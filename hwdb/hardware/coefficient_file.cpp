@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "hwdb/text/json_reader.h"
 #include "hwdb/text/rounding.h"
 #include "sim/base/error.h"
 
@@ -87,6 +88,21 @@ bool dropped(const ordered_json& row, const std::vector<Coefficient>& rows,
   });
 }
 
+void check_rows(const ordered_json& rows, const std::string& file) {
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto is_text = [&](const char* key) {
+      return rows[i].is_object() && rows[i].contains(key) && rows[i][key].is_string();
+    };
+    const bool names_fit = !rows[i].is_object() || !rows[i].contains("fitted_from") ||
+                           rows[i]["fitted_from"].is_string();
+    if (!is_text("scope") || !is_text("id") || !is_text("key") || !names_fit)
+      throw Error(
+          fmt::format("{}: coefficients[{}]: scope, id, key (and fitted_from) are expected "
+                      "to be texts",
+                      file, i));
+  }
+}
+
 }  // namespace
 
 std::string coefficients_json(const std::vector<Coefficient>& rows) {
@@ -97,10 +113,12 @@ std::string coefficients_json(const std::vector<Coefficient>& rows) {
 
 std::string with_fitted_rows(const std::string& text, const std::string& file,
                              const std::vector<Coefficient>& rows, const std::string& fit) {
+  parse_json(text, file);  // says what is wrong with it, where, and how deep it may be
   ordered_json document = ordered_json::parse(text, nullptr, false);
   if (!document.is_object() || !document.contains("coefficients") ||
       !document["coefficients"].is_array())
     throw Error(file + ": an object with a list \"coefficients\" is expected");
+  check_rows(document["coefficients"], file);
   ordered_json kept = ordered_json::array();
   for (ordered_json& row : document["coefficients"]) {
     if (!dropped(row, rows, fit)) kept.push_back(std::move(row));

@@ -24,7 +24,10 @@ std::set<std::string> names_of(const json& row) {
 
 json stored_types(const std::string& path) {
   if (!fs::exists(path)) return json::array();
-  return parse_json(content_of_file(path), path).value("types", json::array());
+  const json document = parse_json(content_of_file(path), path);
+  if (!document.is_object() || !document.contains("types") || !document["types"].is_array())
+    throw Error(path + ": an object with a list \"types\" is expected");
+  return document["types"];
 }
 
 // The whole file, or the one before.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdlib>
 #include <iterator>
 #include <optional>
 #include <utility>
@@ -15,6 +14,17 @@ namespace llmsim::hwdb {
 namespace {
 
 using Command = std::vector<std::string>;
+
+std::vector<Command> commands_in(const std::string& text, const std::string& path,
+                                 const ShellVariables& environment = {}) {
+  try {
+    return commands_of_script(text, environment);
+  } catch (const TooLarge& error) {
+    throw TooLarge(path + ": " + error.what());
+  } catch (const Error& error) {
+    throw Error(path + ": " + error.what());
+  }
+}
 
 std::size_t place_of_program(const Command& command) {
   const auto program = std::find_if(command.begin(), command.end(), [](const std::string& word) {
@@ -61,7 +71,7 @@ std::optional<int> number_of_option(const LaunchValues& options, const std::stri
   std::replace(dashed.begin(), dashed.end(), '_', '-');
   for (const std::string& key : {"--" + name, "--" + dashed}) {
     const auto found = options.find(key);
-    if (found != options.end()) return std::atoi(found->second.c_str());
+    if (found != options.end()) return launcher_count(found->second);
   }
   return std::nullopt;
 }
@@ -73,18 +83,19 @@ std::optional<int> devices_of_launcher(const LaunchValues& launcher,
   const auto processes = number_of_option(launcher, "nproc_per_node");
   int devices = 0;
   if (processes) {
-    devices = *processes * number_of_option(launcher, "nnodes").value_or(1);
+    devices = launcher_devices(number_of_option(launcher, "nnodes").value_or(1), *processes);
   } else {
     const auto nodes = number_of_option(launcher, "nodes");
     const auto on_node = number_of_option(launcher, "ntasks_per_node");
-    devices =
-        number_of_option(launcher, "ntasks").value_or(nodes.value_or(0) * on_node.value_or(0));
+    devices = number_of_option(launcher, "ntasks")
+                  .value_or(launcher_devices(nodes.value_or(0), on_node.value_or(0)));
   }
   const auto set = [&](const char* name) {
     const auto found = environment.find(name);
-    return found == environment.end() ? 0 : std::atoi(found->second.front().c_str());
+    return found == environment.end() ? 0 : launcher_count(found->second.front());
   };
-  if (!processes && devices == 0) devices = set("SLURM_NNODES") * set("SLURM_GPUS_PER_NODE");
+  if (!processes && devices == 0)
+    devices = launcher_devices(set("SLURM_NNODES"), set("SLURM_GPUS_PER_NODE"));
   if (!processes && devices == 0) devices = set("SLURM_NTASKS");
   return devices > 0 ? std::optional(devices) : std::nullopt;
 }
@@ -101,10 +112,10 @@ std::string override_key(const std::string& word) {
 }
 
 // Of the command with the most overrides.
-LaunchText overrides_in(const std::string& text) {
+LaunchText overrides_in(const std::string& text, const std::string& path) {
   const ShellVariables environment = slurm_environment(text);
   LaunchText read;
-  for (const Command& command : commands_of_script(text, environment)) {
+  for (const Command& command : commands_in(text, path, environment)) {
     LaunchValues values;
     for (const std::string& word : command) {
       const std::string key = override_key(word);
@@ -205,14 +216,15 @@ std::string plain_value(std::string value) {
 // That of "NAME=8" in a script; `fallback` where there is none.
 int assigned_number(const std::string& text, const std::string& name, int fallback) {
   const std::size_t at = text.find(name + "=");
-  const int number = at == std::string::npos ? 0 : std::atoi(text.c_str() + at + name.size() + 1);
+  const int number =
+      at == std::string::npos ? 0 : launcher_count(text.substr(at + name.size() + 1, 16));
   return number > 0 ? number : fallback;
 }
 
 }  // namespace
 
 LaunchText parsed_overrides(const std::string& text, const std::string& path) {
-  LaunchText read = path.ends_with(".sh") ? overrides_in(text) : parsed_yaml(text, path);
+  LaunchText read = path.ends_with(".sh") ? overrides_in(text, path) : parsed_yaml(text, path);
   for (auto& [key, value] : read.values) value = plain_value(value);
   std::erase_if(read.values, [](const auto& entry) { return entry.second == "null"; });
   return read;
@@ -256,9 +268,9 @@ LaunchText parsed_nemo1(const std::string& text, const std::string& path) {
   LaunchText read = parsed_overrides(text, path);
   const auto count = [&](const char* key) {
     const auto found = read.values.find(key);
-    return found == read.values.end() ? 0 : std::atoi(found->second.c_str());
+    return found == read.values.end() ? 0 : launcher_count(found->second);
   };
-  const int devices = count("trainer.devices") * count("trainer.num_nodes");
+  const int devices = launcher_devices(count("trainer.num_nodes"), count("trainer.devices"));
   if (devices > 0) read.num_devices = devices;
   return read;
 }
@@ -266,7 +278,7 @@ LaunchText parsed_nemo1(const std::string& text, const std::string& path) {
 LaunchText parsed_arguments(const std::string& text, const std::string& path) {
   if (!path.ends_with(".sh")) return parsed_yaml(text, path);
   LaunchText read;
-  for (const Command& command : commands_of_script(text)) {
+  for (const Command& command : commands_in(text, path)) {
     const auto begin = std::find_if(command.begin(), command.end(), is_option);
     const auto last = std::find_if(command.rbegin(), command.rend(),
                                    [](const std::string& word) { return word.ends_with(".py"); });
@@ -282,20 +294,15 @@ LaunchText parsed_arguments(const std::string& text, const std::string& path) {
   }
   for (auto& [key, value] : read.values) value = plain_value(value);
   const int ranks = assigned_number(text, "NPROC_PER_NODE", 0);
-  if (ranks > 0) read.num_devices = ranks * assigned_number(text, "NNODES", 1);
+  const int devices = launcher_devices(assigned_number(text, "NNODES", 1), ranks);
+  if (devices > 0) read.num_devices = devices;
   return read;
 }
 
 LaunchText parsed_command_line(const std::string& text, const std::string& path) {
   if (is_yaml(path)) return listed_arguments(text, path);
   const ShellVariables environment = slurm_environment(text);
-  std::vector<Command> commands;
-  try {
-    commands = commands_of_script(text, environment);
-  } catch (const Error& error) {
-    throw Error(path + ": " + error.what());
-  }
-  const Command command = training_command(commands);
+  const Command command = training_command(commands_in(text, path, environment));
   const std::size_t at = place_of_program(command);
   const bool has_program = at < command.size();
   const auto program = command.begin() + static_cast<std::ptrdiff_t>(has_program ? at : 0);
@@ -303,14 +310,6 @@ LaunchText parsed_command_line(const std::string& text, const std::string& path)
   read.num_devices = devices_of_launcher(options_in(command.begin(), program), environment);
   if (has_program) read.program = program->substr(program->rfind('/') + 1);
   return read;
-}
-
-std::string shell_quoted(const std::string& value) {
-  const bool plain = !value.empty() && std::all_of(value.begin(), value.end(), [](unsigned char c) {
-    return std::isalnum(c) != 0 ||
-           std::string("-_./=+,: ").find(static_cast<char>(c)) != std::string::npos;
-  });
-  return plain ? value : "'" + value + "'";
 }
 
 }  // namespace llmsim::hwdb

@@ -36,7 +36,4 @@ LaunchText parsed_overrides(const std::string& text, const std::string& path);
 // ("--max-length 4096" as "max_length"): of the command with most of them.
 LaunchText parsed_arguments(const std::string& text, const std::string& path);
 
-// How a shell takes a value.
-std::string shell_quoted(const std::string& value);
-
 }  // namespace llmsim::hwdb

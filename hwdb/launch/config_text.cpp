@@ -2,11 +2,15 @@
 
 #include <yaml-cpp/yaml.h>
 #include <algorithm>
+#include <cctype>
 #include <optional>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "hwdb/text/json_reader.h"
+#include "hwdb/text/quoting.h"
+#include "hwdb/text/read_budget.h"
 #include "hwdb/text/toml.h"
 #include "sim/base/error.h"
 #include "sim/base/field.h"
@@ -37,12 +41,19 @@ void flatten(const toml::table& table, const std::string& prefix, LaunchValues& 
   }
 }
 
+// A number, a switch, or a list of those and of words in double quotes.
+bool is_bare(const std::string& value) {
+  if (sim::number_from(value) || value == "true" || value == "false") return true;
+  const nlohmann::json list = nlohmann::json::parse(value, nullptr, false);
+  return list.is_array() && std::none_of(list.begin(), list.end(), [](const nlohmann::json& item) {
+           return item.is_structured() || item.is_null();
+         });
+}
+
 // As TOML writes it: numbers and switches bare, lists as they are.
 std::string toml_spelled(const LaunchEntry& entry) {
   const std::string& value = entry.value;
-  const bool bare =
-      sim::number_from(value) || value == "true" || value == "false" || value.starts_with('[');
-  return bare && !entry.is_text ? value : "\"" + value + "\"";
+  return is_bare(value) && !entry.is_text ? value : toml_quoted(value);
 }
 
 std::string json_value(const nlohmann::json& value) {
@@ -73,30 +84,41 @@ std::string yaml_scalar(const YAML::Node& node) {
   return text;
 }
 
-std::string yaml_value(const YAML::Node& node) {
-  if (!node.IsSequence()) return yaml_scalar(node);
+std::string yaml_value(const YAML::Node& node, ReadBudget& budget) {
+  if (!node.IsSequence()) {
+    const std::string text = yaml_scalar(node);
+    budget.spend(text.size());
+    return text;
+  }
+  const ReadBudget::Level level = budget.deeper();
   std::string list;
-  for (const YAML::Node& item : node) list += (list.empty() ? "" : ",") + yaml_value(item);
+  for (const YAML::Node& item : node) list += (list.empty() ? "" : ",") + yaml_value(item, budget);
+  budget.spend(list.size());
   return list;
 }
 
-// Lists of maps have the places of their items as keys: "datasets.0.path".
-void flatten(const YAML::Node& node, const std::string& key, LaunchValues& values) {
+// Lists of maps have the places of their items as keys: "datasets.0.path".  An anchor may contain
+// its own alias.
+void flatten(const YAML::Node& node, const std::string& key, LaunchValues& values,
+             ReadBudget& budget) {
+  const ReadBudget::Level level = budget.deeper();
+  budget.spend(key.size());
   const auto inner = [&](const std::string& name) { return key.empty() ? name : key + "." + name; };
   const auto is_map = [](const YAML::Node& item) { return item.IsMap(); };
   if (node.IsMap()) {
     for (const auto& entry : node) {
       const auto name = entry.first.as<std::string>();
-      if (name != "<<") flatten(entry.second, inner(name), values);
+      if (name != "<<") flatten(entry.second, inner(name), values, budget);
     }
     LaunchValues merged;  // of an anchor: what the map says itself wins
-    if (const YAML::Node other = node["<<"]) flatten(other, key, merged);
+    if (const YAML::Node other = node["<<"]) flatten(other, key, merged, budget);
     values.merge(merged);
   } else if (node.IsSequence() && std::any_of(node.begin(), node.end(), is_map)) {
     std::size_t place = 0;
-    for (const YAML::Node& item : node) flatten(item, inner(std::to_string(place++)), values);
+    for (const YAML::Node& item : node)
+      flatten(item, inner(std::to_string(place++)), values, budget);
   } else if (!node.IsNull()) {
-    values[key] = yaml_value(node);
+    values[key] = yaml_value(node, budget);
   }
 }
 
@@ -128,7 +150,7 @@ std::optional<std::string> referred(const std::string& inner, const std::string&
 
 // "${a.b}" is the value of the key a.b, "${.b}" that of the same section (OmegaConf), and NeMo's
 // "${multiply: a, b}" a product, Primus' "${NAME:default}" its default; what no key has stays as it is.
-void follow_references(LaunchValues& values) {
+void follow_references(LaunchValues& values, ReadBudget& budget) {
   constexpr int kMost = 16, kPasses = 4;  // references of a value, and of those to others
   for (int pass = 0; pass < kPasses; ++pass) {
     for (auto& [key, value] : values) {
@@ -137,6 +159,7 @@ void follow_references(LaunchValues& values) {
         if (open == std::string::npos || close == std::string::npos) break;
         const auto known = referred(value.substr(open + 2, close - open - 2), key, values);
         if (!known) break;
+        budget.spend(value.size() + known->size());
         value.replace(open, close - open + 1, *known);
       }
     }
@@ -147,6 +170,19 @@ void follow_references(LaunchValues& values) {
 nlohmann::ordered_json json_spelled(const LaunchEntry& entry) {
   const auto value = nlohmann::ordered_json::parse(entry.value, nullptr, false);
   return entry.is_text || value.is_discarded() ? nlohmann::ordered_json(entry.value) : value;
+}
+
+// What stands for itself in YAML without quotes: a number, a bare word, or a list of such.
+bool is_yaml_plain(const std::string& value) {
+  const auto only = [](const std::string& text, std::string_view signs) {
+    return !text.empty() && std::all_of(text.begin(), text.end(), [&](char c) {
+      return signs.find(c) != std::string_view::npos ||
+             std::isalnum(static_cast<unsigned char>(c)) != 0;
+    });
+  };
+  const bool is_list = value.size() > 2 && value.starts_with('[') && value.ends_with(']');
+  return is_bare(value) || only(value, "-_./+") ||
+         (is_list && only(value.substr(1, value.size() - 2), "-_./+, "));
 }
 
 // Entries of one section after one another, those of none first.
@@ -180,9 +216,12 @@ LaunchText parsed_yaml(const std::string& text, const std::string& path) {
     LaunchText read;
     const YAML::Node document = YAML::Load(text);
     if (!document.IsMap()) throw Error(path + ": keys with values are expected");
-    flatten(document, "", read.values);
-    follow_references(read.values);
+    ReadBudget budget;
+    flatten(document, "", read.values, budget);
+    follow_references(read.values, budget);
     return read;
+  } catch (const TooLarge& error) {
+    throw TooLarge(path + ": " + error.what());
   } catch (const YAML::Exception& error) {
     throw Error(path + ": line " + std::to_string(error.mark.line + 1) + ": " + error.msg);
   }
@@ -213,7 +252,8 @@ std::string yaml_text(std::vector<LaunchEntry> entries, const std::vector<std::s
       indent += "  ", begin = dot + 1;
     }
     open = entry.key.substr(0, begin);
-    const std::string value = entry.is_text ? "'" + entry.value + "'" : entry.value;
+    const std::string value =
+        entry.is_text || !is_yaml_plain(entry.value) ? yaml_quoted(entry.value) : entry.value;
     text += indent + entry.key.substr(begin) + ": " + value + "\n";
   }
   return text;
@@ -222,8 +262,10 @@ std::string yaml_text(std::vector<LaunchEntry> entries, const std::vector<std::s
 LaunchText parsed_toml(const std::string& text, const std::string& path) {
   try {
     LaunchText read;
-    flatten(toml::parse(text), "", read.values);
+    flatten(parse_toml(text), "", read.values);
     return read;
+  } catch (const TooLarge& error) {
+    throw TooLarge(path + ": " + error.what());
   } catch (const toml::parse_error& error) {
     throw Error(path + ": line " + std::to_string(error.source().begin.line) + ": " +
                 std::string(error.description()));

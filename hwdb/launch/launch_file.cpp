@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdlib>
+#include <cmath>
 #include <map>
 #include <sstream>
 #include <utility>
@@ -12,8 +12,10 @@
 #include "hwdb/launch/row_text.h"
 #include "hwdb/launch/targets.h"
 #include "hwdb/text/input_file.h"
+#include "hwdb/text/read_budget.h"
 #include "hwdb/text/spelling.h"
 #include "sim/base/error.h"
+#include "sim/base/number_text.h"
 
 namespace llmsim::hwdb {
 namespace {
@@ -192,16 +194,16 @@ void note_chunk_group(LaunchValues& fields, ReadLaunch& read) {
   fields.erase(group);
   const auto number = [&](const char* key) {
     const auto found = fields.find(key);
-    return found == fields.end() ? 1 : std::atoi(found->second.c_str());
+    return found == fields.end() ? 1.0 : sim::number_from(found->second).value_or(0.0);
   };
-  const int stages = number("pp"), count = std::atoi(text.c_str());
+  const double stages = number("pp"), count = sim::number_from(text).value_or(0.0);
   const bool chunks = number("virtual_stages") > 1 || fields.contains("layers_per_chunk") ||
                       fields.contains("stage_layout");
   if (count == stages || !chunks) return;
   const std::string says = "groups of " + text +
                            " micro-batches in a virtual stage (--microbatch-"
                            "group-size-per-virtual-pipeline-stage): as many as pipeline stages, " +
-                           std::to_string(stages) + ", are modelled";
+                           std::to_string(std::llround(stages)) + ", are modelled";
   if (count < stages) throw Error(says);
   read.approximated.push_back(says + "; more hold more activations");
 }
@@ -226,12 +228,30 @@ RowReading read_closed_row(const LaunchTarget& target, const Row& row, const Lau
   }
 }
 
+// "pp = 0" by the keys of the file that say it.
+void check_numbers(const Row& row, const LaunchValues& said, const LaunchValues& values) {
+  for (const auto& [key, value] : said) {
+    try {
+      check_number(key, value);
+    } catch (const Error& error) {
+      std::string keys;
+      for (const std::string& name : keys_of({row})) {
+        const auto found = values.find(name);
+        if (found == values.end() || found->second.find(value) == std::string::npos) continue;
+        keys += name + " = " + found->second + ": ";
+      }
+      throw Error(keys + error.what());
+    }
+  }
+}
+
 LaunchValues read_rows(const LaunchTarget& target, const LaunchText& text,
                        const LaunchReading& reading, ReadLaunch& read) {
   LaunchValues fields;
   for (const Row& row : shipped_table(target.name).rows) {
     RowReading said = read_closed_row(target, row, text.values, fields, read);
     close_open(said.fields, reading);
+    check_numbers(row, said.fields, text.values);
     if (said.by_default) note_defaults(target, said.fields, read);
     for (const auto& [key, value] : said.fields) fields[key] = value;
   }
@@ -270,6 +290,14 @@ ReadLaunch read_text(const LaunchTarget& target, LaunchText text, const std::str
   return read;
 }
 
+// Every format is tried in turn, and each holds a hundred times the text while it is read.
+void require_small(const std::string& text, const std::string& path) {
+  constexpr std::size_t kMostMiBOfLaunch = 1;
+  if (text.size() > kMostMiBOfLaunch << 20)
+    throw TooLarge(path + ": holds more than " + std::to_string(kMostMiBOfLaunch) +
+                   " MiB; launch files hold less");
+}
+
 // How many keys "a b" are, where the file has them all; else 0.
 int keys_found(const LaunchValues& values, const std::string& keys) {
   std::istringstream stream(keys);
@@ -279,29 +307,30 @@ int keys_found(const LaunchValues& values, const std::string& keys) {
   return count;
 }
 
-// Nothing where the file has another format.
-LaunchValues values_or_none(const LaunchTarget& target, const std::string& text,
-                            const std::string& path) {
-  try {
-    return target.parsed(text, path).values;
-  } catch (const Error&) {
-    return {};
-  }
-}
-
 // The target of whose keys the file has most, the first of several.
 const LaunchTarget& target_of_text(const std::string& text, const std::string& path) {
   std::map<decltype(LaunchTarget::parsed), LaunchValues> read;  // by each format once
+  std::optional<TooLarge> too_large;
+  const auto read_as = [&](const LaunchTarget& target) {
+    LaunchValues& values = read[target.parsed];  // nothing where the file has another format
+    try {
+      values = target.parsed(text, path).values;
+    } catch (const TooLarge& error) {
+      too_large = error;
+    } catch (const Error&) {
+    }
+  };
   const LaunchTarget* best = nullptr;
   int most = 0;
   for (const LaunchTarget& target : all_launch_targets()) {
     if (!target.parsed) continue;
-    if (!read.contains(target.parsed)) read[target.parsed] = values_or_none(target, text, path);
+    if (!read.contains(target.parsed)) read_as(target);
     for (const std::string& keys : target.beginnings) {
       const int found = keys_found(read[target.parsed], keys);
       if (found > most) best = &target, most = found;
     }
   }
+  if (!best && too_large) throw *too_large;
   if (!best) throw Error(path + ": no file of " + sim::joined(read_targets(), ", "));
   return *best;
 }
@@ -422,11 +451,13 @@ std::vector<LaunchFile> launch_files(const sim::Run& run, const std::string& nam
 }
 
 std::string target_of_launch(const std::string& text, const std::string& path) {
+  require_small(text, path);
   return target_of_text(text, path).name;
 }
 
 ReadLaunch parse_launch(const std::string& text, const std::string& path,
                         const LaunchReading& reading) {
+  require_small(text, path);
   const LaunchTarget& known =
       reading.target ? target_named(*reading.target) : target_of_text(text, path);
   if (!known.parsed) throw Error(path + ": files of " + known.name + " are written and not read");

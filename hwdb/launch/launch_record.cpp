@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <cstdlib>
+#include <initializer_list>
 #include <set>
 #include <sstream>
 #include <utility>
@@ -20,9 +20,28 @@ namespace {
 
 const std::string kOfModel = "model.";
 
+constexpr int kMostCount = 1 << 30;
+
+// A count of a file, which sizes are divided by and multiplied with.
+int count_of(const std::string& key, const std::string& text) {
+  const std::optional<double> number = sim::number_from(text);
+  if (!number || *number < 1 || *number > kMostCount || *number != std::floor(*number))
+    throw Error(key + " = " + text + ": a whole number from 1 on is expected");
+  return static_cast<int>(*number);
+}
+
 int count_in(const LaunchValues& fields, const std::string& key, int fallback) {
   const auto found = fields.find(key);
-  return found == fields.end() ? fallback : std::atoi(found->second.c_str());
+  return found == fields.end() ? fallback : count_of(key, found->second);
+}
+
+// A product of counts, which is one.
+int product_of(const std::string& key, std::initializer_list<int> counts) {
+  double product = 1.0;
+  for (const int count : counts) product *= count;
+  if (product > kMostCount)
+    throw Error(key + " = " + sim::text_of(sim::FieldValue(product)) + ": too large a number");
+  return static_cast<int>(product);
 }
 
 bool is_true(const LaunchValues& fields, const std::string& key) {
@@ -47,11 +66,7 @@ std::optional<std::string> taken(LaunchValues& fields, const std::string& key) {
 
 std::optional<int> taken_count(LaunchValues& fields, const std::string& key) {
   const auto text = taken(fields, key);
-  if (!text) return std::nullopt;
-  const std::optional<double> number = sim::number_from(*text);
-  if (!number || *number < 1 || *number > (1 << 30) || *number != static_cast<int>(*number))
-    throw Error(key + " = " + *text + ": a whole number from 1 on is expected");
-  return static_cast<int>(*number);
+  return text ? std::optional(count_of(key, *text)) : std::nullopt;
 }
 
 template <class AnyField>
@@ -67,11 +82,13 @@ sim::FieldValue value_of(const AnyField& field, const std::string& key, const st
   return *right;
 }
 
+const sim::TransformerField* model_field(const std::string& key) {
+  return sim::find_field(sim::transformer_fields(), key.substr(kOfModel.size()));
+}
+
 void put_field(const std::string& key, const std::string& text, RunRecord& record) {
   if (key.starts_with(kOfModel)) {
-    const std::string name = key.substr(kOfModel.size());
-    const auto* const field = sim::find_field(sim::transformer_fields(), name);
-    record.model.fields[name] = value_of(*field, key, text);
+    record.model.fields[key.substr(kOfModel.size())] = value_of(*model_field(key), key, text);
   } else if (const auto* const field = sim::find_strategy_field(key)) {
     record.training.strategy[key] = value_of(*field, key, text);
   } else if (const Setting* const setting = find_setting(key)) {
@@ -82,7 +99,8 @@ void put_field(const std::string& key, const std::string& text, RunRecord& recor
 // Layers of the parts where the first ones take what does not divide.
 void put_remainder(LaunchValues& fields, int layers, RunRecord& record) {
   const int ends = is_true(fields, "embeddings_as_layers") ? 1 : 0;
-  const int parts = count_in(fields, "pp", 1) * count_in(fields, "virtual_stages", 1);
+  const int parts = product_of("pipeline stages * virtual stages",
+                               {count_in(fields, "pp", 1), count_in(fields, "virtual_stages", 1)});
   if (!taken(fields, "remainder") || (layers + 2 * ends) % parts == 0 || layers < parts) return;
   std::vector<int> dealt(static_cast<std::size_t>(parts), (layers + 2 * ends) / parts);
   for (int i = 0; i < (layers + 2 * ends) % parts; ++i) ++dealt[static_cast<std::size_t>(i)];
@@ -91,14 +109,15 @@ void put_remainder(LaunchValues& fields, int layers, RunRecord& record) {
 }
 
 void put_stages(LaunchValues& fields, RunRecord& record) {
-  const int layers = layers_of(fields, record), pp = count_in(fields, "pp", 1);
+  const std::int64_t layers = layers_of(fields, record);
+  const int pp = count_in(fields, "pp", 1);
   const int ends = is_true(fields, "embeddings_as_layers") ? 2 : 0;
   if (const auto weighted = taken_count(fields, "weighted_layers_per_chunk"))
-    fields["virtual_stages"] =
-        std::to_string(std::max(1, ((layers + ends + *weighted - 1) / *weighted + pp - 1) / pp));
+    fields["virtual_stages"] = std::to_string(
+        std::max<std::int64_t>(1, ((layers + ends + *weighted - 1) / *weighted + pp - 1) / pp));
   if (const auto per_chunk = taken_count(fields, "layers_per_chunk"))
     fields["virtual_stages"] =
-        std::to_string(std::max(1, (layers + pp * *per_chunk - 1) / (pp * *per_chunk)));
+        std::to_string(std::max<std::int64_t>(1, (layers - 1) / *per_chunk / pp + 1));
   if (const auto layout = taken(fields, "stage_layout")) {
     const std::vector<int> counts = chunk_layers(*layout);
     if (counts.size() % static_cast<std::size_t>(pp) != 0)
@@ -110,8 +129,9 @@ void put_stages(LaunchValues& fields, RunRecord& record) {
   const auto first = taken_count(fields, "first_stage_layers");
   const auto last = taken_count(fields, "last_stage_layers");
   if (first || last)
-    record.training.strategy["stage_layers"] = stages_between(layers, pp, first, last);
-  put_remainder(fields, layers, record);
+    record.training.strategy["stage_layers"] =
+        stages_between(static_cast<int>(layers), pp, first, last);
+  put_remainder(fields, static_cast<int>(layers), record);
 }
 
 // A width that a file leaves to its program, which makes it of the hidden size h: "4h", or "8h/3"
@@ -159,24 +179,25 @@ void put_hybrid(LaunchValues& fields) {
   const int width = count_in(fields, "model.mamba.head_dim", 0);
   if (width > 0)
     fields.emplace("model.mamba.num_heads",
-                   std::to_string(2 * count_in(fields, "model.hidden_size", 0) / width));
+                   std::to_string(2LL * count_in(fields, "model.hidden_size", 0) / width));
 }
 
 void put_vocabulary(LaunchValues& fields) {
   const auto divisor = taken_count(fields, "model.vocab_divisor");
   const auto rows = fields.find("model.vocab_size");
   if (!divisor || rows == fields.end()) return;
-  rows->second = std::to_string(
-      sim::padded_vocab_size(std::atoi(rows->second.c_str()), *divisor, count_in(fields, "tp", 1)));
+  rows->second = std::to_string(sim::padded_vocab_size(
+      count_of(rows->first, rows->second), *divisor,
+      product_of("vocabulary's divisor * tp", {*divisor, count_in(fields, "tp", 1)}) / *divisor));
 }
 
 // Sequences of a device become those of a replica, which tensor, pipeline and context ranks share.
 void put_device_batch(LaunchValues& fields) {
   const auto text = taken(fields, "device_batch");
   if (!text) return;
-  double batch = std::atof(text->c_str());
+  double batch = sim::number_from(*text).value_or(0.0);
   for (const char* ranks : {"tp", "pp", "cp"}) batch *= count_in(fields, ranks, 1);
-  if (batch < 1.0 || batch != std::floor(batch))
+  if (batch < 1.0 || batch > kMostCount || batch != std::floor(batch))
     throw Error("a batch of " + *text +
                 " sequences a device: whole sequences of the ranks that "
                 "share them are expected");
@@ -189,7 +210,7 @@ std::optional<int> axis_ranks(LaunchValues& fields, const std::string& axis) {
   const std::string inside = taken(fields, axis + "_inside").value_or("1"),
                     across = taken(fields, axis + "_across").value_or("1");
   if (inside == "-1") return std::nullopt;
-  return std::atoi(inside.c_str()) * (across == "-1" ? 1 : std::atoi(across.c_str()));
+  return product_of(axis, {count_of(axis, inside), across == "-1" ? 1 : count_of(axis, across)});
 }
 
 // The mesh of a JAX program: weights are divided over the axis fsdp, copies stand along data.
@@ -202,8 +223,10 @@ void put_axes(LaunchValues& fields, RunRecord& record) {
   fields["sharding"] = !divided ? (states ? "zero1" : "none") : copies == 1 ? "zero3" : "hsdp";
   if (divided && copies != 1 && copies) record.training.replicate_size = copies;
   if (divided && !copies)
-    fields["shard_size"] = std::to_string(*shards * experts * count_in(fields, "cp", 1));
-  if (shards && copies) fields["dp"] = std::to_string(*shards * *copies * experts);
+    fields["shard_size"] =
+        std::to_string(product_of("shard_size", {*shards, experts, count_in(fields, "cp", 1)}));
+  if (shards && copies)
+    fields["dp"] = std::to_string(product_of("dp", {*shards, *copies, experts}));
 }
 
 void put_batch(LaunchValues& fields, RunRecord& record) {
@@ -218,7 +241,8 @@ void put_batch(LaunchValues& fields, RunRecord& record) {
     record.training.num_microbatches = *batch / micro;
   }
   if (const auto shard = taken_count(fields, "dp_shard"))
-    fields["dp"] = std::to_string(*shard * record.training.replicate_size.value_or(1));
+    fields["dp"] =
+        std::to_string(product_of("dp", {*shard, record.training.replicate_size.value_or(1)}));
 }
 
 void put_adapters(LaunchValues& fields, RunRecord& record) {
@@ -308,7 +332,8 @@ void put_hardware(LaunchValues& fields, RunRecord& record) {
   record.hardware.num_devices = taken_count(fields, "num_devices");
   const auto node = taken_count(fields, "devices_per_node");
   const auto nodes = taken_count(fields, "num_nodes");
-  if (node && nodes && !record.hardware.num_devices) record.hardware.num_devices = *node * *nodes;
+  if (node && nodes && !record.hardware.num_devices)
+    record.hardware.num_devices = product_of("num_devices", {*node, *nodes});
 }
 
 // Sizes beside a name of the catalogue make another model of that one.
@@ -329,6 +354,15 @@ void put_changed_model(RunRecord& record) {
 }
 
 }  // namespace
+
+void check_number(const std::string& key, const std::string& text) {
+  if (!sim::number_from(text)) return;
+  if (key.starts_with(kOfModel)) {
+    if (const auto* const field = model_field(key)) value_of(*field, key, text);
+  } else if (const auto* const field = sim::find_strategy_field(key)) {
+    value_of(*field, key, text);
+  }
+}
 
 RunRecord record_of(LaunchValues fields) {
   refuse_control_characters(fields);

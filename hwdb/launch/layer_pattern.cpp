@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cstdlib>
 #include <sstream>
+#include <system_error>
 
 #include "sim/base/error.h"
+#include "sim/base/number_text.h"
 #include "sim/strategy/stages.h"
 
 namespace llmsim::hwdb {
@@ -49,6 +52,7 @@ std::string expanded(const std::string& layout) {
       next = close + 1;
     }
     plain += repeated(item, repetitions(layout, next));
+    if (plain.size() > kMostLayers) throw Error("pipeline layout: has too many layers");
     at = next;
   }
   return plain;
@@ -65,9 +69,16 @@ std::string layer_bits(const std::string& pattern) {
     std::size_t next = close + 1;
     const std::string item = text.substr(at + 1, close - at - 1);
     bits += repeated(item, repetitions(text, next));
+    if (bits.size() > kMostLayers) throw Error("moe.layers: has too many layers");
     at = next;
   }
   return bits;
+}
+
+// "2": every second layer; 0 and what is beyond all layers are not told apart from 1 and the most.
+int interval_in(const std::string& text) {
+  const double interval = sim::number_from(text).value_or(1.0);
+  return static_cast<int>(std::clamp(interval, 1.0, double{kMostLayers}));
 }
 
 std::string bits_of(int num_layers, const ExpertLayers& layers) {
@@ -92,7 +103,7 @@ std::string layer_pattern(int num_layers, int dense, int interval) {
 ExpertLayers expert_layers(const std::string& pattern, int num_layers) {
   if (!pattern.empty() && std::all_of(pattern.begin(), pattern.end(),
                                       [](unsigned char c) { return std::isdigit(c) != 0; }))
-    return {.dense = 0, .interval = std::max(1, std::atoi(pattern.c_str()))};
+    return {.dense = 0, .interval = interval_in(pattern)};
   const std::string bits = layer_bits(pattern);
   const std::size_t first = bits.find('1');
   ExpertLayers layers;
@@ -101,7 +112,7 @@ ExpertLayers expert_layers(const std::string& pattern, int num_layers) {
     layers = {.dense = static_cast<int>(first),
               .interval = second == std::string::npos ? 1 : static_cast<int>(second - first)};
   }
-  if (bits != bits_of(num_layers, layers))
+  if (num_layers > kMostLayers || bits != bits_of(num_layers, layers))
     throw Error("moe.layers = " + pattern + ": not modelled, dense layers first and then one of " +
                 "every few with experts, " + std::to_string(num_layers) + " in all, are expected");
   return layers;
@@ -149,10 +160,10 @@ std::vector<int> counts_in(const std::string& text) {
   std::vector<int> counts;
   std::stringstream stream(text);
   for (std::string part; std::getline(stream, part, ',');) {
-    char* end = nullptr;
-    const long count = std::strtol(part.c_str(), &end, 10);
-    if (part.empty() || *end != '\0') return {};
-    counts.push_back(static_cast<int>(count));
+    int count = 0;
+    const auto read = std::from_chars(part.data(), part.data() + part.size(), count);
+    if (read.ec != std::errc() || read.ptr != part.data() + part.size()) return {};
+    counts.push_back(count);
   }
   return counts;
 }

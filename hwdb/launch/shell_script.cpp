@@ -1,8 +1,11 @@
 #include "hwdb/launch/shell_script.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <cstdlib>
 #include <initializer_list>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -12,6 +15,8 @@
 
 namespace llmsim::hwdb {
 namespace {
+
+constexpr int kMostDevices = 1 << 24;
 
 struct Branch {
   bool holds = true;  // this part of it is executed
@@ -23,23 +28,33 @@ struct Script {
   std::vector<Branch> branches{};
   std::vector<ShellWords> commands{};
   int depth = 0;  // of lists of commands in words of others
+  ReadBudget budget{};
 
   bool runs() const {
     return std::all_of(branches.begin(), branches.end(), [](const Branch& b) { return b.holds; });
   }
+
+  ShellWords expanded(const std::string& raw) { return expanded_word(raw, variables, budget); }
+
+  void add_words_of(const std::string& text) {
+    budget.spend(text.size());
+    commands.push_back(split_words(text));
+  }
 };
 
-ShellWords expanded_words(const std::vector<ShellToken>& tokens, const ShellVariables& variables) {
+using Tokens = std::vector<ShellToken>;
+
+ShellWords expanded_words(Tokens::const_iterator from, Tokens::const_iterator to, Script& script) {
   ShellWords words;
-  for (const ShellToken& token : tokens) {
-    if (token.is_operator) continue;
-    for (std::string& word : expanded_word(token.text, variables)) words.push_back(std::move(word));
+  for (auto token = from; token != to; ++token) {
+    if (token->is_operator) continue;
+    for (std::string& word : script.expanded(token->text)) words.push_back(std::move(word));
   }
   return words;
 }
 
 bool test_holds(const ShellWords& words) {
-  const auto number = [](const std::string& text) { return std::atof(text.c_str()); };
+  const auto number = [](const std::string& text) { return std::strtod(text.c_str(), nullptr); };
   if (words.size() == 2 && words[0] == "-n") return !words[1].starts_with("$") && !words[1].empty();
   if (words.size() == 2 && words[0] == "-z") return words[1].starts_with("$") || words[1].empty();
   if (words.size() != 3) return false;
@@ -56,7 +71,7 @@ bool test_holds(const ShellWords& words) {
 }
 
 // "[[ a == b ]] || [ c -gt d ]", from left to right.
-bool condition_holds(const std::vector<ShellToken>& tokens, const ShellVariables& variables) {
+bool condition_holds(const Tokens& tokens, Script& script) {
   bool holds = false, is_or = true;
   ShellWords test;
   for (std::size_t i = 0; i <= tokens.size(); ++i) {
@@ -65,7 +80,7 @@ bool condition_holds(const std::vector<ShellToken>& tokens, const ShellVariables
       const std::string& text = tokens[i].text;
       if (text == "[" || text == "[[" || text == "]" || text == "]]" || tokens[i].is_operator)
         continue;
-      test.push_back(joined_words(expanded_word(text, variables)));
+      test.push_back(joined_words(script.expanded(text)));
       continue;
     }
     holds = is_or ? holds || test_holds(test) : holds && test_holds(test);
@@ -97,28 +112,25 @@ std::optional<std::string> assigned_name(const std::string& word) {
   return word.substr(0, end);
 }
 
-void assign(const std::vector<ShellToken>& statement, std::size_t at, Script& script) {
-  const std::string& word = statement[at].text;
-  const std::string name = *assigned_name(word);
-  const bool adds = word[name.size()] == '+';
-  const std::string raw = word.substr(name.size() + (adds ? 2 : 1));
-  const std::vector<ShellToken> list(statement.begin() + static_cast<std::ptrdiff_t>(at) + 1,
-                                     statement.end());
-  const bool is_list = !list.empty() && list.front().text == "(" && raw.empty();
-  ShellWords value = is_list ? expanded_words(list, script.variables)
-                             : ShellWords{joined_words(expanded_word(raw, script.variables))};
-  if (adds && !is_list && script.variables.contains(name))
-    value = {joined_words(script.variables[name]) + value.front()};
-  if (adds && is_list) {
-    ShellWords all = script.variables[name];
-    all.insert(all.end(), value.begin(), value.end());
-    value = all;
+// "NAME=VALUE", "NAME+=VALUE", "NAME=(...)" at `at`; where the rest of the statement begins.
+Tokens::const_iterator assign(Tokens::const_iterator at, Tokens::const_iterator end,
+                              Script& script) {
+  const std::string name = *assigned_name(at->text);
+  const bool adds = at->text[name.size()] == '+';
+  const std::string raw = at->text.substr(name.size() + (adds ? 2 : 1));
+  ++at;
+  if (raw.empty() && at != end && at->is_operator && at->text == "(") {
+    ShellWords list = expanded_words(at, end, script);
+    ShellWords& value = script.variables[name];
+    if (!adds) value.clear();
+    std::move(list.begin(), list.end(), std::back_inserter(value));
+    return end;
   }
-  if (!is_list) {
-    if (!execute_inner(value.front(), script))
-      script.commands.push_back(split_words(value.front()));
-  }
-  script.variables[name] = std::move(value);
+  std::string text = joined_words(script.expanded(raw));
+  if (adds && script.variables.contains(name)) text = joined_words(script.variables[name]) + text;
+  if (!execute_inner(text, script)) script.add_words_of(text);
+  script.variables[name] = {std::move(text)};
+  return at;
 }
 
 // "${NAME:=value}" sets a variable wherever it stands.
@@ -133,28 +145,24 @@ void assign_default(const std::string& word, Script& script) {
     return is_name_character(c);
   });
   if (is_name && !script.variables.contains(name))
-    script.variables[name] =
-        expanded_word(word.substr(equals + 1, close - equals - 1), script.variables);
+    script.variables[name] = script.expanded(word.substr(equals + 1, close - equals - 1));
 }
 
-void execute(const std::vector<ShellToken>& statement, Script& script) {
-  std::size_t at = 0;
+// Words before a command that change nothing here.
+bool is_prefix(const std::string& word) {
+  return word == "export" || word == "local" || word == "declare" || word == "then" ||
+         word == "do" || word == "else";
+}
+
+void execute(const Tokens& statement, Script& script) {
   for (const ShellToken& token : statement) assign_default(token.text, script);
-  while (at < statement.size() &&
-         (statement[at].text == "export" || statement[at].text == "local" ||
-          statement[at].text == "declare" || statement[at].text == "then" ||
-          statement[at].text == "do" || statement[at].text == "else"))
-    ++at;
-  if (at == statement.size()) return;
-  // "NAME=VALUE COMMAND" runs the command too; "NAME=(...)" is a list.
-  if (assigned_name(statement[at].text)) {
-    assign(statement, at, script);
-    if (at + 1 < statement.size() && statement[at + 1].text != "(")
-      execute({statement.begin() + static_cast<std::ptrdiff_t>(at) + 1, statement.end()}, script);
-    return;
-  }
+  // "NAME=VALUE COMMAND" runs the command too.
+  auto at = statement.begin();
+  while (at != statement.end() && (is_prefix(at->text) || assigned_name(at->text)))
+    at = is_prefix(at->text) ? at + 1 : assign(at, statement.end(), script);
+  if (at == statement.end()) return;
   ShellWords words;
-  for (const std::string& word : expanded_words(statement, script.variables)) {
+  for (const std::string& word : expanded_words(at, statement.end(), script)) {
     if (execute_inner(word, script)) continue;
     for (std::string& part : split_words(word)) words.push_back(std::move(part));
   }
@@ -162,17 +170,21 @@ void execute(const std::vector<ShellToken>& statement, Script& script) {
 }
 
 // "if", "elif", "else" and "fi"; false for any other statement.
-bool branches(const std::vector<ShellToken>& statement, Script& script) {
+bool branches(const Tokens& statement, Script& script) {
   const std::string& word = statement.front().text;
-  const std::vector<ShellToken> rest(statement.begin() + 1, statement.end());
+  if (word != "if" && word != "elif" && word != "else" && word != "fi") return false;
+  const Tokens rest(statement.begin() + 1, statement.end());
   if (word == "if") {
-    const bool holds = condition_holds(rest, script.variables);
+    if (script.branches.size() == kMostLevels)
+      throw TooLarge("conditions lie in one another more than " + std::to_string(kMostLevels) +
+                     " deep");
+    const bool holds = condition_holds(rest, script);
     script.branches.push_back({holds, holds});
     return true;
   }
   if (script.branches.empty()) return false;
   Branch& branch = script.branches.back();
-  if (word == "elif") branch.holds = !branch.taken && condition_holds(rest, script.variables);
+  if (word == "elif") branch.holds = !branch.taken && condition_holds(rest, script);
   if (word == "else") branch.holds = !branch.taken;
   if (word == "elif" || word == "else") branch.taken = branch.taken || branch.holds;
   if (word == "fi") script.branches.pop_back();
@@ -200,9 +212,9 @@ SlurmOptions slurm_options(const std::string& script) {
 }
 
 void execute_all(const std::string& text, Script& script) {
-  std::vector<ShellToken> statement;
+  Tokens statement;
   int depth = 0;
-  for (const ShellToken& token : tokens_of(text + "\n")) {
+  for (const ShellToken& token : tokens_of(text + "\n", script.budget)) {
     if (token.is_operator && token.text == "(") ++depth;
     if (token.is_operator && token.text == ")") depth = std::max(0, depth - 1);
     const bool tests = !statement.empty() &&
@@ -229,6 +241,17 @@ std::vector<ShellWords> commands_of_script(const std::string& text,
   return script.commands;
 }
 
+int launcher_count(const std::string& text) {
+  int number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number > 0 && number <= kMostDevices ? number : 0;
+}
+
+int launcher_devices(int nodes, int on_node) {
+  const std::int64_t devices = std::int64_t{nodes} * on_node;
+  return devices <= kMostDevices ? static_cast<int>(devices) : 0;
+}
+
 ShellVariables slurm_environment(const std::string& script) {
   const SlurmOptions options = slurm_options(script);
   const auto number = [&](std::initializer_list<const char*> names) -> int {
@@ -236,15 +259,15 @@ ShellVariables slurm_environment(const std::string& script) {
       const auto found = options.find(name);
       if (found == options.end()) continue;
       const std::size_t colon = found->second.rfind(':');  // of "gpu:a100:4"
-      return std::atoi(found->second.c_str() + (colon == std::string::npos ? 0 : colon + 1));
+      return launcher_count(found->second.substr(colon == std::string::npos ? 0 : colon + 1));
     }
     return 0;
   };
   const int nodes = number({"nodes", "N"}), on_node = number({"ntasks-per-node"});
   const int stated = number({"ntasks", "n"});
-  const int tasks = stated > 0 ? stated : nodes * on_node;
+  const int tasks = stated > 0 ? stated : launcher_devices(nodes, on_node);
   int gpus = number({"gpus-per-node", "gres"});
-  if (gpus == 0) gpus = number({"gpus-per-task"}) * std::max(1, on_node);
+  if (gpus == 0) gpus = launcher_devices(number({"gpus-per-task"}), std::max(1, on_node));
   if (gpus == 0 && nodes > 0) gpus = number({"gpus", "G"}) / nodes;
   ShellVariables set;
   const auto put = [&](const char* name, int value) {

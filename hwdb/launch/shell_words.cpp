@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdlib>
+#include <charconv>
+#include <cstdint>
 #include <optional>
 #include <sstream>
+#include <system_error>
 #include <utility>
 
 #include "sim/base/error.h"
@@ -19,7 +21,8 @@ bool opens_bracket(const std::string& text, std::size_t at) {
 }
 
 // The end of what begins with a bracket or a quote at `at`, one behind it.
-std::size_t end_of_group(const std::string& text, std::size_t at) {
+std::size_t end_of_group(const std::string& text, std::size_t at, ReadBudget& budget) {
+  const ReadBudget::Level level = budget.deeper();
   const char open = text[at];
   const char close = open == '(' ? ')' : open == '{' ? '}' : open;
   const bool is_bracket = open != close;
@@ -30,24 +33,24 @@ std::size_t end_of_group(const std::string& text, std::size_t at) {
     else if (c == close)
       return i + 1;
     else if (open != '\'' && c == '$' && opens_bracket(text, i + 1))
-      i = end_of_group(text, i + 1);
+      i = end_of_group(text, i + 1, budget);
     else if (is_bracket && (c == '\'' || c == '"' || c == open))
-      i = end_of_group(text, i);
+      i = end_of_group(text, i, budget);
     else
       ++i;
   }
   throw Error(std::string("a line has ") + open + " and not its end");
 }
 
-std::size_t end_of_word(const std::string& text, std::size_t at) {
+std::size_t end_of_word(const std::string& text, std::size_t at, ReadBudget& budget) {
   while (at < text.size()) {
     const char c = text[at];
     if (c == '\\')
       at += 2;
     else if (c == '\'' || c == '"' || c == '`')
-      at = end_of_group(text, at);
+      at = end_of_group(text, at, budget);
     else if (c == '$' && opens_bracket(text, at + 1))
-      at = end_of_group(text, at + 1);
+      at = end_of_group(text, at + 1, budget);
     else if (std::isspace(static_cast<unsigned char>(c)) ||
              std::string(";|&()<>").find(c) != std::string::npos)
       return at;
@@ -58,13 +61,14 @@ std::size_t end_of_word(const std::string& text, std::size_t at) {
 }
 
 // "2>&1", ">> FILE", "<<EOF", of which `here` is then "EOF": the end of it.
-std::size_t end_of_redirection(const std::string& text, std::size_t at, std::string& here) {
+std::size_t end_of_redirection(const std::string& text, std::size_t at, std::string& here,
+                               ReadBudget& budget) {
   const std::size_t begin = at;
   at = std::min(text.find_first_not_of("<>&", at), text.size());
   const bool is_document = text.substr(begin, at - begin) == "<<";
   if (is_document && at < text.size() && text[at] == '-') ++at;
   while (at < text.size() && (text[at] == ' ' || text[at] == '\t')) ++at;
-  const std::size_t end = end_of_word(text, at);
+  const std::size_t end = end_of_word(text, at, budget);
   if (is_document) here = text.substr(at, end - at);
   std::erase_if(here, [](char c) { return c == '\'' || c == '"'; });
   return end;
@@ -95,18 +99,27 @@ bool names_stream(const std::string& text, std::size_t begin, std::size_t end) {
 
 // --- expansion ---
 
-// The value of "$(( ... ))": numbers, names, + - * /; none where something is unknown.
+std::size_t size_of(const ShellWords& words) {
+  std::size_t size = words.size();
+  for (const std::string& word : words) size += word.size();
+  return size;
+}
+
+// The value of "$(( ... ))": numbers, names, + - * /; none where something is unknown or no 64-bit
+// integer holds the result.
 class Arithmetic {
  public:
-  Arithmetic(const std::string& text, const ShellVariables& variables)
-      : text_(text), variables_(variables) {}
+  Arithmetic(const std::string& text, const ShellVariables& variables, ReadBudget& budget)
+      : text_(text), variables_(variables), budget_(budget) {}
 
-  std::optional<long> value() {
+  std::optional<std::int64_t> value() {
     const auto sum = sum_of();
     return at_ == text_.size() ? sum : std::nullopt;
   }
 
  private:
+  using Number = std::optional<std::int64_t>;
+
   char next() {
     while (at_ < text_.size() && (std::isspace(static_cast<unsigned char>(text_[at_])) ||
                                   std::string("${}").find(text_[at_]) != std::string::npos))
@@ -114,29 +127,44 @@ class Arithmetic {
     return at_ < text_.size() ? text_[at_] : '\0';
   }
 
-  std::optional<long> sum_of() {
+  static Number result_of(std::int64_t left, char op, std::int64_t right) {
+    std::int64_t result = 0;
+    bool overflows = false;
+    switch (op) {
+      case '+': overflows = __builtin_add_overflow(left, right, &result); break;
+      case '-': overflows = __builtin_sub_overflow(left, right, &result); break;
+      case '*': overflows = __builtin_mul_overflow(left, right, &result); break;
+      default:
+        // The one quotient that overflows is the least integer over -1.
+        overflows = right == 0 || (right == -1 && __builtin_sub_overflow(0, left, &result));
+        if (!overflows) result = left / right;
+    }
+    return overflows ? std::nullopt : Number(result);
+  }
+
+  Number sum_of() {
     auto left = product_of();
     for (char c = next(); left && (c == '+' || c == '-'); c = next()) {
       ++at_;
       const auto right = product_of();
-      left = right ? std::optional(c == '+' ? *left + *right : *left - *right) : std::nullopt;
+      left = right ? result_of(*left, c, *right) : std::nullopt;
     }
     return left;
   }
 
-  std::optional<long> product_of() {
+  Number product_of() {
     auto left = atom();
     for (char c = next(); left && (c == '*' || c == '/'); c = next()) {
       ++at_;
       const auto right = atom();
-      if (!right || (c == '/' && *right == 0)) return std::nullopt;
-      left = c == '*' ? *left * *right : *left / *right;
+      left = right ? result_of(*left, c, *right) : std::nullopt;
     }
     return left;
   }
 
-  std::optional<long> atom() {
+  Number atom() {
     if (next() == '(') {
+      const ReadBudget::Level level = budget_.deeper();
       ++at_;
       const auto inner = sum_of();
       if (next() != ')') return std::nullopt;
@@ -149,42 +177,49 @@ class Arithmetic {
       word += text_[at_++];
     next();
     const auto known = variables_.find(word);
-    if (known != variables_.end()) word = joined_words(known->second);
-    char* end = nullptr;
-    const long number = std::strtol(word.c_str(), &end, 10);
-    return word.empty() || *end != '\0' ? std::nullopt : std::optional(number);
+    if (known != variables_.end()) {
+      budget_.spend(size_of(known->second));
+      word = joined_words(known->second);
+    }
+    std::int64_t number = 0;
+    const char* const end = word.data() + word.size();
+    const auto read = std::from_chars(word.data(), end, number);
+    return read.ptr == end && read.ec == std::errc() ? Number(number) : std::nullopt;
   }
 
   const std::string& text_;
   const ShellVariables& variables_;
+  ReadBudget& budget_;
   std::size_t at_ = 0;
 };
 
 // "NAME", "NAME:-default", "NAME[@]" of braces.
-ShellWords braced(const std::string& inner, const ShellVariables& variables) {
+ShellWords braced(const std::string& inner, const ShellVariables& variables, ReadBudget& budget) {
   std::size_t end = 0;
   while (end < inner.size() && is_name_character(static_cast<unsigned char>(inner[end]))) ++end;
   const std::string name = inner.substr(0, end), rest = inner.substr(end);
   const auto known = variables.find(name);
+  if (known != variables.end()) budget.spend(size_of(known->second));
   if (known != variables.end() && !known->second.empty()) return known->second;
   const std::size_t dash = rest.find_first_of("-=");
-  if (dash <= 1) return {joined_words(expanded_word(rest.substr(dash + 1), variables))};
+  if (dash <= 1) return {joined_words(expanded_word(rest.substr(dash + 1), variables, budget))};
   if (known != variables.end()) return known->second;
   return {"$" + name};
 }
 
 // What "$" at `at` stands for; moves behind it.
-ShellWords substituted(const std::string& raw, std::size_t& at, const ShellVariables& variables) {
+ShellWords substituted(const std::string& raw, std::size_t& at, const ShellVariables& variables,
+                       ReadBudget& budget) {
   const char open = at + 1 < raw.size() ? raw[at + 1] : ' ';
   if (open == '{' || open == '(') {
-    const std::size_t end = end_of_group(raw, at + 1);
+    const std::size_t end = end_of_group(raw, at + 1, budget);
     const std::string inner = raw.substr(at + 2, end - at - 3);
     const std::string whole = raw.substr(at, end - at);
     at = end;
-    if (open == '{') return braced(inner, variables);
+    if (open == '{') return braced(inner, variables, budget);
     if (!inner.starts_with('(')) return {whole};
     const std::string sum = inner.substr(1, inner.size() - 2);
-    const auto value = Arithmetic(sum, variables).value();
+    const auto value = Arithmetic(sum, variables, budget).value();
     return {value ? std::to_string(*value) : whole};
   }
   std::size_t end = at + 1;
@@ -194,7 +229,9 @@ ShellWords substituted(const std::string& raw, std::size_t& at, const ShellVaria
   at = end;
   const auto known = variables.find(name);
   if (name == "@" || name == "*") return {};
-  return known == variables.end() ? ShellWords{"$" + name} : known->second;
+  if (known == variables.end()) return {"$" + name};
+  budget.spend(size_of(known->second));
+  return known->second;
 }
 
 // Words while a raw one is read.
@@ -217,11 +254,12 @@ struct Expansion {
   }
 };
 
-void expand_quoted(const std::string& inner, const ShellVariables& variables, Expansion& out) {
+void expand_quoted(const std::string& inner, const ShellVariables& variables, Expansion& out,
+                   ReadBudget& budget) {
   if (inner.empty()) out.add("");
   for (std::size_t at = 0; at < inner.size();) {
     if (inner[at] == '$') {
-      out.add_words(substituted(inner, at, variables));
+      out.add_words(substituted(inner, at, variables, budget));
     } else if (inner[at] == '\\' && at + 1 < inner.size()) {
       if (inner[at + 1] != '\n') out.add(std::string(1, inner[at + 1]));
       at += 2;
@@ -235,7 +273,7 @@ void expand_quoted(const std::string& inner, const ShellVariables& variables, Ex
 
 bool is_name_character(unsigned char c) { return std::isalnum(c) != 0 || c == '_'; }
 
-std::vector<ShellToken> tokens_of(const std::string& text) {
+std::vector<ShellToken> tokens_of(const std::string& text, ReadBudget& budget) {
   std::vector<ShellToken> tokens;
   std::string here;  // what ends the document that begins on the next line
   for (std::size_t at = 0; at < text.size();) {
@@ -245,7 +283,7 @@ std::vector<ShellToken> tokens_of(const std::string& text) {
     } else if (c == '\\' && at + 1 < text.size() && text[at + 1] == '\n') {
       at += 2;
     } else if (c == '<' || c == '>' || (c == '&' && text.substr(at + 1, 1) == ">")) {
-      at = end_of_redirection(text, at, here);
+      at = end_of_redirection(text, at, here, budget);
     } else if (c == '\n' || std::string(";|&()").find(c) != std::string::npos) {
       const bool is_double = at + 1 < text.size() && text[at + 1] == c && (c == '|' || c == '&');
       tokens.push_back({is_double ? std::string(2, c) : std::string(1, c), true});
@@ -254,8 +292,9 @@ std::vector<ShellToken> tokens_of(const std::string& text) {
     } else if (std::isspace(static_cast<unsigned char>(c))) {
       ++at;
     } else {
-      const std::size_t end = std::max(end_of_word(text, at), at + 1);
+      const std::size_t end = std::max(end_of_word(text, at, budget), at + 1);
       const std::string word = text.substr(at, end - at);
+      budget.spend(word.size());
       if (!is_remark(word) && !names_stream(text, at, end)) tokens.push_back({word});
       at = end;
     }
@@ -276,20 +315,23 @@ ShellWords split_words(const std::string& text) {
   return words;
 }
 
-ShellWords expanded_word(const std::string& raw, const ShellVariables& variables) {
+ShellWords expanded_word(const std::string& raw, const ShellVariables& variables,
+                         ReadBudget& budget) {
+  const ReadBudget::Level level = budget.deeper();
+  budget.spend(raw.size());
   Expansion out;
   for (std::size_t at = 0; at < raw.size();) {
     const char c = raw[at];
     if (c == '\'' || c == '"') {
-      const std::size_t end = end_of_group(raw, at);
+      const std::size_t end = end_of_group(raw, at, budget);
       const std::string inner = raw.substr(at + 1, end - at - 2);
       if (c == '"')
-        expand_quoted(inner, variables, out);
+        expand_quoted(inner, variables, out, budget);
       else
         out.add(inner);
       at = end;
     } else if (c == '$') {
-      out.add_words(split_words(joined_words(substituted(raw, at, variables))));
+      out.add_words(split_words(joined_words(substituted(raw, at, variables, budget))));
     } else if (c == '\\' && at + 1 < raw.size()) {
       if (raw[at + 1] != '\n') out.add(std::string(1, raw[at + 1]));
       at += 2;

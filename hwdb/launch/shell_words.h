@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "hwdb/text/read_budget.h"
+
 namespace llmsim::hwdb {
 
 using ShellWords = std::vector<std::string>;
@@ -21,13 +23,15 @@ struct ShellToken {
 bool is_name_character(unsigned char c);
 
 // Without comments, redirections and documents ("<<EOF").  Throws Error for quotes and brackets
-// without an end.
-std::vector<ShellToken> tokens_of(const std::string& text);
+// without an end, TooLarge where the text costs more than the budget has left.
+std::vector<ShellToken> tokens_of(const std::string& text, ReadBudget& budget);
 
 std::string joined_words(const ShellWords& words);
 ShellWords split_words(const std::string& text);  // at blanks
 
-// The expansion of a word: none, one or several words.  A variable that is not set stays "$NAME".
-ShellWords expanded_word(const std::string& raw, const ShellVariables& variables);
+// The expansion of a word: none, one or several words.  A variable that is not set stays "$NAME",
+// and so does a sum that no 64-bit integer holds.  Throws TooLarge as tokens_of().
+ShellWords expanded_word(const std::string& raw, const ShellVariables& variables,
+                         ReadBudget& budget);
 
 }  // namespace llmsim::hwdb

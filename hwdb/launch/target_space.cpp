@@ -116,15 +116,15 @@ void put_stated(const sim::StrategyField& field, const sim::Strategy& strategy,
   if (value && is_stated(field, strategy)) fields[field.key] = sim::text_of(*value);
 }
 
-LaunchValues fields_of(const sim::StrategyField& field, const sim::FieldValue& value,
-                       const sim::Run& run) {
+LaunchValues fields_with(const sim::StrategyField& field, const sim::FieldValue& value,
+                         const sim::Run& run) {
   LaunchValues fields;
   sim::Strategy strategy = run.strategy;
   if (put_field(field, strategy, value)) put_stated(field, strategy, fields);
   return fields;
 }
 
-LaunchValues fields_of(const sim::Recompute& recompute) {
+LaunchValues fields_with(const sim::Recompute& recompute) {
   LaunchValues fields;
   sim::Strategy strategy;
   strategy.recompute = recompute;
@@ -161,7 +161,7 @@ void exclude_fields(const OpenQuery& open, sim::PlanQuery& query) {
     const auto values =
         asked == query.restriction.end() ? values_of(*field, query.base) : asked->second;
     const auto refusal_of = [&](const sim::FieldValue& value) {
-      return open.refusal(field->key, fields_of(*field, value, query.base));
+      return open.refusal(field->key, fields_with(*field, value, query.base));
     };
     exclude(field->key, values, refusal_of, query);
   }
@@ -174,7 +174,7 @@ void exclude_recomputes(const OpenQuery& open, sim::PlanQuery& query) {
   for (const sim::Recompute& recompute : space.recomputes())
     values.emplace_back(text_of(recompute));
   const auto refusal_of = [&](const sim::FieldValue& value) {
-    return open.refusal(kRecompute, fields_of(*sim::recompute_from(sim::text_of(value))));
+    return open.refusal(kRecompute, fields_with(*sim::recompute_from(sim::text_of(value))));
   };
   exclude(kRecompute, values, refusal_of, query);
 }

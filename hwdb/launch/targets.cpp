@@ -1,11 +1,13 @@
 #include "hwdb/launch/targets.h"
 
 #include <algorithm>
+#include <sstream>
 #include <utility>
 
 #include "hwdb/launch/command_line.h"
 #include "hwdb/launch/config_text.h"
 #include "hwdb/launch/row_text.h"
+#include "hwdb/text/quoting.h"
 #include "sim/base/error.h"
 #include "sim/model/transformer.h"
 
@@ -14,8 +16,8 @@ namespace {
 
 // The first line of a file: "PROGRAM: MODEL on N devices."
 std::string title(const std::string& program, const sim::Run& run) {
-  return program + ": " + run.model.name + " on " + std::to_string(run.strategy.num_devices()) +
-         " devices.";
+  return program + ": " + comment_text(run.model.name) + " on " +
+         std::to_string(run.strategy.num_devices()) + " devices.";
 }
 
 // --- megatron: arguments of pretrain_gpt.py ---
@@ -28,7 +30,9 @@ std::string megatron_text(const sim::Run& run, const std::vector<LaunchEntry>& e
                      "yours: give them to this script.\nargs=(\n";
   for (const LaunchEntry& entry : entries) {
     text += "  " + entry.key;
-    if (entry.value != "true") text += " " + shell_quoted(entry.value);
+    // Several values of one option are parted by blanks.
+    std::istringstream values(entry.value == "true" ? "" : entry.value);
+    for (std::string value; values >> value;) text += " " + shell_quoted(value);
     text += "\n";
   }
   return text + ")\ntorchrun --nnodes " + std::to_string((devices + node - 1) / node) +
@@ -53,7 +57,7 @@ std::string titan_text(const sim::Run& run, const std::vector<LaunchEntry>& entr
   std::vector<LaunchEntry> all = entries;
   for (LaunchEntry& entry : all) {
     if (entry.key == "model.converters")
-      entry.value = entry.value.empty() ? "[]" : "[\"" + entry.value + "\"]";
+      entry.value = entry.value.empty() ? "[]" : "[" + toml_quoted(entry.value) + "]";
   }
   return toml_text(all, {title("torchtitan", run),
                          "Data, tokenizer, learning rate, steps and checkpoints are yours."});
@@ -144,10 +148,11 @@ LaunchTarget accelerate_target() {
 // --- nemo: overrides of a Megatron-Bridge recipe ---
 
 std::string nemo_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
-  return yaml_text(entries, {"Megatron-Bridge: overrides of the recipe of " + run.model.name +
-                                 " for " + std::to_string(run.strategy.num_devices()) + " devices.",
-                             "The model, data, learning rate and checkpoints are the "
-                             "recipe's: PROGRAM --config-file nemo.yaml"});
+  return yaml_text(entries,
+                   {"Megatron-Bridge: overrides of the recipe of " + comment_text(run.model.name) +
+                        " for " + std::to_string(run.strategy.num_devices()) + " devices.",
+                    "The model, data, learning rate and checkpoints are the "
+                    "recipe's: PROGRAM --config-file nemo.yaml"});
 }
 
 LaunchTarget nemo_target() {

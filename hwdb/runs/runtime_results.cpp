@@ -325,7 +325,7 @@ RuntimeResults parse_runtime_results(const std::string& text, const std::string&
     try {
       add_line(results, line, number);
     } catch (const json::exception& error) {
-      reject(results, number, where + ": no record of llmsim-runtime: " + error.what());
+      reject(results, number, where + ": no record of llmsim-runtime: " + reason_of(error));
     } catch (const Error& error) {
       reject(results, number, error.what());
     }

@@ -5,6 +5,7 @@
 #include <limits>
 #include <set>
 
+#include "hwdb/text/read_budget.h"
 #include "hwdb/text/spelling.h"
 #include "sim/base/error.h"
 
@@ -13,15 +14,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kDeepest = 100;
-
-// The part of a parser's message that says what it expected, on one printable line.
-std::string complaint(const std::string& message) {
-  const std::size_t start = message.find("syntax error");
-  std::string text = start == std::string::npos ? message : message.substr(start);
-  std::erase_if(text, [](char c) { return c < ' ' || c > '~'; });
-  return text.substr(0, 160);
-}
+// Each may take a hundred times its shortest text; the longest file of runs has a hundredth.
+constexpr int kMostValues = 4'000'000;
 
 // A key as it may stand in a message: no control characters, no end of line.
 std::string printable(const std::string& key) {
@@ -78,22 +72,35 @@ void check_depth(const std::string& text, const std::string& file, std::optional
       ++depth;
     else if (!quoted && (c == ']' || c == '}'))
       --depth;
-    if (depth > kDeepest) {
+    if (depth > kMostLevels) {
       throw Error(place_in(text, i, file, line) +
-                  ": objects and lists lie in one another more than " + std::to_string(kDeepest) +
-                  " deep");
+                  ": objects and lists lie in one another more than " +
+                  std::to_string(kMostLevels) + " deep");
     }
   }
 }
 
 }  // namespace
 
+std::string reason_of(const json::exception& error) {
+  const std::string message = error.what();
+  // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error while ..."
+  std::size_t start = message.find("syntax error");
+  if (start == std::string::npos) start = message.find("] ") + 2;
+  std::string text = message.substr(std::min(start, message.size()));
+  std::erase_if(text, [](char c) { return c < ' ' || c > '~'; });
+  return text.substr(0, 160);
+}
+
 json parse_json(const std::string& text, const std::string& file, std::optional<int> line) {
   const std::string place = line ? place_in(text, 0, file, line) : file;
   check_depth(text, file, line);
   try {
     DuplicateKeys duplicates(place);
+    int values = 0;
     return json::parse(text, [&](int depth, json::parse_event_t event, const json& value) {
+      if (++values > kMostValues)
+        throw Error(place + ": holds more than " + std::to_string(kMostValues) + " values");
       duplicates.see(static_cast<std::size_t>(depth), event, value);
       return true;
     });
@@ -101,9 +108,9 @@ json parse_json(const std::string& text, const std::string& file, std::optional<
     throw;
   } catch (const json::parse_error& error) {
     const std::size_t end = std::min<std::size_t>(error.byte, text.size());
-    throw Error(place_in(text, end, file, line) + ": malformed JSON: " + complaint(error.what()));
+    throw Error(place_in(text, end, file, line) + ": malformed JSON: " + reason_of(error));
   } catch (const json::exception& error) {
-    throw Error(place + ": malformed JSON: " + complaint(error.what()));
+    throw Error(place + ": malformed JSON: " + reason_of(error));
   }
 }
 

@@ -17,9 +17,12 @@ namespace llmsim::hwdb {
 
 // The document in `text`: a file, or the line `line` of one.  Throws Error "FILE:LINE: malformed
 // JSON: ..." where it is none, and "FILE:LINE: ..." where objects and lists lie in one another more
-// than 100 deep: what reads and prints them recurs.
+// than 100 deep, what reads and prints them recurs, or where there are more than 4 million values.
 nlohmann::json parse_json(const std::string& text, const std::string& file,
                           std::optional<int> line = std::nullopt);
+
+// What the library says is wrong, without its own names, on one printable line.
+std::string reason_of(const nlohmann::json::exception& error);
 
 // Text of the value for a message, cut after a few dozen characters.
 std::string shown(const nlohmann::json& value);

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "hwdb/text/input_file.h"
+#include "hwdb/text/read_budget.h"
 #include "hwdb/text/spelling.h"
 #include "hwdb/text/toml.h"
 #include "sim/base/field.h"
@@ -258,8 +259,13 @@ TableFile read_document(const toml::table& table, const std::string& name) {
 }  // namespace
 
 TableFile parse_table_file(const std::string& text, const std::string& file) {
+  constexpr std::size_t kMostMiBOfTable = 8;  // as nodes of a parser a hundred times that
+  if (text.size() > kMostMiBOfTable << 20)
+    throw TooLarge(file + ": holds more than " + std::to_string(kMostMiBOfTable) + " MiB");
   try {
-    return read_document(toml::parse(text), file);
+    return read_document(parse_toml(text), file);
+  } catch (const TooLarge& error) {
+    throw TooLarge(file + ": " + error.what());
   } catch (const toml::parse_error& error) {
     std::string reason(error.description());
     std::replace_if(

@@ -7,6 +7,8 @@
 // Private to hwdb.
 #pragma once
 
+#include <string>
+
 #pragma push_macro("NDEBUG")
 #undef NDEBUG
 #define TOML_ASSERT(condition) static_cast<void>(0)
@@ -14,3 +16,11 @@
 #define TOML_HEADER_ONLY 1
 #include <toml++/toml.h>
 #pragma pop_macro("NDEBUG")
+
+namespace llmsim::hwdb {
+
+// The document in a text.  Throws toml::parse_error where it is none, and TooLarge where brackets
+// or the parts of a key lie in one another more than 100 deep: what reads them recurs.
+toml::table parse_toml(const std::string& text);
+
+}  // namespace llmsim::hwdb

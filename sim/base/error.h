@@ -10,9 +10,14 @@ namespace llmsim {
 // Thrown for a file, name, option or value that the user can correct.  The message is one line that
 // names the field, its value and what would be right: "tp = 3 does not divide num_heads = 64".
 // Caught once, in main.
+//
+// Names and values in it may come from anyone's file: what would move a terminal's cursor or colour
+// it (C0 and C1 control characters, DEL) stands as "?", a line feed or tab as a blank.
 class Error : public std::runtime_error {
  public:
-  explicit Error(const std::string& message) : std::runtime_error(message) {}
+  explicit Error(const std::string& message) : std::runtime_error(printable(message)) {}
+
+  static std::string printable(std::string text);
 };
 
 }  // namespace llmsim

@@ -33,6 +33,18 @@ TEST(DataRows, AreThoseOfATableInBothFormats) {
   }
 }
 
+// A spreadsheet runs "=..." of a cell; numbers stay numbers, and what is read is what was written.
+TEST(DataRows, NoCellOfCsvIsAFormula) {
+  Table table("", {{"name", "name", Kind::Text}});
+  const std::vector<std::string> names{"=cmd|' /C calc'!A0", "+1+2", "-rf", "@SUM(A1)", "-1.5",
+                                       "'quoted'",           "plain"};
+  for (const std::string& name : names) table.add_row({name});
+  const std::string csv = render(table, Format::Csv);
+  EXPECT_EQ(csv, "name\n'=cmd|' /C calc'!A0\n'+1+2\n'-rf\n'@SUM(A1)\n-1.5\n'quoted'\nplain\n");
+  const DataRows data = data_rows(csv);
+  for (std::size_t i = 0; i < names.size(); ++i) EXPECT_EQ(data.text(i, "name"), names[i]);
+}
+
 TEST(DataRows, OfAValidationHaveTheEndsOfIntervals) {
   const DataRows data = data_rows(
       R"({"runs": [{"id": "a", "measured_s": 2.0, "predicted_s": 1.5, "interval_s": [1.0, 2.5],

@@ -31,7 +31,8 @@ const std::map<std::string, Names> usable_folders{
 const std::map<std::string, Names> third_party_owners{
     {"sqlite3", {"hwdb"}},
     {"SQLiteCpp/", {"hwdb"}},
-    {"nlohmann/", {"hwdb", "reports", "runtime"}},
+    // Every reader is fuzzed, the private ones of hwdb too.
+    {"nlohmann/", {"hwdb", "reports", "runtime", "fuzz"}},
     {"Eigen/", {"calibrate"}},
     // The tests of sim hold its closed forms against it.
     {"boost/", {"calibrate", "sim"}},

@@ -14,6 +14,7 @@
 #include "hwdb/launch/launch_fields.h"
 #include "hwdb/launch/row_text.h"
 #include "hwdb/launch/targets.h"
+#include "hwdb/text/quoting.h"
 #include "sim/base/error.h"
 
 namespace llmsim::hwdb {
@@ -49,14 +50,14 @@ std::string program_command(const sim::Run& run) {
 std::string node_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
   const std::string& framework = run.framework.id;
   std::string text =
-      "#!/bin/bash\n# " + run.model.name + " on " + std::to_string(run.strategy.num_devices()) +
-      " devices, " + framework +
+      "#!/bin/bash\n# " + comment_text(run.model.name) + " on " +
+      std::to_string(run.strategy.num_devices()) + " devices, " + comment_text(framework) +
       ".\n# Start this on each node, in the folder of its files, with NODE_RANK and HEAD_NODE, the "
       "host of rank 0.\n# What follows goes to the program.\nset -euo pipefail\n"
       "export HEAD_NODE=${HEAD_NODE:-localhost} PORT=${PORT:-29500}\n"
       "export NODE_RANK=${NODE_RANK:-${SLURM_NODEID:-0}}\n";
   for (const LaunchEntry& entry : entries)
-    text += "export " + entry.key + "=\"" + entry.value + "\"\n";
+    text += "export " + entry.key + "=" + shell_quoted(entry.value) + "\n";
   if (is_jax(framework))
     text += "export JAX_COORDINATOR_IP=$HEAD_NODE JAX_COORDINATOR_PORT=$PORT NNODES=$PET_NNODES\n";
   else

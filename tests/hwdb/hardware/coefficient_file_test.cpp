@@ -64,13 +64,22 @@ TEST(CoefficientFile, AFitReplacesItsEarlierResultsAndNoOthers) {
 }
 
 TEST(CoefficientFile, AnotherTextIsRefused) {
-  for (const char* text : {"", "[]", "{\"coefficients\": 1}"}) {
+  for (const char* text : {"[]", "{}", "{\"coefficients\": 1}"}) {
     try {
       with_fitted_rows(text, "f.json", {}, "");
       FAIL() << text;
     } catch (const Error& error) {
       EXPECT_STREQ(error.what(), "f.json: an object with a list \"coefficients\" is expected");
     }
+  }
+  try {
+    with_fitted_rows(R"({"coefficients": [{"scope": "device", "id": 3, "key": "a"}]})", "f.json",
+                     {}, "");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "f.json: coefficients[0]: scope, id, key (and fitted_from) are expected to be texts");
   }
 }
 

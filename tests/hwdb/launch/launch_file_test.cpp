@@ -490,13 +490,13 @@ TEST(LaunchFile, ScriptsSayNodesAndTheEnvironmentOfTheRun) {
   EXPECT_TRUE(has(text(record, "slurm", 2), "#SBATCH --nodes=2\n"));
   EXPECT_TRUE(has(text(record, "slurm", 2), "#SBATCH --gpus-per-node=8\n"));
   const std::string node = text(record, "torchrun", 1);
-  EXPECT_TRUE(has(node, "export PET_NNODES=\"2\"\nexport PET_NPROC_PER_NODE=\"8\"\n")) << node;
-  EXPECT_TRUE(has(node, "export CUDA_DEVICE_MAX_CONNECTIONS=\"1\"\n"));
+  EXPECT_TRUE(has(node, "export PET_NNODES=2\nexport PET_NPROC_PER_NODE=8\n")) << node;
+  EXPECT_TRUE(has(node, "export CUDA_DEVICE_MAX_CONNECTIONS=1\n"));
   EXPECT_TRUE(has(node, "\nbash megatron.sh \"$@\"\n"));
   record.hardware.collective_algorithm = "ring";
   record.training.strategy.erase("tp");
   const std::string ring = text(record, "torchrun", 1);
-  EXPECT_TRUE(has(ring, "export NCCL_ALGO=\"Ring\"\n")) << ring;
+  EXPECT_TRUE(has(ring, "export NCCL_ALGO=Ring\n")) << ring;
   EXPECT_FALSE(has(ring, "CUDA_DEVICE_MAX_CONNECTIONS"));
   record.hardware.collective_algorithm = "hierarchical";
   EXPECT_EQ(error_of([&] { text(record, "slurm", 0); }),
@@ -766,8 +766,28 @@ TEST(LaunchFile, AnUnknownKeyIsNamedWithTheNearest) {
 TEST(LaunchFile, ValuesThatNoCaseHasAreNamed) {
   EXPECT_EQ(error_of([] { parse_launch("--num-layers 2 --recompute-granularity some", "a.sh"); }),
             "a.sh: --recompute-granularity = some: no such combination of megatron is modelled");
-  EXPECT_EQ(error_of([] { parse_launch("--num-layers two", "a.sh"); }).substr(0, 34),
-            "a.sh: model.num_layers = two: an i");
+  EXPECT_EQ(error_of([] { parse_launch("--num-layers two", "a.sh"); }),
+            "a.sh: model.num_layers = two: a whole number from 1 on is expected");
+}
+
+// Sizes are divided by degrees: a zero is refused by the key that says it.
+TEST(LaunchFile, ADegreeOfZeroIsRefusedByItsKey) {
+  const auto why = [](const char* text, const char* file) {
+    return error_of([&] { parse_launch(text, file); });
+  };
+  EXPECT_EQ(why("[model]\nflavor = \"8B\"\nname = \"llama3\"\n[parallelism]\n"
+                "data_parallel_shard_degree = 8\npipeline_parallel_degree = 0\n",
+                "a.toml"),
+            "a.toml: parallelism.pipeline_parallel_degree = 0: pp = 0: an integer from 1 to "
+            "1048576 is expected");
+  EXPECT_NE(why("--num-layers 2 --tensor-model-parallel-size 0", "a.sh").find("size = 0"),
+            std::string::npos);
+  EXPECT_NE(why("remat_policy: full\nici_fsdp_parallelism: 8\ndcn_data_parallelism: 0\n", "a.yml"),
+            "");
+  EXPECT_NE(why("--num-layers 99999999999 --hidden-size 4294967296 --nnodes 70000 "
+                "--nproc_per_node 70000",
+                "a.sh"),
+            "");
 }
 
 // Its keys are those of a GPT.

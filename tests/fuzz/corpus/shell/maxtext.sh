@@ -1,0 +1,1 @@
+python3 -m MaxText.train MaxText/configs/base.yml model_name=llama2-7b ici_fsdp_parallelism=-1 ici_tensor_parallelism=2 dcn_data_parallelism=1 per_device_batch_size=4 max_target_length=2048 remat_policy=full hardware=gpu

@@ -1,0 +1,129 @@
+#include "tests/fuzz/readers.h"
+
+#include <exception>
+#include <sstream>
+#include <typeinfo>
+
+#include "calibrate/measured_kernels.h"
+#include "calibrate/training_log.h"
+#include "hwdb/hardware/coefficient_file.h"
+#include "hwdb/hardware/user_hardware.h"
+#include "hwdb/huggingface/huggingface.h"
+#include "hwdb/huggingface/model_types.h"
+#include "hwdb/launch/launch_file.h"
+#include "hwdb/runs/comparison.h"
+#include "hwdb/runs/run_resolver.h"
+#include "hwdb/runs/runtime_results.h"
+#include "hwdb/runs/source_tables.h"
+#include "hwdb/store/database.h"
+#include "hwdb/text/table_file.h"
+#include "reports/data_rows.h"
+#include "sim/base/error.h"
+#include "sim/predict.h"
+#include "tests/hwdb/launch/shipped_resolver.h"
+
+namespace llmsim::fuzz {
+namespace {
+
+// Beyond these a step is priced for seconds, which is no fault of a reader.
+bool is_quick(const sim::Run& run) {
+  return run.model.num_layers <= 512 && run.strategy.pp <= 64 &&
+         run.strategy.virtual_stages <= 64 && run.strategy.num_microbatches() <= 256;
+}
+
+void predict_record(hwdb::RunRecord record) {
+  const sim::Run run = hwdb::resolver().resolve(record);
+  if (is_quick(run)) sim::predict(run);
+}
+
+void read_runs(const std::string& text) {
+  for (const hwdb::RunRecord& record : hwdb::parse_runs(text, "fuzz.json").runs) {
+    try {
+      predict_record(record);
+    } catch (const Error&) {
+    }
+  }
+  predict_record(hwdb::parse_run(text, "fuzz.json"));
+}
+
+// A file of any of the programs whose format has this extension, on eight H100.
+void read_launch(const std::string& text, const std::string& extension) {
+  const std::string file = "fuzz." + extension;
+  hwdb::LaunchReading reading;
+  reading.ignores_unknown = true;
+  hwdb::RunRecord record = hwdb::parse_launch(text, file, reading).record;
+  if (!record.hardware.accelerator) record.hardware.accelerator = "h100_sxm";
+  if (!record.hardware.num_devices) record.hardware.num_devices = 8;
+  if (!record.model.name && record.model.fields.empty()) record.model.name = "llama3-8b";
+  predict_record(record);
+}
+
+void read_hardware(const std::string& text) {
+  static hwdb::Database database(":memory:", hwdb::Access::Write);
+  hwdb::add_hardware(database, text, "fuzz.json", true);
+}
+
+void read_log(const std::string& text) {
+  std::istringstream stream(text);
+  calibrate::TrainingLog log;
+  calibrate::read_training_log(stream, "fuzz.log", log);
+}
+
+bool has_words_of_a_library(const std::string& message) {
+  for (const char* words : {"json.exception", "std::", "stod", "stoi", "basic_string",
+                            "vector::", "bad_alloc", "filesystem error", "bad conversion"})
+    if (message.find(words) != std::string::npos) return true;
+  return false;
+}
+
+bool has_control_characters(const std::string& message) {
+  for (const unsigned char c : message)
+    if (c < 0x20 || c == 0x7f) return true;
+  return false;
+}
+
+}  // namespace
+
+const std::vector<Reader>& readers() {
+  static const std::vector<Reader> all{
+      {"runs", read_runs},
+      {"shell", [](const std::string& text) { read_launch(text, "sh"); }},
+      {"yaml", [](const std::string& text) { read_launch(text, "yaml"); }},
+      {"toml", [](const std::string& text) { read_launch(text, "toml"); }},
+      {"json", [](const std::string& text) { read_launch(text, "json"); }},
+      {"model", [](const std::string& text) { hwdb::read_model_config(text, "fuzz/config.json"); }},
+      {"model_types",
+       [](const std::string& text) {
+         hwdb::parse_model_types(text, "fuzz.json", hwdb::model_types());
+       }},
+      {"hardware", read_hardware},
+      {"coefficients",
+       [](const std::string& text) { hwdb::with_fitted_rows(text, "fuzz.json", {}, "fit"); }},
+      {"results", [](const std::string& text) { hwdb::parse_runtime_results(text, "fuzz.jsonl"); }},
+      {"comparison", [](const std::string& text) { hwdb::parse_comparisons(text, "fuzz.json"); }},
+      {"table", [](const std::string& text) { hwdb::parse_table_file(text, "fuzz.toml"); }},
+      {"source_project",
+       [](const std::string& text) { hwdb::parse_source_project(text, "fuzz.json"); }},
+      {"kernel_fits",
+       [](const std::string& text) { calibrate::parse_kernel_fits(text, "fuzz.json"); }},
+      {"rows", [](const std::string& text) { reports::data_rows(text); }},
+      {"log", read_log},
+  };
+  return all;
+}
+
+std::optional<std::string> fault_of(const Reader& reader, const std::string& text) {
+  std::string message;
+  try {
+    reader.read(text);
+  } catch (const Error& error) {
+    message = error.what();
+  } catch (const std::exception& error) {
+    return std::string(typeid(error).name()) + ": " + error.what();
+  }
+  if (has_words_of_a_library(message)) return "a library's words: " + message;
+  if (has_control_characters(message)) return "control characters: " + message;
+  return std::nullopt;
+}
+
+}  // namespace llmsim::fuzz
