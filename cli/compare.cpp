@@ -57,7 +57,9 @@ hwdb::TableFile table_named(const std::string& name) {
     if (shipped.name == name) return shipped_table(shipped);
     names.emplace_back(shipped.name);
   }
-  if (name.ends_with(".toml") || std::filesystem::exists(name)) return hwdb::read_table_file(name);
+  std::error_code too_long;  // for a name of a file
+  if (name.ends_with(".toml") || std::filesystem::exists(name, too_long))
+    return hwdb::read_table_file(name);
   throw Error(name + ": no such table" + hwdb::did_you_mean(name, names) +
               "; llmsim compare --list names all, a file ends in .toml");
 }

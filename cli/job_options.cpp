@@ -26,14 +26,18 @@ constexpr double kMostTokens = 1e18;
   throw Error(option + " = " + text + ": " + right);
 }
 
-double amount_in(const std::string& option, const std::string& text, const std::string& right) {
+// Beyond 10^9 hours, minutes or GB/s, and 10^6 USD, something else is meant.
+double amount_in(const std::string& option, const std::string& text, const std::string& right,
+                 double most = 1e9) {
   const std::optional<double> value = sim::number_from(text);
-  if (!value || *value <= 0.0) refuse_job(option, text, right + " above 0 are expected");
+  if (!value || *value <= 0.0 || *value > most)
+    refuse_job(option, text,
+               right + " above 0, up to " + sim::shortest_text(most) + ", are expected");
   return *value;
 }
 
 double price_in(const std::string& text) {
-  return amount_in("--price", text, "USD per device-hour");
+  return amount_in("--price", text, "USD per device-hour", 1e6);
 }
 
 // 1 without a suffix; none for a word that is no suffix.

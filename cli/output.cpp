@@ -51,24 +51,44 @@ int write_all(int file, std::string_view text) {
   return 0;
 }
 
-// Opens, writes and closes; 0, or the errno of the first that failed.
-int written(const TextSource& text, const std::string& path, int flags,
-            std::optional<mode_t> mode) {
-  const int file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, mode.value_or(kNewFile));
+// Writes to an open file, gives it its name where it has none, and closes it; 0, or the errno of the
+// first that failed.
+int written_to(int file, const TextSource& text, std::optional<mode_t> mode, const char* name) {
   if (file < 0) return errno;
   int reason = 0;
   text([&](std::string_view piece) {
     if (reason == 0) reason = write_all(file, piece);
   });
   if (reason == 0 && mode && ::fchmod(file, *mode) != 0) reason = errno;
+  const std::string nameless = "/proc/self/fd/" + std::to_string(file);
+  if (reason == 0 && name &&
+      ::linkat(AT_FDCWD, nameless.c_str(), AT_FDCWD, name, AT_SYMLINK_FOLLOW) != 0)
+    reason = errno;
   if (::close(file) != 0 && reason == 0) reason = errno;
   return reason;
+}
+
+int open_file(const std::string& path, int flags, std::optional<mode_t> mode) {
+  return ::open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, mode.value_or(kNewFile));
+}
+
+// A file of that name that is new.  It has none while it is written, where the file system can do
+// that: an interruption leaves nothing.
+int written_anew(const TextSource& text, const std::string& path, std::optional<mode_t> mode) {
+#ifdef O_TMPFILE
+  const fs::path folder = fs::path(path).parent_path();
+  const int file = open_file(folder.empty() ? "." : folder.string(), O_TMPFILE, mode);
+  if (file >= 0 && ::access("/proc/self/fd", X_OK) == 0)
+    return written_to(file, text, mode, path.c_str());
+  if (file >= 0) ::close(file);
+#endif
+  return written_to(open_file(path, O_CREAT | O_EXCL, mode), text, mode, nullptr);
 }
 
 // The file that takes the place of `path`, which a symbolic link names by another path.
 void replace_file(const TextSource& text, const std::string& path, std::optional<mode_t> mode) {
   const std::string fresh = path + "." + std::to_string(::getpid()) + ".new";
-  int reason = written(text, fresh, O_CREAT | O_EXCL, mode);
+  int reason = written_anew(text, fresh, mode);
   if (reason == 0 && std::rename(fresh.c_str(), path.c_str()) != 0) reason = errno;
   if (reason == 0) return;
   if (reason != EEXIST) ::unlink(fresh.c_str());
@@ -81,7 +101,8 @@ void write_file(const TextSource& text, const std::string& path) {
   struct stat old {};
   const bool exists = ::stat(path.c_str(), &old) == 0;
   if (exists && !S_ISREG(old.st_mode)) {
-    if (const int reason = written(text, path, 0, {})) refuse_write(path, reason);
+    const int reason = written_to(open_file(path, 0, {}), text, {}, nullptr);
+    if (reason != 0) refuse_write(path, reason);
     return;
   }
   std::error_code error;

@@ -3,15 +3,19 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <memory>
+#include <new>
 #include <sstream>
+#include <string>
 
 #include "cli/commands.h"
 #include "cli/help_format.h"
 #include "cli/output.h"
 #include "cli/shell_texts.h"
 #include "hwdb/text/table_file.h"
+#include "sim/base/error.h"
 
 namespace llmsim::cli {
 namespace {
@@ -105,8 +109,17 @@ int run_program(const std::vector<std::string>& arguments, const std::string& ve
   } catch (const hwdb::UnknownKey& error) {
     report_error(error.what());
     return kUsage;
-  } catch (const std::exception& error) {
+  } catch (const Error& error) {
     return report_error(error.what());
+  } catch (const std::filesystem::filesystem_error& error) {
+    constexpr std::size_t kShown = 80;
+    std::string path = error.path1().string();
+    if (path.size() > kShown) path = path.substr(0, kShown) + "...";
+    return report_error(Error::printable(path) + ": " + error.code().message());
+  } catch (const std::bad_alloc&) {
+    return report_error("not enough memory for this question; a smaller one is expected");
+  } catch (const std::exception& error) {  // of a library: a fault of this program
+    return report_error("an unexpected fault, please report it: " + Error::printable(error.what()));
   }
 }
 

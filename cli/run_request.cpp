@@ -26,7 +26,7 @@ using Text = std::optional<std::string>;
 constexpr NumberRange kDevices{1, 1 << 20};
 constexpr NumberRange kRank{1, 1 << 16};
 constexpr NumberRange kSequence{1, 1 << 24};
-constexpr NumberRange kBatch{1, 1 << 24};
+constexpr NumberRange kBatch{1, 1 << 20};  // as validity.h
 constexpr NumberRange kBatchTokens{1, std::int64_t{1} << 36};
 constexpr double kGB = 1e9;
 constexpr std::int64_t kDefaultBatchTokens = std::int64_t{4} << 20;
@@ -137,7 +137,8 @@ hwdb::RecordedHardware hardware_of(const RunOptions& options, int num_devices,
 // sequences, rounded to a multiple of `divisor`, which is halved while it is more than that.
 std::int64_t default_batch(int seq_len, int devices, std::int64_t divisor) {
   const std::int64_t tokens = std::max(kDefaultBatchTokens, kDefaultTokensPerDevice * devices);
-  const std::int64_t sequences = std::max<std::int64_t>(1, tokens / seq_len);
+  const std::int64_t sequences =
+      std::clamp<std::int64_t>(tokens / seq_len, 1, kBatch.most / 2);  // whose multiple is one too
   while (divisor > sequences && divisor % 2 == 0) divisor /= 2;
   return std::max<std::int64_t>(1, (sequences + divisor / 2) / divisor) * divisor;
 }
@@ -509,7 +510,8 @@ sim::Run launched_run(const RunOptions& options, hwdb::RunResolver& resolver) {
 
 sim::NamedModel model_named(const std::string& option, const std::string& name) {
   if (const sim::NamedModel* entry = hwdb::find_model(name)) return *entry;
-  if (std::filesystem::exists(name) || name.ends_with(".json"))
+  std::error_code too_long;  // for a name of a file
+  if (std::filesystem::exists(name, too_long) || name.ends_with(".json"))
     return hwdb::load_model_config(name);
   throw Error(option + " = " + name + ": neither a known model nor a config.json" +
               hwdb::did_you_mean(hwdb::nearest_models(name, 3)));

@@ -144,7 +144,8 @@ std::string option_of(const ListedOption& listed) { return option_named(listed.k
 
 std::vector<std::string> values_of(const ListedOption& listed, const std::string& text) {
   const bool is_list = text.find_first_of(listed.numbers ? ",-*+" : ",") != std::string::npos;
-  if (!is_list || std::filesystem::exists(text)) return {text};
+  std::error_code too_long;  // for a name of a file
+  if (!is_list || std::filesystem::exists(text, too_long)) return {text};
   return listed.numbers ? number_texts_in(option_of(listed), text, kAnyNumber)
                         : names_in(option_of(listed), text);
 }

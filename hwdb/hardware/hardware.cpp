@@ -18,10 +18,12 @@ void check_numbers(int num_devices, const ClusterOverrides& overrides) {
     throw Error("devices_per_node = " + std::to_string(*overrides.devices_per_node) +
                 ": at least 1 is expected");
   }
-  if (overrides.inter_node_per_device && !(overrides.inter_node_per_device->value() > 0.0)) {
-    throw Error("inter_node_bytes_per_s_per_device = " +
-                printed(overrides.inter_node_per_device->value(), "") +
-                ": a positive rate is expected");
+  constexpr double kLeastRate = 1e6, kMostRate = 1e14;
+  const double rate =
+      overrides.inter_node_per_device ? overrides.inter_node_per_device->value() : kMostRate;
+  if (!(rate >= kLeastRate && rate <= kMostRate)) {
+    throw Error("inter_node_bytes_per_s_per_device = " + printed(rate, "") +
+                ": 1e6 to 1e14 bytes/s are expected");
   }
 }
 

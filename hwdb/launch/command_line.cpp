@@ -241,7 +241,8 @@ LaunchText parsed_primus(const std::string& text, const std::string& path) {
     overrides["moe_token_dispatcher_type"] = "flex";
     overrides["moe_flex_dispatcher_backend"] = "deepep";
   }
-  for (const auto& [name, value] : overrides) {
+  for (const auto& argument : overrides) {
+    const std::string &name = argument.first, &value = argument.second;
     const auto* const known = std::find_if(std::begin(kPythonNames), std::end(kPythonNames),
                                            [&](const PythonName& one) { return name == one.name; });
     const bool is_one = name == "sequence_parallel" && value == "1";

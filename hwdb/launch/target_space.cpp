@@ -41,12 +41,12 @@ class OpenQuery {
  public:
   OpenQuery(const sim::PlanQuery& query, const LaunchTarget& target)
       : target_(target), fields_(fields_of(query.base)) {
-    for (const auto& [key, value] : fields_) {
+    for (const auto& known : fields_) {
+      const sim::StrategyField* const field = sim::find_strategy_field(known.first);
       const bool differs = std::any_of(query.under.begin(), query.under.end(), [&](const auto& of) {
-        const sim::StrategyField* const field = sim::find_strategy_field(key);
         return field && field->get(of.second.strategy) != field->get(query.base.strategy);
       });
-      if (differs) by_sharding_.insert(key);
+      if (differs) by_sharding_.insert(known.first);
     }
   }
 

@@ -105,15 +105,17 @@ TEST(JobOf, RampUpPredictsTheFirstBatch) {
 
 TEST(JobOf, NamesTheOptionThatIsWrong) {
   EXPECT_EQ(job_error({.tokens = "15T", .price = "0"}),
-            "--price = 0: USD per device-hour above 0 are expected");
+            "--price = 0: USD per device-hour above 0, up to 1e+06, are expected");
+  EXPECT_EQ(job_error({.tokens = "15T", .price = "1e300"}),
+            "--price = 1e300: USD per device-hour above 0, up to 1e+06, are expected");
   EXPECT_EQ(job_error({.tokens = "15T", .mtbf = "week"}),
-            "--mtbf = week: hours above 0 are expected");
+            "--mtbf = week: hours above 0, up to 1e+09, are expected");
   EXPECT_EQ(job_error({.tokens = "15T", .restart = "-1"}),
-            "--restart = -1: minutes above 0 are expected");
+            "--restart = -1: minutes above 0, up to 1e+09, are expected");
   EXPECT_EQ(job_error({.tokens = "15T", .checkpoint_interval = "inf"}),
-            "--checkpoint-interval = inf: minutes above 0 are expected");
+            "--checkpoint-interval = inf: minutes above 0, up to 1e+09, are expected");
   EXPECT_EQ(job_error({.tokens = "15T", .checkpoint_bandwidth = "2TB"}),
-            "--checkpoint-bandwidth = 2TB: GB/s above 0 are expected");
+            "--checkpoint-bandwidth = 2TB: GB/s above 0, up to 1e+09, are expected");
   EXPECT_EQ(job_error({.tokens = "15T", .ramp_up = "512"}),
             "--ramp-up = 512: START_BATCH:TOKENS is expected, as 512:50B");
   EXPECT_EQ(job_error({.tokens = "15T", .ramp_up = "1024:50B"}),

@@ -69,10 +69,11 @@ void read_log(const std::string& text) {
   calibrate::read_training_log(stream, "fuzz.log", log);
 }
 
-bool has_words_of_a_library(const std::string& message) {
+bool has_words_of_a_library(const std::string& message, const std::string& text) {
   for (const char* words : {"json.exception", "std::", "stod", "stoi", "basic_string",
                             "vector::", "bad_alloc", "filesystem error", "bad conversion"})
-    if (message.find(words) != std::string::npos) return true;
+    if (message.find(words) != std::string::npos && text.find(words) == std::string::npos)
+      return true;
   return false;
 }
 
@@ -121,7 +122,7 @@ std::optional<std::string> fault_of(const Reader& reader, const std::string& tex
   } catch (const std::exception& error) {
     return std::string(typeid(error).name()) + ": " + error.what();
   }
-  if (has_words_of_a_library(message)) return "a library's words: " + message;
+  if (has_words_of_a_library(message, text)) return "a library's words: " + message;
   if (has_control_characters(message)) return "control characters: " + message;
   return std::nullopt;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -771,6 +772,37 @@ TEST(LaunchFile, ValuesThatNoCaseHasAreNamed) {
 }
 
 // Sizes are divided by degrees: a zero is refused by the key that says it.
+// Names come from anyone: in no file do they become a line of their own.
+TEST(LaunchFile, NoNameBecomesACommand) {
+  const std::map<std::string, std::string> of_target{
+      {"megatron", "megatron-lm"}, {"torchtitan", "torchtitan"}, {"maxtext", "maxtext"},
+      {"nemo", "megatron-bridge"}, {"accelerate", "fsdp2"},      {"slurm", "megatron-lm"},
+      {"torchrun", "megatron-lm"}};
+  for (const auto& [target, framework] : of_target) {
+    const auto files_of = [&, &target = target, &framework = framework](const std::string& name) {
+      sim::Run run = resolver().resolve(record_on("llama-3-8b", 8, framework, {}));
+      run.model.name = name;
+      std::string all;
+      for (const LaunchFile& file : launch_files(run, target, resolver())) all += file.text;
+      return all;
+    };
+    const std::string plain = files_of("plain");
+    for (const char* name : {"a\ntouch x", "a\rb", "\x1b[31m", "\xe2\x80\xa8touch x", "$(touch x)",
+                             "`touch x`", "'; touch x #", "\"\"\""}) {
+      const std::string text = files_of(name);
+      EXPECT_EQ(std::count(text.begin(), text.end(), '\n'),
+                std::count(plain.begin(), plain.end(), '\n'))
+          << target << " " << name;
+      EXPECT_EQ(text.find('\r'), std::string::npos);
+      EXPECT_EQ(text.find('\x1b'), std::string::npos);
+      std::istringstream lines(text);
+      for (std::string line; std::getline(lines, line);)
+        if (line.find("touch") != std::string::npos)
+          EXPECT_TRUE(line.starts_with('#')) << target << ": " << line;
+    }
+  }
+}
+
 TEST(LaunchFile, ADegreeOfZeroIsRefusedByItsKey) {
   const auto why = [](const char* text, const char* file) {
     return error_of([&] { parse_launch(text, file); });
