@@ -49,8 +49,13 @@ std::vector<std::string> csv_fields(const std::string& text, std::size_t& at) {
 DataRows csv_rows(const std::string& text) {
   std::size_t at = 0;
   DataRows data{.keys = csv_fields(text, at), .rows = {}};
+  constexpr std::size_t kMostCells = 8'000'000;
+  std::size_t cells = data.keys.size();
   while (at < text.size()) {
     data.rows.push_back(csv_fields(text, at));
+    cells += data.rows.back().size();
+    if (cells > kMostCells)
+      throw Error("holds more than " + std::to_string(kMostCells) + " values");
     if (data.rows.back().size() != data.keys.size())
       throw Error("row " + std::to_string(data.rows.size()) + " has " +
                   std::to_string(data.rows.back().size()) + " fields, the header " +
@@ -59,7 +64,17 @@ DataRows csv_rows(const std::string& text) {
   return data;
 }
 
+bool is_deeper(const Json& value, int levels) {
+  if (!value.is_structured()) return false;
+  return levels == 0 ||
+         std::ranges::any_of(value, [&](const Json& one) { return is_deeper(one, levels - 1); });
+}
+
 std::string text_of_value(const Json& value) {
+  constexpr int kMostLevels = 8;
+  if (is_deeper(value, kMostLevels))
+    throw Error("a value has lists in one another more than " + std::to_string(kMostLevels) +
+                " deep");
   if (value.is_null()) return "";
   if (value.is_string()) return value.get<std::string>();
   if (!value.is_array()) return value.dump();

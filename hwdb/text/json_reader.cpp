@@ -29,34 +29,61 @@ std::string joined_path(const std::string& path, const std::string& rest) {
   return plain ? path + rest : path + "." + rest;
 }
 
-// Refuses an object in which a key stands twice: readers would take the last one without a word.
-class DuplicateKeys {
- public:
-  explicit DuplicateKeys(const std::string& place) : place_(place) {}
-
-  void see(std::size_t depth, json::parse_event_t event, const json& value) {
-    if (event == json::parse_event_t::object_start) {
-      keys_.resize(std::max(keys_.size(), depth + 1));
-      keys_[depth].clear();
-    } else if (event == json::parse_event_t::key) {
-      // A key is one level deeper than the start of its object.
-      if (!keys_[depth - 1].insert(value.get<std::string>()).second)
-        throw Error(place_ + ": \"" + printable(value.get<std::string>()) +
-                    "\" stands twice in one object");
-    }
-  }
-
- private:
-  const std::string& place_;
-  std::vector<std::set<std::string>> keys_;  // of the open object at each depth
-};
-
 std::string place_in(const std::string& text, std::size_t end, const std::string& file,
                      std::optional<int> line) {
   const auto lines =
       std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(end), '\n');
   return file + ":" + std::to_string(line.value_or(1) + lines);
 }
+
+// Looks at the parts of a text in turn, before a document is made of them: refuses one that is too
+// long for that, and an object in which a key stands twice, of which readers would take
+// the last without a word.  (The library's own callbacks search all of a list for each item of it.)
+class Parts : public nlohmann::json_sax<json> {
+ public:
+  explicit Parts(std::string place) : place_(std::move(place)) {}
+
+  bool null() override { return see(); }
+  bool boolean(bool) override { return see(); }
+  bool number_integer(number_integer_t) override { return see(); }
+  bool number_unsigned(number_unsigned_t) override { return see(); }
+  bool number_float(number_float_t, const string_t&) override { return see(); }
+  bool string(string_t&) override { return see(); }
+  bool binary(binary_t&) override { return see(); }
+  bool start_object(std::size_t) override { return open(); }
+  bool start_array(std::size_t) override { return open(); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(string_t& name) override {
+    if (!keys_[levels_ - 1].insert(name).second)
+      throw Error(place_ + ": \"" + printable(name) + "\" stands twice in one object");
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string&, const json::exception&) override {
+    return false;  // which the parser says
+  }
+
+ private:
+  bool see() {
+    if (++values_ > kMostValues)
+      throw Error(place_ + ": holds more than " + std::to_string(kMostValues) + " values");
+    return true;
+  }
+  bool open() {
+    keys_.resize(std::max(keys_.size(), levels_ + 1));
+    keys_[levels_++].clear();
+    return see();
+  }
+  bool close() {
+    --levels_;
+    return true;
+  }
+
+  std::string place_;
+  std::vector<std::set<std::string>> keys_;  // of what is open, by its level
+  std::size_t levels_ = 0;
+  int values_ = 0;
+};
 
 // Counts brackets outside strings; whether they match is the parser's business.
 void check_depth(const std::string& text, const std::string& file, std::optional<int> line) {
@@ -96,16 +123,9 @@ json parse_json(const std::string& text, const std::string& file, std::optional<
   const std::string place = line ? place_in(text, 0, file, line) : file;
   check_depth(text, file, line);
   try {
-    DuplicateKeys duplicates(place);
-    int values = 0;
-    return json::parse(text, [&](int depth, json::parse_event_t event, const json& value) {
-      if (++values > kMostValues)
-        throw Error(place + ": holds more than " + std::to_string(kMostValues) + " values");
-      duplicates.see(static_cast<std::size_t>(depth), event, value);
-      return true;
-    });
-  } catch (const Error&) {
-    throw;
+    Parts parts(place);
+    json::sax_parse(text, &parts);
+    return json::parse(text);
   } catch (const json::parse_error& error) {
     const std::size_t end = std::min<std::size_t>(error.byte, text.size());
     throw Error(place_in(text, end, file, line) + ": malformed JSON: " + reason_of(error));

@@ -77,6 +77,10 @@ std::vector<std::pair<std::string, std::string>> hostile_texts() {
       {"documents without an end", times(kMany, "<<EOF\n")},
       {"a layout that repeats", "torchrun pretrain_gpt.py --pipeline-model-parallel-layout \"" +
                                     times(kMany, "t*65536") + "\" --num-layers 32\n"},
+      {"lists in lists", times(kMany, "[") + times(kMany, "]")},
+      {"objects in objects", times(kMany, "{\"a\":") + "1" + times(kMany, "}")},
+      {"rows of lists in lists", "[{\"a\":" + times(kMany, "[") + times(kMany, "]") + "}]"},
+      {"objects side by side", "{\"runs\":[" + times(kLines, "{\"id\":\"a\"},") + "{}]}"},
       {"dotted keys", "a" + times(kMany, ".a") + " = 1\n"},
       {"indented maps",
        [] {
