@@ -1,0 +1,80 @@
+// Properties that hold of random runs on every shipped device.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "hwdb/hardware/hardware.h"
+#include "hwdb/store/database.h"
+#include "sim/predict.h"
+#include "tests/sim/random_run.h"
+
+namespace llmsim::sim {
+namespace {
+
+constexpr unsigned kRuns = 1000;
+
+const hwdb::Database& shipped_hardware() {
+  static const hwdb::Database database(":memory:");
+  return database;
+}
+
+// A random run on a shipped accelerator, drawn with it.
+std::optional<TrainingRun> run_on_shipped_device(unsigned seed) {
+  static const std::vector<std::string> ids =
+      shipped_hardware().names(hwdb::HardwareKind::Accelerator);
+  std::optional<TrainingRun> run = random_run(seed);
+  if (!run) return std::nullopt;
+  run->cluster =
+      hwdb::cluster(shipped_hardware(), ids[seed * 7 % ids.size()], run->strategy.num_devices())
+          .cluster;
+  try {
+    return predict(*run).run;
+  } catch (const Error&) {  // a format that the device has not
+    return std::nullopt;
+  }
+}
+
+std::vector<TrainingRun> runs_on_shipped_devices() {
+  std::vector<TrainingRun> runs;
+  for (unsigned seed = 0; runs.size() < kRuns; ++seed)
+    if (const auto run = run_on_shipped_device(seed)) runs.push_back(*run);
+  return runs;
+}
+
+TEST(EveryRun, FitsOnBetterHardwareToo) {
+  for (const TrainingRun& run : runs_on_shipped_devices()) {
+    const Prediction before = predict(run);
+    for (const HardwareChange& change : hardware_changes()) {
+      TrainingRun better = run;
+      change.improve(better.cluster, 2.0);
+      const Prediction after = predict(better);
+      EXPECT_TRUE(after.feasible() || !before.feasible())
+          << change.name << ", " << run.cluster.device.id;
+      EXPECT_GE(after.memory.fit_probability(), before.memory.fit_probability() - 1e-12)
+          << change.name << ", " << run.cluster.device.id;
+    }
+  }
+}
+
+TEST(EveryRun, IsWithinWhatItsDevicesCanDo) {
+  for (const TrainingRun& run : runs_on_shipped_devices()) {
+    const Prediction p = predict(run);
+    EXPECT_LE(p.interval.first, p.step_time);
+    EXPECT_LE(p.step_time, p.interval.second);
+    EXPECT_GT(p.mfu, 0.0);
+    EXPECT_LE(p.mfu, 1.0);
+    const double least = p.model_flops.value() / p.peak.value() / run.strategy.num_devices();
+    EXPECT_GE(p.step_time.value(), least);
+    for (const double figure : {p.step_time.value(), p.interval.second.value(), p.hfu, p.bubble,
+                                p.tokens_per_second_per_device}) {
+      EXPECT_TRUE(std::isfinite(figure));
+      EXPECT_GE(figure, 0.0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace llmsim::sim
