@@ -11,27 +11,27 @@
 #include "sim/predict.h"
 #include "tests/sim/random_run.h"
 
-namespace llmsim::sim {
+namespace llmsim::hwdb {
 namespace {
+
+using sim::TrainingRun;
 
 constexpr unsigned kRuns = 1000;
 
-const hwdb::Database& shipped_hardware() {
-  static const hwdb::Database database(":memory:");
+const Database& shipped_hardware() {
+  static const Database database(":memory:");
   return database;
 }
 
 // A random run on a shipped accelerator, drawn with it.
 std::optional<TrainingRun> run_on_shipped_device(unsigned seed) {
-  static const std::vector<std::string> ids =
-      shipped_hardware().names(hwdb::HardwareKind::Accelerator);
-  std::optional<TrainingRun> run = random_run(seed);
+  static const std::vector<std::string> ids = shipped_hardware().names(HardwareKind::Accelerator);
+  std::optional<TrainingRun> run = sim::random_run(seed);
   if (!run) return std::nullopt;
   run->cluster =
-      hwdb::cluster(shipped_hardware(), ids[seed * 7 % ids.size()], run->strategy.num_devices())
-          .cluster;
+      cluster(shipped_hardware(), ids[seed * 7 % ids.size()], run->strategy.num_devices()).cluster;
   try {
-    return predict(*run).run;
+    return sim::predict(*run).run;
   } catch (const Error&) {  // a format that the device has not
     return std::nullopt;
   }
@@ -46,11 +46,11 @@ std::vector<TrainingRun> runs_on_shipped_devices() {
 
 TEST(EveryRun, FitsOnBetterHardwareToo) {
   for (const TrainingRun& run : runs_on_shipped_devices()) {
-    const Prediction before = predict(run);
-    for (const HardwareChange& change : hardware_changes()) {
+    const sim::Prediction before = sim::predict(run);
+    for (const sim::HardwareChange& change : sim::hardware_changes()) {
       TrainingRun better = run;
       change.improve(better.cluster, 2.0);
-      const Prediction after = predict(better);
+      const sim::Prediction after = sim::predict(better);
       EXPECT_TRUE(after.feasible() || !before.feasible())
           << change.name << ", " << run.cluster.device.id;
       EXPECT_GE(after.memory.fit_probability(), before.memory.fit_probability() - 1e-12)
@@ -61,7 +61,7 @@ TEST(EveryRun, FitsOnBetterHardwareToo) {
 
 TEST(EveryRun, IsWithinWhatItsDevicesCanDo) {
   for (const TrainingRun& run : runs_on_shipped_devices()) {
-    const Prediction p = predict(run);
+    const sim::Prediction p = sim::predict(run);
     EXPECT_LE(p.interval.first, p.step_time);
     EXPECT_LE(p.step_time, p.interval.second);
     EXPECT_GT(p.mfu, 0.0);
@@ -77,4 +77,4 @@ TEST(EveryRun, IsWithinWhatItsDevicesCanDo) {
 }
 
 }  // namespace
-}  // namespace llmsim::sim
+}  // namespace llmsim::hwdb
