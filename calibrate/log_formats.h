@@ -65,8 +65,7 @@ class Readings {
 };
 
 // Written "KEY"; "KEY{}UNIT" where the unit stands behind the number, as in "rate:1.5it/s", and
-// tells what it is ("{}UNIT" where there is no key); "NAME ... KEY" for the key of an object of a
-// name.
+// tells what it is ("{}UNIT" where there is no key); "NAME ... KEY" where a name stands before it.
 struct LogField {
   Logged what;
   std::string key;

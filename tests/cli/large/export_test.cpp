@@ -53,6 +53,42 @@ TEST_F(Program, ExportNamesWhatATargetCannotExpress) {
   EXPECT_EQ(run("export --model llama-405b --gpus 8 --to megatron").status, 3);
 }
 
+// 405 billion parameters on eight devices, by more than half a TiB; rules can't be forced.
+TEST_F(Program, ExportsARunThatDoesNotFitWhereItIsForced) {
+  const std::string options = "export --model llama-405b --gpus 8 --tp 8 --to megatron";
+  const Outcome refused = run(options);
+  EXPECT_EQ(refused.status, 3);
+  EXPECT_EQ(refused.out, "");
+  EXPECT_NE(refused.messages.find("out of memory: needs "), std::string::npos);
+  EXPECT_NE(refused.messages.find("; --force writes it all the same"), std::string::npos);
+  const Outcome forced = run(options + " --force");
+  EXPECT_EQ(forced.status, 0) << forced.messages;
+  EXPECT_NE(forced.out.find("--num-layers 126"), std::string::npos) << forced.out;
+  EXPECT_NE(forced.messages.find("warning: written though it does not fit: a device needs "),
+            std::string::npos)
+      << forced.messages;
+  EXPECT_NE(forced.messages.find(" GiB too little"), std::string::npos) << forced.messages;
+  const Outcome rule = run("export --model llama-405b --gpus 8 --tp 3 --to megatron --force");
+  EXPECT_EQ(rule.status, 3);
+  EXPECT_EQ(rule.messages.find("--force"), std::string::npos) << rule.messages;
+}
+
+TEST_F(Program, PlanExportsWhatComesNearestWhereItIsForced) {
+  const std::string options = "plan --model llama-405b --gpus 8 --export launch --to megatron";
+  const Outcome refused = run(options);
+  EXPECT_EQ(refused.status, 3);
+  EXPECT_NE(refused.messages.find("; --force writes it all the same"), std::string::npos)
+      << refused.messages;
+  const Outcome forced = run(options + " --force");
+  EXPECT_EQ(forced.status, 0) << forced.messages;
+  EXPECT_NE(text_of("launch/megatron.sh").find("--num-layers 126"), std::string::npos);
+  EXPECT_NE(forced.messages.find("warning: written though it does not fit: the plan that comes "
+                                 "nearest needs "),
+            std::string::npos)
+      << forced.messages;
+  EXPECT_EQ(run("plan --model llama3-8b --gpus 8 --force").status, 2);
+}
+
 // Of programs without stages and expert ranks, and of those whose file does not say what is
 // recomputed.
 TEST_F(Program, PlansThatAreExportedAreThoseOfTheProgram) {
