@@ -733,9 +733,17 @@ TEST(LaunchFile, WhatATargetCannotExpressIsNamed) {
             "megatron cannot express training.weight_dtype = fp32");
   // torchtitan gives what does not divide to the first stages, this plan to those in the middle.
   EXPECT_EQ(refusal("torchtitan", {{"pp", 4}, {"embeddings_as_layers", true}}),
-            "torchtitan cannot express embeddings_as_layers = true, remainder = elsewhere");
-  EXPECT_EQ(refusal("torchtitan", {{"sharding", "zero1"}}).substr(0, 50),
-            "torchtitan cannot express sharding = zero1, dp = 1");
+            "torchtitan cannot express remainder = elsewhere, pp = 4: stages are divided evenly, "
+            "what remains going to the first of them");
+  EXPECT_EQ(refusal("torchtitan", {{"sharding", "zero1"}}),
+            "torchtitan cannot express sharding = zero1: FSDP shards weights with gradients and "
+            "states (zero3, or hsdp)");
+  EXPECT_EQ(refusal("accelerate", {{"sharding", "zero1"}}),
+            "accelerate cannot express sharding = zero1: FSDP shards gradients with the states "
+            "(zero2), or weights too (zero3, hsdp)");
+  EXPECT_EQ(refusal("megatron", {{"sharding", "hsdp"}, {"shard_size", 8}}),
+            "megatron cannot express sharding = hsdp: copies of shards are those of the "
+            "distributed optimizer (zero1 with a shard size)");
   EXPECT_EQ(error_of([&] {
               launch_files(run_on("llama-3-8b", 16, "fsdp2", {}), "megatron", resolver());
             }),
