@@ -40,6 +40,7 @@ void check_can_be_said(const sim::Run& run, const ExportOptions& options,
 }
 
 int run_export(ExportOptions options) {
+  options.target = hwdb::target_of_release(*options.target);
   const auto framework = hwdb::framework_of_target(*options.target);
   if (options.run.run_file.empty() && !options.run.framework) options.run.framework = framework;
   const hwdb::Database database = open_database(options.database);
@@ -94,8 +95,8 @@ void add_target_option(CLI::App& c, std::optional<std::string>& target, const ch
   add_option(c, "--to", target, "NAME",
              "what is written: the launch file of a training program, or of all that start one "
              "on its nodes: " +
-                 sim::alternatives(hwdb::launch_targets()) + "; " + usual +
-                 "; example: --to megatron");
+                 sim::alternatives(hwdb::launch_targets()) +
+                 "; NAME@RELEASE makes sure of a release; " + usual + "; example: --to megatron");
 }
 
 void add_export(CLI::App& program, int& status) {

@@ -82,9 +82,12 @@ void add_export_options(CLI::App& c, PlanOptions& o) {
   set_group(c, "Search", {"--export", "--to", "--force"});
 }
 
-int run_plan(const PlanOptions& options) {
+int run_plan(PlanOptions options) {
   format_of(options.output);
-  if (options.target) hwdb::framework_of_target(*options.target);
+  if (options.target) {
+    options.target = hwdb::target_of_release(*options.target);
+    hwdb::framework_of_target(*options.target);
+  }
   check_goals(options);
   const hwdb::Database database = open_database(options.database);
   if (const auto many = several_answers(options, database)) {

@@ -14,6 +14,7 @@
 #include "hwdb/text/input_file.h"
 #include "hwdb/text/read_budget.h"
 #include "hwdb/text/spelling.h"
+#include "hwdb/text/text_blocks.h"
 #include "sim/base/error.h"
 #include "sim/base/number_text.h"
 
@@ -425,6 +426,20 @@ std::vector<std::string> read_targets() {
     if (target.parsed) names.emplace_back(target.name);
   }
   return names;
+}
+
+std::string target_of_release(const std::string& name) {
+  const auto [target, release] = parted(name, "@");
+  if (name.find('@') == std::string::npos) return name;
+  const auto& known = shipped_table(written_target(target).name).releases;
+  if (!known) throw Error("target " + name + ": no releases of " + target + " are told apart");
+  std::vector<std::string> names;
+  for (const Term& one : known->all) {
+    if (one.key == release || one.key.starts_with(release + ".")) return target;
+    names.push_back(one.key);
+  }
+  throw Error("target " + name + ": is written for " + known->program + " " +
+              sim::alternatives(names));
 }
 
 std::optional<std::string> framework_of_target(const std::string& target) {

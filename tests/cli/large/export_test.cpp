@@ -43,6 +43,17 @@ TEST_F(Program, ExportsToStandardOutput) {
   EXPECT_NE(outcome.out.find("\ndata_parallel_shard_degree = 8\n"), std::string::npos);
 }
 
+TEST_F(Program, ExportsForAReleaseThatIsKnown) {
+  const std::string options = "export --model llama3-8b --gpus 8 --sharding zero3 --to ";
+  const Outcome outcome = run(options + "torchtitan@0.2");
+  EXPECT_EQ(outcome.status, 0) << outcome.messages;
+  EXPECT_EQ(outcome.out, run(options + "torchtitan").out);
+  const Outcome other = run(options + "torchtitan@0.3");
+  EXPECT_EQ(other.status, 1);
+  EXPECT_EQ(other.messages,
+            "llmsim: target torchtitan@0.3: is written for torchtitan 0.2.1 or 0.2.2\n");
+}
+
 TEST_F(Program, ExportNamesWhatATargetCannotExpress) {
   const Outcome outcome =
       run("export --model llama3-8b --gpus 32 --recompute op --to megatron -o launch");

@@ -929,5 +929,28 @@ TEST(LaunchFile, WhatAFileLeavesOpenHasTheDefaultOfItsProgram) {
   EXPECT_EQ(noted("assumed.model.num_layers"), "");
 }
 
+// Those whose keys were looked up; a shorter name is of all that begin with it.
+TEST(LaunchReleases, AreThoseOfTheRowsAndStandInTheFile) {
+  EXPECT_EQ(target_of_release("torchtitan"), "torchtitan");
+  EXPECT_EQ(target_of_release("torchtitan@0.2"), "torchtitan");
+  EXPECT_EQ(target_of_release("megatron@0.17"), "megatron");
+  EXPECT_EQ(error_of([] { target_of_release("torchtitan@0.3"); }),
+            "target torchtitan@0.3: is written for torchtitan 0.2.1 or 0.2.2");
+  EXPECT_EQ(error_of([] { target_of_release("torchtitan@0.2."); }),
+            "target torchtitan@0.2.: is written for torchtitan 0.2.1 or 0.2.2");
+  EXPECT_EQ(error_of([] { target_of_release("slurm@23"); }),
+            "target slurm@23: no releases of slurm are told apart");
+  const auto text = [](const std::string& target) {
+    return launch_files(run_on("llama-3-8b", 16, framework_of_target(target).value(), {}), target,
+                        resolver())
+        .back()
+        .text;
+  };
+  EXPECT_NE(text("torchtitan").find("\n# Written for torchtitan 0.2.1 to 0.2.2 (2025-12-26 to "),
+            std::string::npos);
+  for (const char* target : {"megatron", "nemo", "maxtext", "accelerate"})
+    EXPECT_NE(text(target).find("\n# Written for "), std::string::npos) << target;
+}
+
 }  // namespace
 }  // namespace llmsim::hwdb
