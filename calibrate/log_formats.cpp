@@ -74,6 +74,8 @@ void add_line(const std::string& text, const Formats& above, LogFormat& format) 
     format.whole_run = true;
   } else if (text == "within steps") {
     format.within_steps = true;
+  } else if (text.starts_with("needs ")) {
+    format.needed_key = text.substr(6);
   } else if (text.starts_with("with ")) {
     format.other_work = text.substr(5);
   } else if (text.starts_with("names: ")) {
@@ -389,6 +391,9 @@ Readings readings_of(const LogFormat& format, std::string_view line) {
   Readings readings;
   const bool object = format.layout == LogLayout::Object;
   if (object && line.find('{') == std::string_view::npos) return readings;
+  if (object && line.find('"' + format.needed_key + '"') == std::string_view::npos &&
+      !format.needed_key.empty())
+    return readings;
   if (format.layout == LogLayout::Line && line.find(format.sign) == std::string_view::npos)
     return readings;
   for (const LogField& field : format.fields)

@@ -90,6 +90,7 @@ struct LogFormat {
   std::vector<std::string> names{};  // with which a bar of training begins; "" where it has none
   bool whole_run = false;            // one line at the end, with the mean over all steps
   bool within_steps = false;         // of memory: printed while a step runs, before its own line
+  std::string needed_key{};          // of an object of this format; empty: none
   std::string other_work{};          // of a step in addition to training: "generation of samples"
 };
 

@@ -156,6 +156,19 @@ std::vector<std::size_t> starts_of(const std::vector<RunStep>& steps) {
   return starts;
 }
 
+// Whether the lines of a format have the time on a clock, and no step time.
+bool has_clock_alone(const TrainingLog& log, const LogFormat& format) {
+  const auto has = [&](Logged what) {
+    return std::ranges::any_of(log.streams, [&](const LogStream& stream) {
+      return stream.format == &format &&
+             std::ranges::any_of(stream.steps, [&](const LoggedStep& step) {
+               return step.readings[what].has_value();
+             });
+    });
+  };
+  return has(Logged::WallTime) && !has(Logged::StepTime);
+}
+
 void add_steps(const TrainingLog& log, const StepSize& size, LogSummary& result) {
   LoggedRun run = logged_run(log, size);
   result.steps = run.steps.size();
@@ -181,8 +194,7 @@ void add_steps(const TrainingLog& log, const StepSize& size, LogSummary& result)
   result.device_flops_per_second = median_of(Logged::DeviceFlopsPerSecond, run.steps, result.phase);
   result.mfu = median_of(Logged::Mfu, run.steps, result.phase);
   result.other_work = run.format->other_work;
-  result.by_wall_clock = median_of(Logged::WallTime, run.steps, result.phase).has_value() &&
-                         chosen->what == Logged::StepTime;
+  result.by_wall_clock = chosen->what == Logged::StepTime && has_clock_alone(log, *run.format);
   compare_witnesses(all, run.steps, size, result);
   add_stragglers(run, *chosen, result);
 }

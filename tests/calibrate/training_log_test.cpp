@@ -475,6 +475,17 @@ TEST(TrainingLog, OfProgramsOfResearch) {
       5.0);
 }
 
+// "tps" is of one device in JSON lines of others.
+TEST(TrainingLog, OfNemoAutomodelCountsTheTokensOfAllDevices) {
+  const std::string before = "{\"step\": ", between = ", \"mem\": 40.5, \"tps\": ";
+  const LogSummary s =
+      summary_of(steps_of(before, between, ", \"tps_per_gpu\": 52428.8}", 419430.4));
+  EXPECT_EQ(s.format, "NeMo Automodel (JSON lines)");
+  EXPECT_DOUBLE_EQ(s.phase.median, 5.0);
+  EXPECT_EQ(s.peak_allocated->value(), 40.5 * kGiB);
+  EXPECT_DOUBLE_EQ(summary_of(steps_of(before, between, "}", 6553.6)).phase.median, 5.0);
+}
+
 TEST(TrainingLog, OfOlmoCoreHasThePeakOfReservedMemory) {
   const LogSummary s =
       summary_of(steps_of("[step=",
@@ -774,6 +785,10 @@ TEST_F(LogFiles, ExportedByTensorBoardAreNamedByTheirTag) {
   EXPECT_EQ(of("run-.-tag-time_step.csv").phase.median, 2.5);
   EXPECT_FALSE(of("run-.-tag-time_step.csv").by_wall_clock);
   EXPECT_EQ(of("run-.-tag-time_metrics_end_to_end_s_.csv").phase.median, 2.5);
+  rows.replace(rows.find("Value"), 5, "train/step_time");
+  EXPECT_EQ(of("wide.csv").phase.median, 2.5);
+  EXPECT_FALSE(of("wide.csv").by_wall_clock);
+  rows.replace(rows.find("train/step_time"), 15, "Value");
   EXPECT_EQ(of("run-.-tag-train_loss.csv").phase.median, 4.0);
   EXPECT_TRUE(of("run-.-tag-train_loss.csv").by_wall_clock);
 }
