@@ -327,7 +327,12 @@ std::vector<std::string_view> cells_of(std::string_view line, char delimiter) {
   return cells;
 }
 
-constexpr std::size_t kShownColumns = 6;
+constexpr std::size_t kShownColumns = 6, kLongestName = 60;
+
+// Of a column or a run, in messages.
+std::string shown_name(std::string_view name) {
+  return std::string(name.substr(0, kLongestName)) + (name.size() > kLongestName ? "..." : "");
+}
 
 // "RUN - KEY" of an export of Weights & Biases; no run where there is none.
 std::pair<std::string_view, std::string_view> run_and_key(std::string_view cell) {
@@ -434,9 +439,11 @@ std::optional<std::string> why_no_columns(const LogFormat& format, std::string_v
   std::vector<std::string> runs, shown;
   for (const std::string_view name : names) {
     const auto [run, key] = run_and_key(name);
-    if (shown.size() < kShownColumns) shown.emplace_back(name);
+    if (shown.size() < kShownColumns) shown.push_back(shown_name(name));
     if (run.empty() || field_of_column(format, key, {}) == nullptr) continue;
-    if (std::ranges::find(runs, run) == runs.end()) runs.emplace_back(run);
+    const std::string shown_run = shown_name(run);
+    if (runs.size() < kShownColumns && std::ranges::find(runs, shown_run) == runs.end())
+      runs.push_back(shown_run);
   }
   if (runs.size() > 1)
     return "its columns are of several runs (" + sim::joined(runs, ", ") + "); export one of them";
