@@ -40,6 +40,8 @@ enum class Logged {
   TokensPerSecond,        //
   DeviceTokensPerSecond,  //
   ElapsedTime,            // seconds since the first step began
+  WallTime,               // seconds on a clock: all that a program does between two lines counts
+  Update,                 // number of the optimizer step that a micro-batch belongs to
   GlobalBatch,            // sequences of the step
   DeviceFlopsPerSecond,   //
   Mfu,                    //
@@ -62,10 +64,14 @@ class Readings {
   std::array<std::optional<Reading>, static_cast<std::size_t>(Logged::Count)> values_;
 };
 
+// Written "KEY"; "KEY{}UNIT" where the unit stands behind the number, as in "rate:1.5it/s", and
+// tells what it is ("{}UNIT" where there is no key); "NAME ... KEY" where a name stands before it.
 struct LogField {
   Logged what;
   std::string key;
   double unit = 1.0;
+  std::string after{};  // stands right behind the number; empty: anything
+  std::string below{};  // a name before the key, with no "name" between them; empty: none
 };
 
 // How the numbers of a step are laid out.
@@ -84,6 +90,8 @@ struct LogFormat {
   std::vector<std::string> names{};  // with which a bar of training begins; "" where it has none
   bool whole_run = false;            // one line at the end, with the mean over all steps
   bool within_steps = false;         // of memory: printed while a step runs, before its own line
+  std::string needed_key{};          // of an object of this format; empty: none
+  std::string other_work{};          // of a step in addition to training: "generation of samples"
 };
 
 // log_formats.rows, as it was when the program was built.
@@ -98,9 +106,15 @@ std::span<const LogFormat> memory_formats();
 // What `line` says in a format of lines, blocks, objects or bars; empty where it is no line of it.
 Readings readings_of(const LogFormat& format, std::string_view line);
 
-// The columns of a header: for each cell its field, or none.  Empty where no cell
-// is a time or a rate.
-std::vector<const LogField*> columns_of(const LogFormat& format, std::string_view line);
+// The columns of a header: for each cell its field, or none.  Empty where no cell is a time or a
+// rate, or the columns are of several runs ("RUN - KEY", as Weights & Biases exports).  A column
+// "Value" is what the name of the `file` says, as TensorBoard exports.
+std::vector<const LogField*> columns_of(const LogFormat& format, std::string_view line,
+                                        std::string_view file = {});
+
+// Why a header and the row below it are not read; none where they are no table.
+std::optional<std::string> why_no_columns(const LogFormat& format, std::string_view header,
+                                          std::string_view row);
 
 // What a row says under such a header; empty where the row is cut off.
 Readings readings_of(const std::vector<const LogField*>& columns, std::string_view line);

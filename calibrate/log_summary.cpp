@@ -156,6 +156,19 @@ std::vector<std::size_t> starts_of(const std::vector<RunStep>& steps) {
   return starts;
 }
 
+// Whether the lines of a format have the time on a clock, and no step time.
+bool has_clock_alone(const TrainingLog& log, const LogFormat& format) {
+  const auto has = [&](Logged what) {
+    return std::ranges::any_of(log.streams, [&](const LogStream& stream) {
+      return stream.format == &format &&
+             std::ranges::any_of(stream.steps, [&](const LoggedStep& step) {
+               return step.readings[what].has_value();
+             });
+    });
+  };
+  return has(Logged::WallTime) && !has(Logged::StepTime);
+}
+
 void add_steps(const TrainingLog& log, const StepSize& size, LogSummary& result) {
   LoggedRun run = logged_run(log, size);
   result.steps = run.steps.size();
@@ -166,7 +179,8 @@ void add_steps(const TrainingLog& log, const StepSize& size, LogSummary& result)
   const std::optional<Witness> chosen = chosen_witness(all);
   if (!chosen)
     throw Error(where + ": the lines of " + std::string(run.format->name) +
-                " are too few, or most lack a step time and a rate");
+                " are too few, or most lack a step time and a rate, or a step's micro-batches are "
+                "not all printed: no training step is read");
   const std::vector<double> times = times_of(run.steps, *chosen);
   const std::vector<std::size_t> starts = starts_of(run.steps);
   result.format = run.format->name;
@@ -179,6 +193,8 @@ void add_steps(const TrainingLog& log, const StepSize& size, LogSummary& result)
       median_of(Logged::DeviceTokensPerSecond, run.steps, result.phase);
   result.device_flops_per_second = median_of(Logged::DeviceFlopsPerSecond, run.steps, result.phase);
   result.mfu = median_of(Logged::Mfu, run.steps, result.phase);
+  result.other_work = run.format->other_work;
+  result.by_wall_clock = chosen->what == Logged::StepTime && has_clock_alone(log, *run.format);
   compare_witnesses(all, run.steps, size, result);
   add_stragglers(run, *chosen, result);
 }
@@ -187,6 +203,12 @@ void add_warnings(LogSummary& result) {
   if (result.out_of_memory && result.has_time())
     result.warnings.emplace_back("after its last step the run was out of memory");
   if (!result.has_time()) return;
+  if (!result.other_work.empty())
+    result.warnings.push_back("a step of this log is training with " + result.other_work +
+                              ": its time is that of the whole loop, and is not scored");
+  if (result.by_wall_clock)
+    result.warnings.emplace_back(
+        "step times are the time between two lines, with all that the program does between them");
   if (result.of_whole_run())
     result.warnings.emplace_back(
         "the log has one mean over all steps, with warm-up and evaluations: the step time is an "
@@ -248,7 +270,8 @@ hwdb::Measured measured(const LogSummary& summary, int pipeline_parallel) {
 hwdb::Scored scored(const LogSummary& summary, const hwdb::Measured& measured,
                     int pipeline_parallel) {
   hwdb::Scored result;
-  result.step_time = measured.step_time.has_value() && summary.rounding <= kAgreement;
+  result.step_time = measured.step_time.has_value() && summary.rounding <= kAgreement &&
+                     summary.other_work.empty();
   result.memory = measured.peak_memory && !summary.out_of_memory &&
                   (pipeline_parallel == 1 || measured.memory_scope);
   result.outcome = !summary.out_of_memory || !summary.has_time();

@@ -36,6 +36,8 @@ struct LogSummary {
   std::optional<double> device_tokens_per_second, device_flops_per_second, mfu;  // printed; medians
   std::optional<sim::Bytes> peak_allocated, peak_reserved;
   bool out_of_memory = false;
+  std::string other_work;      // of a step in addition to training; empty: none
+  bool by_wall_clock = false;  // step times are the time between two lines
   std::vector<Straggler> stragglers;
   std::vector<std::string> warnings;
 

@@ -138,16 +138,43 @@ std::vector<LoggedStep> added_micro_steps(const std::vector<LoggedStep>& steps, 
   return whole;
 }
 
+// Times of all micro-batches of an optimizer step, added, where each is on a line of its own, with
+// the number of the step that it ends or precedes; steps with micro-batches that are not printed
+// are dropped.
+std::vector<LoggedStep> added_updates(const std::vector<LoggedStep>& lines) {
+  const auto update_of = [](const LoggedStep& line) {
+    const auto& update = line.readings[Logged::Update];
+    return update ? std::llround(update->value) : 0LL;
+  };
+  std::vector<LoggedStep> whole;
+  std::size_t begin = 0;  // of the lines behind the last end of a step
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const long long before = i > 0 ? update_of(lines[i - 1]) : 0;
+    if (update_of(lines[i]) == before) continue;
+    LoggedStep step = lines[i];
+    const auto first = begin > 0 ? lines[begin - 1].number.value_or(0) : std::int64_t{0};
+    const bool complete = lines[i].number && update_of(lines[i]) == before + 1 &&
+                          *lines[i].number - first == static_cast<std::int64_t>(i + 1 - begin);
+    for (std::size_t k = begin; k < i; ++k)
+      if (const auto& time = lines[k].readings[Logged::MicroStepTime])
+        step.readings.add(Logged::MicroStepTime, *time);
+    step.number = update_of(lines[i]);
+    if (complete) whole.push_back(step);
+    begin = i + 1;
+  }
+  return whole;
+}
+
 bool has_only_elapsed_time(const LoggedStep& step) {
   Readings rest = step.readings;
-  rest[Logged::ElapsedTime].reset();
+  rest[Logged::ElapsedTime].reset(), rest[Logged::WallTime].reset();
   return !rest.has_time();
 }
 
 // The time between two lines, over the steps between them.
 std::optional<Reading> time_between(const LoggedStep& before, const LoggedStep& after) {
-  const auto &then = before.readings[Logged::ElapsedTime],
-             &now = after.readings[Logged::ElapsedTime];
+  const Logged clock = before.readings[Logged::WallTime] ? Logged::WallTime : Logged::ElapsedTime;
+  const auto &then = before.readings[clock], &now = after.readings[clock];
   if (!then || !now || before.start != after.start) return std::nullopt;
   const bool numbered = before.number && after.number;
   const double count =
@@ -159,7 +186,9 @@ std::optional<Reading> time_between(const LoggedStep& before, const LoggedStep& 
 // Steps with times of their own, where the log has those of micro-batches or cumulated ones.
 std::vector<LoggedStep> whole_steps(const LogStream& stream, const StepSize& size) {
   std::vector<LoggedStep> steps = stream.steps;
-  if (steps.front().readings[Logged::MicroStepTime])
+  if (steps.front().readings[Logged::Update])
+    steps = added_updates(steps);
+  else if (steps.front().readings[Logged::MicroStepTime])
     steps = added_micro_steps(steps, size.num_microbatches);
   if (!std::ranges::all_of(steps, has_only_elapsed_time)) return steps;
   for (std::size_t i = steps.size(); i-- > 1;)

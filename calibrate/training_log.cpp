@@ -132,6 +132,9 @@ class LogReader {
       if (counts && line.find(format.sign) != std::string_view::npos)
         add_peaks(readings_of(format, line));
     }
+    if (lines_ == 2 && columns_.empty() && log_.unread_table.empty())
+      log_.unread_table = why_no_columns(table_format(), header_, line).value_or("");
+    if (lines_ == 1) header_ = line;
     for (const LogFormat& format : log_formats()) {
       if (!cut_off || is_closed(line) || !has_steps(format)) read(format, line);
     }
@@ -149,6 +152,11 @@ class LogReader {
   // A line without its end that is whole all the same.
   static bool is_closed(std::string_view line) {
     return line.ends_with('}') || line.ends_with('|');
+  }
+
+  // The format of tables with the most keys.
+  static const LogFormat& table_format() {
+    return *std::ranges::find(log_formats(), LogLayout::Columns, &LogFormat::layout);
   }
 
   bool has_steps(const LogFormat& format) const {
@@ -183,11 +191,12 @@ class LogReader {
   }
 
   void read_columns(const LogFormat& format, std::string_view line) {
-    if (!columns_.empty()) {
+    if (table_ == &format) {
       const Readings readings = readings_of(columns_, line);
       if (readings.has_time()) add_step(format, {}, readings);
-    } else if (lines_ <= kHeaderLines) {
-      columns_ = columns_of(format, line);
+    } else if (table_ == nullptr && lines_ <= kHeaderLines) {
+      columns_ = columns_of(format, line, log_.files[file_]);
+      if (!columns_.empty()) table_ = &format;
     }
   }
 
@@ -219,6 +228,8 @@ class LogReader {
   bool out_of_memory_ = false;
   std::map<Key, std::size_t> streams_;  // places in the log
   std::map<Key, Readings> open_;        // blocks that go on
+  std::string header_;                  // the first line
+  const LogFormat* table_ = nullptr;    // of the columns, where there are any
   std::vector<const LogField*> columns_;
 };
 
@@ -277,7 +288,8 @@ TrainingLog read_training_logs(const std::vector<std::string>& paths) {
   }
   if (log.streams.empty() && !log.out_of_memory)
     throw Error(sim::joined(paths, ", ") + ": no training step in " + std::to_string(log.lines) +
-                " lines; looked for " + looked_for());
+                " lines; " +
+                (log.unread_table.empty() ? "looked for " + looked_for() : log.unread_table));
   return log;
 }
 

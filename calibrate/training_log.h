@@ -41,6 +41,7 @@ struct TrainingLog {
   std::int64_t lines = 0;
   std::optional<sim::Bytes> peak_allocated{}, peak_reserved{};  // largest of all ranks and lines
   bool out_of_memory = false;  // an error of that kind stands behind the last step
+  std::string unread_table{};  // why a table is not read; empty: there is none
 };
 
 // Reads one log to its end; `file` is its name.  A last line that is cut off is left out.  Nothing

@@ -199,8 +199,9 @@ void add_calibrate_log(CLI::App& calibrate, int& status) {
   const auto options = std::make_shared<LogOptions>();
   add_option(*command, "logs", options->logs, "LOG",
              "logs of one run, of one rank or several: Megatron-LM, torchtitan, DeepSpeed, "
-             "Composer, nanotron, NeMo, MaxText, Hugging Face Trainer, JSON lines, CSV "
-             "(step_time_s, tokens_per_s_per_device, ...)")
+             "Composer, nanotron, NeMo, MaxText, OLMo, levanter, litgpt, prime-rl, verl, Hugging "
+             "Face Trainer, progress bars, JSON lines, CSV (step_time_s, tokens_per_s_per_device, "
+             "...), also as Weights & Biases and TensorBoard export it")
       ->required()
       ->expected(1, kMostLogs);
   add_option(*command, "--run", options->run, "FILE",

@@ -6,6 +6,7 @@
 
 #include "cli/run_options.h"
 #include "hwdb/store/database.h"
+#include "sim/base/quantity.h"
 #include "sim/run.h"
 
 namespace llmsim::cli {
@@ -16,6 +17,15 @@ namespace llmsim::cli {
 void export_run(const sim::Run& run, const std::optional<std::string>& target,
                 const std::optional<std::string>& folder, const RunOptions& options,
                 const hwdb::Database& database);
+
+// What a refusal of a run that does not fit adds.
+constexpr const char* kForceWrites = "; --force writes it all the same";
+
+// Says on standard error by how much a run that is written does not fit; `of_what` needs memory.
+void warn_of_memory(sim::Bytes needed, sim::Bytes available, const std::string& of_what);
+
+// --force
+void add_force_option(CLI::App& command, bool& force);
 
 // --to NAME; `usual`: what holds without it.
 void add_target_option(CLI::App& command, std::optional<std::string>& target, const char* usual);

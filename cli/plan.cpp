@@ -18,6 +18,13 @@
 namespace llmsim::cli {
 namespace {
 
+// Writes what came nearest to fitting.
+void export_too_large(const PlanOptions& options, const reports::PlanAnswer& answer,
+                      const sim::NearestMiss& miss, const hwdb::Database& database) {
+  export_run(run_of(answer, miss), options.target, options.export_folder, options.run, database);
+  warn_of_memory(miss.needed, miss.available, "the plan that comes nearest");
+}
+
 int answer_one(const PlanOptions& options, const hwdb::Database& database) {
   if (options.space) check_can_be_written(*options.space);
   const reports::PlanAnswer answer = planned(options, options.run, database);
@@ -26,10 +33,16 @@ int answer_one(const PlanOptions& options, const hwdb::Database& database) {
     write_space(query_of(options.run, database), *options.space);
   if (answer.plan.plans.empty()) {
     if (!answer.plan.complete) throw Error("interrupted before anything was found that fits");
+    const auto nearest = options.export_folder ? too_large(answer) : std::nullopt;
+    if (nearest && options.force) {
+      export_too_large(options, answer, *nearest, database);
+      return 0;
+    }
     const std::string way_out = what_would_fit(options, database);
     const std::string refusal = why_not_written(options, answer, database);
     say_why_not(reports::why_nothing_fits(answer.plan) + (refusal.empty() ? "" : "; " + refusal) +
-                (way_out.empty() ? "" : "; it would fit " + way_out));
+                (way_out.empty() ? "" : "; it would fit " + way_out) +
+                (nearest ? kForceWrites : ""));
     return 3;
   }
   if (!answer.plan.complete)
@@ -63,13 +76,18 @@ void add_export_options(CLI::App& c, PlanOptions& o) {
              "folder for the launch files of the best plan; default none; example: --export "
              "launch");
   add_target_option(c, o.target, "default slurm on GPUs, else that of the framework");
-  c.get_option("--to")->needs("--export");
-  set_group(c, "Search", {"--export", "--to"});
+  c.add_flag("--force", o.force,
+             "with --export, where nothing fits: write what comes nearest, with a warning");
+  for (const char* option : {"--to", "--force"}) c.get_option(option)->needs("--export");
+  set_group(c, "Search", {"--export", "--to", "--force"});
 }
 
-int run_plan(const PlanOptions& options) {
+int run_plan(PlanOptions options) {
   format_of(options.output);
-  if (options.target) hwdb::framework_of_target(*options.target);
+  if (options.target) {
+    options.target = hwdb::target_of_release(*options.target);
+    hwdb::framework_of_target(*options.target);
+  }
   check_goals(options);
   const hwdb::Database database = open_database(options.database);
   if (const auto many = several_answers(options, database)) {

@@ -138,12 +138,25 @@ void keep_written(const PlanOptions& options, const hwdb::Database& database,
 
 }  // namespace
 
+std::optional<sim::NearestMiss> too_large(const reports::PlanAnswer& answer) {
+  std::optional<sim::NearestMiss> nearest;
+  for (const sim::NearestMiss& miss : answer.plan.nearest)
+    if (miss.needed > sim::Bytes(0.0) && (!nearest || miss.needed < nearest->needed))
+      nearest = miss;
+  return nearest;
+}
+
+sim::Run run_of(const reports::PlanAnswer& answer, const sim::NearestMiss& miss) {
+  sim::Run run = sim::run_under(answer.query, miss.strategy.sharding);
+  run.strategy = miss.strategy;
+  return run;
+}
+
 std::string why_not_written(const PlanOptions& options, const reports::PlanAnswer& answer,
                             const hwdb::Database& database) {
   for (const sim::NearestMiss& miss : answer.plan.nearest) {
     if (!options.export_folder || miss.rule != answer.query.rule) continue;
-    sim::Run run = sim::run_under(answer.query, miss.strategy.sharding);
-    run.strategy = miss.strategy;
+    const sim::Run run = run_of(answer, miss);
     hwdb::RunResolver resolver = resolver_of(options.run.site, database);
     try {
       hwdb::launch_files(run, target_of(options, run), resolver);

@@ -24,6 +24,7 @@ struct PlanOptions {
   bool risk = false, smallest = false, pareto = false, sensitivity = false, verbose = false;
   std::string jobs = "1";
   std::optional<std::string> export_folder, target;  // of the best plan's launch files
+  bool force = false;                                // export the nearest where nothing fits
   std::optional<std::string> space;                  // file of all strategies
   OutputOptions output;
   std::string database;
@@ -39,6 +40,13 @@ sim::Objective objective_of(const std::string& name);
 // what it has found.  Throws Error as query_of() does.
 reports::PlanAnswer planned(const PlanOptions& options, const RunOptions& run,
                             const hwdb::Database& database);
+
+// Of an answer without plans, the strategy that breaks no rule and came nearest to fitting in
+// memory; none where all break one.
+std::optional<sim::NearestMiss> too_large(const reports::PlanAnswer& answer);
+
+// The run of a strategy that was looked at and is no plan.
+sim::Run run_of(const reports::PlanAnswer& answer, const sim::NearestMiss& miss);
 
 // Of an answer without plans, why the launch files of what came nearest cannot be written; empty
 // where none are asked for, or that is not a reason.

@@ -14,6 +14,7 @@
 #include "hwdb/text/input_file.h"
 #include "hwdb/text/read_budget.h"
 #include "hwdb/text/spelling.h"
+#include "hwdb/text/text_blocks.h"
 #include "sim/base/error.h"
 #include "sim/base/number_text.h"
 
@@ -367,6 +368,20 @@ std::string recompute_text(const sim::Run& run) {
   return std::string("recompute.kind = ") + name_of(run.strategy.recompute.kind);
 }
 
+// Throws where the file has no ranks of a kind that the run has: all that follows from their number
+// would else be refused for a reason of its own.
+void check_ranks(const LaunchTarget& target, const RunRecord& read, const sim::Run& run) {
+  for (const char* kind : {"pp", "tp", "cp", "ep"}) {
+    const auto value = sim::find_strategy_field(kind)->get(run.strategy);
+    const auto said = read.training.strategy.find(kind);
+    const std::string ranks = value ? sim::text_of(*value) : "1",
+                      written =
+                          said != read.training.strategy.end() ? sim::text_of(said->second) : "1";
+    if (ranks != written)
+      throw Error(std::string(target.name) + " cannot express " + kind + " = " + ranks);
+  }
+}
+
 // Throws where the file means another run; gives what it leaves to its program.
 std::vector<std::string> check_written(const LaunchTarget& target, const LaunchFile& file,
                                        const sim::Run& run, RunResolver& resolver) {
@@ -384,6 +399,7 @@ std::vector<std::string> check_written(const LaunchTarget& target, const LaunchF
   record.training.framework = run.framework.id;
   if (!run.date.empty()) record.date = run.date;
   if (!run.framework_version.empty()) record.training.framework_version = run.framework_version;
+  check_ranks(target, record, run);
   const sim::Run written = resolver.resolve(record);
   const auto difference = first_difference(run, written);
   if (difference) throw Error(std::string(target.name) + " cannot express " + *difference);
@@ -410,6 +426,20 @@ std::vector<std::string> read_targets() {
     if (target.parsed) names.emplace_back(target.name);
   }
   return names;
+}
+
+std::string target_of_release(const std::string& name) {
+  const auto [target, release] = parted(name, "@");
+  if (name.find('@') == std::string::npos) return name;
+  const auto& known = shipped_table(written_target(target).name).releases;
+  if (!known) throw Error("target " + name + ": no releases of " + target + " are told apart");
+  std::vector<std::string> names;
+  for (const Term& one : known->all) {
+    if (one.key == release || one.key.starts_with(release + ".")) return target;
+    names.push_back(one.key);
+  }
+  throw Error("target " + name + ": is written for " + known->program + " " +
+              sim::alternatives(names));
 }
 
 std::optional<std::string> framework_of_target(const std::string& target) {

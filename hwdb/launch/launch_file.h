@@ -48,6 +48,10 @@ struct LaunchFile {
 std::vector<std::string> launch_targets();
 std::vector<std::string> read_targets();
 
+// The target of "NAME" or of "NAME@RELEASE", whose files are those of all releases that are known:
+// "torchtitan" of "torchtitan@0.2".  Throws Error for a release that is not one of them.
+std::string target_of_release(const std::string& name);
+
 // The framework that a target runs where nothing else is said; none for scripts that start any.
 // Throws Error for an unknown target.
 std::optional<std::string> framework_of_target(const std::string& target);

@@ -323,6 +323,26 @@ void add_programs(const Block& block, const std::string& file, LaunchTable& tabl
   }
 }
 
+// "releases PROGRAM" with a release and its date a line, the oldest first.
+void add_releases(const Block& block, const std::string& program, const std::string& file,
+                  LaunchTable& table) {
+  Releases releases{program, {}};
+  at_line(file, block.head, [&] {
+    if (program.empty()) throw Error("the name of a program is missing");
+    if (block.body.empty()) throw Error("releases are expected below");
+  });
+  for (const Line& line : block.body) {
+    at_line(file, line, [&] {
+      const auto [release, date] = parted(line.text, " ");
+      if (date.empty()) throw Error(release + ": its date is missing");
+      if (!releases.all.empty() && releases.all.back().value > date)
+        throw Error(release + ": is older than the one above");
+      releases.all.push_back({release, date});
+    });
+  }
+  table.releases = std::move(releases);
+}
+
 void add_table(const LaunchTable& other, LaunchTable& table) {
   table.rows.insert(table.rows.end(), other.rows.begin(), other.rows.end());
   table.harmless.insert(table.harmless.end(), other.harmless.begin(), other.harmless.end());
@@ -360,6 +380,8 @@ bool add_statement(const Block& block, const std::string& file, Words& known, La
     add_elsewhere(block, rest, file, table);
   else if (word == "programs")
     add_programs(block, file, table);
+  else if (word == "releases")
+    add_releases(block, rest, file, table);
   else
     return false;
   return true;

@@ -3,6 +3,7 @@
 // Private to hwdb.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,12 @@ struct StartRule {
   std::string reason;
 };
 
+// The releases of a program whose keys these are, from the oldest on.
+struct Releases {
+  std::string program;
+  std::vector<Term> all;  // "0.2.2", and its date
+};
+
 struct LaunchTable {
   std::vector<Row> rows;
   // Keys that cannot matter to time or memory: as they are, or beginnings that end with '*'.
@@ -35,6 +42,7 @@ struct LaunchTable {
   std::vector<Term> elsewhere;
   // Words of the names of programs that train what a file cannot say, and what that is.
   std::vector<Term> programs;
+  std::optional<Releases> releases;
 };
 
 // The table in the text of a file.  Throws Error "FILE: line N: ..." for what is not of the form, a

@@ -20,12 +20,22 @@ std::string title(const std::string& program, const sim::Run& run) {
          std::to_string(run.strategy.num_devices()) + " devices.";
 }
 
+// "Written for Megatron Core 0.15 to 0.19 (2025-12-05 to 2026-08-19)."
+std::string written_for(const std::string& target) {
+  const auto& releases = shipped_table(target).releases;
+  if (!releases) return "Written for releases that are not recorded.";
+  const Term &first = releases->all.front(), &last = releases->all.back();
+  return "Written for " + releases->program + " " + first.key + " to " + last.key + " (" +
+         first.value + " to " + last.value + ").";
+}
+
 // --- megatron: arguments of pretrain_gpt.py ---
 
 std::string megatron_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
   const int devices = run.strategy.num_devices();
   const int node = std::min(run.cluster.devices_per_node, devices);
-  std::string text = "#!/bin/bash\n# " + title("Megatron-LM", run) +
+  std::string text = "#!/bin/bash\n# " + title("Megatron-LM", run) + "\n# " +
+                     written_for("megatron") +
                      "\n# Data, tokenizer, learning rate, iterations and checkpoints are "
                      "yours: give them to this script.\nargs=(\n";
   for (const LaunchEntry& entry : entries) {
@@ -59,7 +69,7 @@ std::string titan_text(const sim::Run& run, const std::vector<LaunchEntry>& entr
     if (entry.key == "model.converters")
       entry.value = entry.value.empty() ? "[]" : "[" + toml_quoted(entry.value) + "]";
   }
-  return toml_text(all, {title("torchtitan", run),
+  return toml_text(all, {title("torchtitan", run), written_for("torchtitan"),
                          "Data, tokenizer, learning rate, steps and checkpoints are yours."});
 }
 
@@ -122,7 +132,7 @@ LaunchTarget deepspeed_target() {
 
 std::string accelerate_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
   return yaml_text(entries,
-                   {title("Accelerate", run),
+                   {title("Accelerate", run), written_for("accelerate"),
                     "The model, its adapters, sequences of a micro-batch, data and learning rate "
                     "are the program's."});
 }
@@ -151,6 +161,7 @@ std::string nemo_text(const sim::Run& run, const std::vector<LaunchEntry>& entri
   return yaml_text(entries,
                    {"Megatron-Bridge: overrides of the recipe of " + comment_text(run.model.name) +
                         " for " + std::to_string(run.strategy.num_devices()) + " devices.",
+                    written_for("nemo"),
                     "The model, data, learning rate and checkpoints are the "
                     "recipe's: PROGRAM --config-file nemo.yaml"});
 }
@@ -197,7 +208,7 @@ std::string maxtext_text(const sim::Run& run, const std::vector<LaunchEntry>& en
   std::vector<LaunchEntry> all = entries;
   all.insert(all.begin(), {{"base_config", "base.yml"}, {"hardware", tpu ? "tpu" : "gpu"}});
   return yaml_text(std::move(all),
-                   {title("MaxText", run),
+                   {title("MaxText", run), written_for("maxtext"),
                     "Data, tokenizer, learning rate, steps and checkpoints are yours: give them "
                     "as KEY=VALUE after this file."});
 }

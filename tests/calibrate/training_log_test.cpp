@@ -231,10 +231,34 @@ const char* const kJsonLines =
     R"({"step": 3, "loss": 11.8, "step_time_s": 5.02, "peak_allocated_bytes": 3.1e10})"
     "\n";
 
-const std::vector<std::string> kSamples{
-    kMegatron,          kTorchtitan, kDeepSpeed, kDeepSpeedTimers,
-    kDeepSpeedPipeline, kComposer,   kNanotron,  kTrainer,
-    kMaxText,           kNemo,       kCsv,       kJsonLines};
+const char* const kWide =
+    "\"Step\",\"a - train/step_time\",\"a - train/step_time__MIN\"\n"
+    "1,20.0,20.0\n"
+    "2,5.00,4.9\n"
+    "3,5.02,4.9\n";
+
+const char* const kSpans =
+    R"({"rank": 0, "step": 10, "time_us": 1700000050000000, "log_type_name": )"
+    "\"collect_dist_metrics_end\", \"value\": 12.5}\n"
+    R"({"rank": 0, "step": 20, "time_us": 1700000100000000, "log_type_name": )"
+    "\"collect_dist_metrics_end\", \"value\": 12.5}\n"
+    "Epoch 1 | iter 1 step 0 | loss train: 2.100, val: n/a | iter time: 353.41 ms remaining\n"
+    "Epoch 1 | iter 2 step 1 | loss train: 2.100, val: n/a | iter time: 353.41 ms (step)\n";
+
+const std::vector<std::string> kSamples{kMegatron,
+                                        kTorchtitan,
+                                        kDeepSpeed,
+                                        kDeepSpeedTimers,
+                                        kDeepSpeedPipeline,
+                                        kComposer,
+                                        kNanotron,
+                                        kTrainer,
+                                        kMaxText,
+                                        kNemo,
+                                        kCsv,
+                                        kJsonLines,
+                                        kWide,
+                                        kSpans};
 
 // --- numbers ---
 
@@ -427,6 +451,133 @@ TEST(TrainingLog, OfOtherPrograms) {
                    4.5);
 }
 
+// Lines of the forms that log_formats.rows names the sources of.
+TEST(TrainingLog, OfProgramsOfResearch) {
+  const auto median = [](const std::string& text, const std::string& format) {
+    const LogSummary s = summary_of(text);
+    EXPECT_EQ(s.format, format);
+    return s.phase.median;
+  };
+  EXPECT_DOUBLE_EQ(median(steps_of("I 2026 levanter Progress on:train ", "it/70.0it rate:",
+                                   "s/it remaining:1:05:15 elapsed:31:40 postfix:loss=3.1", 76.8),
+                          "levanter"),
+                   76.8);
+  EXPECT_DOUBLE_EQ(
+      median(steps_of("Progress on:train ", "it/2.00kit rate:", "it/s remaining:00:10", 4.0),
+             "levanter"),
+      0.25);
+  EXPECT_DOUBLE_EQ(median(steps_of("Epoch 0/9 --- ", "/100 0:00:10 • 0:00:40 ",
+                                   "it/s v_num: 0 train_loss: 2.1", 2.5),
+                          "Lightning (rich bar)"),
+                   0.4);
+  EXPECT_DOUBLE_EQ(
+      median(steps_of("[step=", "/1000,epoch=0]\n    throughput/device/TPS=", "", 6553.6), "OLMo"),
+      5.0);
+}
+
+// "tps" is of one device in JSON lines of others.
+TEST(TrainingLog, OfNemoAutomodelCountsTheTokensOfAllDevices) {
+  const std::string before = "{\"step\": ", between = ", \"mem\": 40.5, \"tps\": ";
+  const LogSummary s =
+      summary_of(steps_of(before, between, ", \"tps_per_gpu\": 52428.8}", 419430.4));
+  EXPECT_EQ(s.format, "NeMo Automodel (JSON lines)");
+  EXPECT_DOUBLE_EQ(s.phase.median, 5.0);
+  EXPECT_EQ(s.peak_allocated->value(), 40.5 * kGiB);
+  EXPECT_DOUBLE_EQ(summary_of(steps_of(before, between, "}", 6553.6)).phase.median, 5.0);
+}
+
+TEST(TrainingLog, OfOlmoCoreHasThePeakOfReservedMemory) {
+  const LogSummary s =
+      summary_of(steps_of("[step=",
+                          "/1000,epoch=0]\n    gpu_memory/GPU reserved mem (GiB)=40.5\n"
+                          "    throughput/device/MFU=41.5\n    throughput/device/BPS=",
+                          "", 0.5));
+  EXPECT_EQ(s.peak_reserved->value(), 40.5 * kGiB);
+  EXPECT_DOUBLE_EQ(*s.mfu, 0.415);
+}
+
+// The time of a step has the wait for samples in it; tokens/s are those of training.
+TEST(TrainingLog, OfReinforcementLearningInPrimeRlIsItsTraining) {
+  const LogSummary s = summary_of(
+      steps_of("SUCCESS Step ", " | 42.50s | Loss 0.1 | Entropy 0.5 | LR 1.0e-06 | Throughput ",
+               " tokens/s | MFU 31.2% | Peak Mem. 40.5 GiB", 419430.4));
+  EXPECT_EQ(s.format, "prime-rl (reinforcement learning)");
+  EXPECT_DOUBLE_EQ(s.phase.median, 5.0);
+  EXPECT_EQ(s.peak_reserved->value(), 40.5 * kGiB);
+  EXPECT_FALSE(s.peak_allocated);
+}
+
+TEST(TrainingLog, OfReinforcementLearningInVerlIsTheWholeLoopAndNotScored) {
+  const LogSummary s =
+      summary_of(steps_of("step:",
+                          " - actor/lr:1e-06 - perf/max_memory_allocated_gb:np.float64(40.5) - "
+                          "timing_s/gen:6.5 - timing_s/step:",
+                          " - perf/throughput:500.0", 12.5));
+  EXPECT_EQ(s.format, "verl (reinforcement learning)");
+  EXPECT_DOUBLE_EQ(s.phase.median, 12.5);
+  EXPECT_EQ(s.peak_allocated->value(), 40.5 * kGiB);
+  ASSERT_EQ(s.warnings.size(), 1U);
+  EXPECT_NE(s.warnings[0].find("training with generation and scoring of samples"),
+            std::string::npos);
+  EXPECT_FALSE(scored(s, measured(s, 1), 1).step_time);
+  EXPECT_EQ(
+      summary_of(steps_of("{\"step\": ", ", \"data\": {\"timing_s/step\": ", "}}", 12.5)).format,
+      "verl (reinforcement learning, JSON lines)");
+}
+
+// Four micro-batches, one of them with the update, are a step: 3 x 0.5 + 0.75 s.
+TEST(TrainingLog, OfLitgptAddsTheMicroBatchesOfAnUpdate) {
+  std::string all, ends;
+  for (int iter = 1; iter <= 32; ++iter) {
+    const bool update = iter % 4 == 0;
+    const std::string line = printed(
+        "Epoch 1 | iter %d step %d | loss train: 2.100, val: n/a | iter time: %.2f ms%s remaining "
+        "time: 1 day\n",
+        iter, iter / 4, update ? 750.0 : 500.0, update ? " (step)" : "");
+    all += line;
+    if (update) ends += line;
+  }
+  const LogSummary s = summary_of(all);
+  EXPECT_EQ(s.format, "litgpt");
+  EXPECT_EQ(s.steps, 8U);
+  EXPECT_EQ(s.last_step, 8);
+  EXPECT_DOUBLE_EQ(s.phase.median, 2.25);
+  EXPECT_NE(error_of([&] { summary_of(ends); }).find("no training step"), std::string::npos);
+}
+
+// Clocks of steps 10, 20, ... that are 50 s apart.
+TEST(TrainingLog, OfTorchtitansStructuredLogHasTheTimeBetweenPrintedSteps) {
+  std::string text;
+  for (int step = 10; step <= 80; ++step)
+    for (const bool end : {false, true}) {
+      if (end && step % 10 != 0) continue;
+      text += printed(
+          "{\"rank\": 0, \"source\": \"training\", \"step\": %d, \"relative_step\": %d, "
+          "\"time_us\": %d000000, \"log_type_name\": \"%s\", \"value\": 12.5, \"seq_id\": 1}\n",
+          step, step, 1700000000 + 5 * step, end ? "collect_dist_metrics_end" : "step_end");
+    }
+  const LogSummary s = summary_of(text);
+  EXPECT_EQ(s.format, "torchtitan (structured log)");
+  EXPECT_EQ(s.steps_per_line, 10);
+  EXPECT_DOUBLE_EQ(s.phase.median, 5.0);
+  EXPECT_TRUE(s.by_wall_clock);
+}
+
+// The sum and the number of a histogram: two steps of 5 s between two lines.
+TEST(TrainingLog, OfMegatronsOpenTelemetryIsTheGrowthOfTheHistogram) {
+  std::string text;
+  for (int count = 2; count <= 16; count += 2)
+    text += printed(
+        "{\"resourceMetrics\":[{\"scopeMetrics\":[{\"metrics\":[{\"name\":"
+        "\"megatron.training.loss\",\"gauge\":{\"dataPoints\":[{\"asDouble\":2.5}]}},{\"name\":"
+        "\"megatron.training.step_duration_ms\",\"unit\":\"ms\",\"histogram\":{\"dataPoints\":[{"
+        "\"count\":\"%d\",\"sum\":%d}],\"aggregationTemporality\":2}}]}]}]}\n",
+        count, 5000 * count + 30000);
+  const LogSummary s = summary_of(text);
+  EXPECT_EQ(s.format, "Megatron-LM (OpenTelemetry)");
+  EXPECT_DOUBLE_EQ(s.phase.median, 5.0);
+}
+
 TEST(TrainingLog, OfABarIsOfTrainingAlone) {
   const std::string bar = "/400 [00:10<08:00,  ";
   const auto format = [&](const std::string& before) {
@@ -606,6 +757,48 @@ TEST_F(LogFiles, WithoutAStepAreRefusedWithWhatWasLookedFor) {
   EXPECT_NE(refusal(folder_.path()).find("is a folder"), std::string::npos);
   EXPECT_NE(refusal(folder_ / "none").find("no such file"), std::string::npos);
   EXPECT_NE(refusal("/dev/zero").find("is a device"), std::string::npos);
+}
+
+// Weights & Biases: a chart, with its least and largest values.
+TEST_F(LogFiles, ExportedByWeightsAndBiasesHaveOneRun) {
+  const std::string header = "\"Step\",\"a - train/step_time\",\"a - train/step_time__MIN\"";
+  const std::string rows = steps_of("", ",", ",1.0", 5.25);
+  const LogSummary s =
+      summary(read_training_logs({write("wandb.csv", header + "\n" + rows)}), kSize);
+  EXPECT_EQ(s.format, "CSV");
+  EXPECT_EQ(s.last_step, 8);
+  EXPECT_DOUBLE_EQ(s.phase.median, 5.25);
+  EXPECT_NE(
+      refusal(write("two.csv", "\"Step\",\"a - train/step_time\",\"b - train/step_time\"\n" + rows))
+          .find("no training step in 9 lines; its columns are of several runs (a, b); export "
+                "one of them"),
+      std::string::npos);
+}
+
+TEST_F(LogFiles, ExportedByTensorBoardAreNamedByTheirTag) {
+  std::string rows = "Wall time,Step,Value\n";
+  for (int step = 10; step <= 80; step += 10)
+    rows += printed("%d.25,%d,2.5\n", 1700000000 + 4 * step, step);
+  const auto of = [&](const std::string& name) {
+    return summary(read_training_logs({write(name, rows)}), kSize);
+  };
+  EXPECT_EQ(of("run-.-tag-time_step.csv").phase.median, 2.5);
+  EXPECT_FALSE(of("run-.-tag-time_step.csv").by_wall_clock);
+  EXPECT_EQ(of("run-.-tag-time_metrics_end_to_end_s_.csv").phase.median, 2.5);
+  rows.replace(rows.find("Value"), 5, "train/step_time");
+  EXPECT_EQ(of("wide.csv").phase.median, 2.5);
+  EXPECT_FALSE(of("wide.csv").by_wall_clock);
+  rows.replace(rows.find("train/step_time"), 15, "Value");
+  EXPECT_EQ(of("run-.-tag-train_loss.csv").phase.median, 4.0);
+  EXPECT_TRUE(of("run-.-tag-train_loss.csv").by_wall_clock);
+}
+
+TEST_F(LogFiles, OfUnknownColumnsAreRefusedInWords) {
+  const std::string error = refusal(write("t.csv", "step,loss,duration\n1,2.0,5.0\n2,1.9,5.0\n"));
+  EXPECT_NE(error.find("none of its columns (step, loss, duration) is a step time or a rate that "
+                       "is known, as step_time_s"),
+            std::string::npos)
+      << error;
 }
 
 TEST_F(LogFiles, AreToldByTheirFormat) {

@@ -43,6 +43,17 @@ TEST_F(Program, ExportsToStandardOutput) {
   EXPECT_NE(outcome.out.find("\ndata_parallel_shard_degree = 8\n"), std::string::npos);
 }
 
+TEST_F(Program, ExportsForAReleaseThatIsKnown) {
+  const std::string options = "export --model llama3-8b --gpus 8 --sharding zero3 --to ";
+  const Outcome outcome = run(options + "torchtitan@0.2");
+  EXPECT_EQ(outcome.status, 0) << outcome.messages;
+  EXPECT_EQ(outcome.out, run(options + "torchtitan").out);
+  const Outcome other = run(options + "torchtitan@0.3");
+  EXPECT_EQ(other.status, 1);
+  EXPECT_EQ(other.messages,
+            "llmsim: target torchtitan@0.3: is written for torchtitan 0.2.1 or 0.2.2\n");
+}
+
 TEST_F(Program, ExportNamesWhatATargetCannotExpress) {
   const Outcome outcome =
       run("export --model llama3-8b --gpus 32 --recompute op --to megatron -o launch");
@@ -51,6 +62,42 @@ TEST_F(Program, ExportNamesWhatATargetCannotExpress) {
   EXPECT_EQ(run("export --model llama3-8b --gpus 8").status, 2);
   EXPECT_EQ(run("export --model llama3-8b --gpus 8 --to nothing").status, 1);
   EXPECT_EQ(run("export --model llama-405b --gpus 8 --to megatron").status, 3);
+}
+
+// 405 billion parameters on eight devices, by more than half a TiB; rules can't be forced.
+TEST_F(Program, ExportsARunThatDoesNotFitWhereItIsForced) {
+  const std::string options = "export --model llama-405b --gpus 8 --tp 8 --to megatron";
+  const Outcome refused = run(options);
+  EXPECT_EQ(refused.status, 3);
+  EXPECT_EQ(refused.out, "");
+  EXPECT_NE(refused.messages.find("out of memory: needs "), std::string::npos);
+  EXPECT_NE(refused.messages.find("; --force writes it all the same"), std::string::npos);
+  const Outcome forced = run(options + " --force");
+  EXPECT_EQ(forced.status, 0) << forced.messages;
+  EXPECT_NE(forced.out.find("--num-layers 126"), std::string::npos) << forced.out;
+  EXPECT_NE(forced.messages.find("warning: written though it does not fit: a device needs "),
+            std::string::npos)
+      << forced.messages;
+  EXPECT_NE(forced.messages.find(" GiB too little"), std::string::npos) << forced.messages;
+  const Outcome rule = run("export --model llama-405b --gpus 8 --tp 3 --to megatron --force");
+  EXPECT_EQ(rule.status, 3);
+  EXPECT_EQ(rule.messages.find("--force"), std::string::npos) << rule.messages;
+}
+
+TEST_F(Program, PlanExportsWhatComesNearestWhereItIsForced) {
+  const std::string options = "plan --model llama-405b --gpus 8 --export launch --to megatron";
+  const Outcome refused = run(options);
+  EXPECT_EQ(refused.status, 3);
+  EXPECT_NE(refused.messages.find("; --force writes it all the same"), std::string::npos)
+      << refused.messages;
+  const Outcome forced = run(options + " --force");
+  EXPECT_EQ(forced.status, 0) << forced.messages;
+  EXPECT_NE(text_of("launch/megatron.sh").find("--num-layers 126"), std::string::npos);
+  EXPECT_NE(forced.messages.find("warning: written though it does not fit: the plan that comes "
+                                 "nearest needs "),
+            std::string::npos)
+      << forced.messages;
+  EXPECT_EQ(run("plan --model llama3-8b --gpus 8 --force").status, 2);
 }
 
 // Of programs without stages and expert ranks, and of those whose file does not say what is

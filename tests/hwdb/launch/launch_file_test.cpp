@@ -734,9 +734,17 @@ TEST(LaunchFile, WhatATargetCannotExpressIsNamed) {
             "megatron cannot express training.weight_dtype = fp32");
   // torchtitan gives what does not divide to the first stages, this plan to those in the middle.
   EXPECT_EQ(refusal("torchtitan", {{"pp", 4}, {"embeddings_as_layers", true}}),
-            "torchtitan cannot express embeddings_as_layers = true, remainder = elsewhere");
-  EXPECT_EQ(refusal("torchtitan", {{"sharding", "zero1"}}).substr(0, 50),
-            "torchtitan cannot express sharding = zero1, dp = 1");
+            "torchtitan cannot express remainder = elsewhere, pp = 4: stages are divided evenly, "
+            "what remains going to the first of them");
+  EXPECT_EQ(refusal("torchtitan", {{"sharding", "zero1"}}),
+            "torchtitan cannot express sharding = zero1: FSDP shards weights with gradients and "
+            "states (zero3, or hsdp)");
+  EXPECT_EQ(refusal("accelerate", {{"sharding", "zero1"}}),
+            "accelerate cannot express sharding = zero1: FSDP shards gradients with the states "
+            "(zero2), or weights too (zero3, hsdp)");
+  EXPECT_EQ(refusal("megatron", {{"sharding", "hsdp"}, {"shard_size", 8}}),
+            "megatron cannot express sharding = hsdp: copies of shards are those of the "
+            "distributed optimizer (zero1 with a shard size)");
   EXPECT_EQ(error_of([&] {
               launch_files(run_on("llama-3-8b", 16, "fsdp2", {}), "megatron", resolver());
             }),
@@ -951,6 +959,29 @@ TEST(LaunchFile, WhatAFileLeavesOpenHasTheDefaultOfItsProgram) {
   EXPECT_EQ(noted("assumed.training.dropout"), "0.1, default of megatron");
   EXPECT_EQ(noted("assumed.model.ffn_size"), "4h, default of megatron");
   EXPECT_EQ(noted("assumed.model.num_layers"), "");
+}
+
+// Those whose keys were looked up; a shorter name is of all that begin with it.
+TEST(LaunchReleases, AreThoseOfTheRowsAndStandInTheFile) {
+  EXPECT_EQ(target_of_release("torchtitan"), "torchtitan");
+  EXPECT_EQ(target_of_release("torchtitan@0.2"), "torchtitan");
+  EXPECT_EQ(target_of_release("megatron@0.17"), "megatron");
+  EXPECT_EQ(error_of([] { target_of_release("torchtitan@0.3"); }),
+            "target torchtitan@0.3: is written for torchtitan 0.2.1 or 0.2.2");
+  EXPECT_EQ(error_of([] { target_of_release("torchtitan@0.2."); }),
+            "target torchtitan@0.2.: is written for torchtitan 0.2.1 or 0.2.2");
+  EXPECT_EQ(error_of([] { target_of_release("slurm@23"); }),
+            "target slurm@23: no releases of slurm are told apart");
+  const auto text = [](const std::string& target) {
+    return launch_files(run_on("llama-3-8b", 16, framework_of_target(target).value(), {}), target,
+                        resolver())
+        .back()
+        .text;
+  };
+  EXPECT_NE(text("torchtitan").find("\n# Written for torchtitan 0.2.1 to 0.2.2 (2025-12-26 to "),
+            std::string::npos);
+  for (const char* target : {"megatron", "nemo", "maxtext", "accelerate"})
+    EXPECT_NE(text(target).find("\n# Written for "), std::string::npos) << target;
 }
 
 }  // namespace

@@ -118,6 +118,19 @@ TEST(RowText, ProgramsOfOtherKindsSayWhatTheyTrain) {
             "some.rows: line 2: t5: what such a program trains is missing");
 }
 
+TEST(RowText, ReleasesHaveDatesTheOldestFirst) {
+  const LaunchTable dated =
+      table("releases Some Program\n    0.9   2025-12-05\n    0.10  2026-02-26\n");
+  ASSERT_TRUE(dated.releases.has_value());
+  EXPECT_EQ(dated.releases->program, "Some Program");
+  ASSERT_EQ(dated.releases->all.size(), 2U);
+  EXPECT_EQ(dated.releases->all[1].key, "0.10");
+  EXPECT_EQ(dated.releases->all[1].value, "2026-02-26");
+  EXPECT_EQ(error_in("releases P\n    0.9\n"), "some.rows: line 2: 0.9: its date is missing");
+  EXPECT_EQ(error_in("releases P\n    2  2026-01-01\n    1  2025-01-01\n"),
+            "some.rows: line 3: 1: is older than the one above");
+}
+
 TEST(RowText, AWrongRowIsNamedByItsLine) {
   EXPECT_EQ(error_in("# a comment\n--tp <-> tensor"),
             "some.rows: line 2: tensor: no field of a run");
