@@ -1,6 +1,9 @@
 #include "tests/fuzz/hostile_texts.h"
 
+#include <algorithm>
 #include <cctype>
+
+#include "tests/share.h"
 
 namespace llmsim::fuzz {
 namespace {
@@ -51,7 +54,7 @@ std::size_t end_of_value(const std::string& text, std::size_t at) {
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> hostile_texts() {
-  constexpr int kMany = 50'000, kLines = 300'000;
+  constexpr int kMany = 50'000, kLines = 300'000 / kPartsOfATest;
   std::vector<std::pair<std::string, std::string>> texts{
       {"nothing", ""},
       {"a null byte", std::string(1, '\0')},
