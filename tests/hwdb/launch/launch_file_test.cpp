@@ -805,8 +805,8 @@ TEST(LaunchFile, NoNameBecomesACommand) {
       EXPECT_EQ(text.find('\x1b'), std::string::npos);
       std::istringstream lines(text);
       for (std::string line; std::getline(lines, line);)
-        if (line.find("touch") != std::string::npos)
-          EXPECT_TRUE(line.starts_with('#')) << target << ": " << line;
+        EXPECT_TRUE(line.find("touch") == std::string::npos || line.starts_with('#'))
+            << target << ": " << line;
     }
   }
 }
