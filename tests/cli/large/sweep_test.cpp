@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 #include <sstream>
 
@@ -127,11 +128,34 @@ TEST_F(Program, ASweepPrintsAJobArray) {
   ASSERT_EQ(script.status, 0) << script.messages;
   for (const char* line :
        {"#SBATCH --array=1-4\n", "llmsim sweep --model gpt2 --gpus 8 --tp 1,2,3 ",
-        "--part \"$SLURM_ARRAY_TASK_ID/4\" --resume -o \"grid.$SLURM_ARRAY_TASK_ID.csv\"\n",
-        "$(seq -f 'grid.%.0f.csv' 1 4) > grid.csv\n"})
+        "--part \"$SLURM_ARRAY_TASK_ID/4\" --resume -o grid.\"$SLURM_ARRAY_TASK_ID\".csv\n",
+        "# (head -n 1 grid.\"1\".csv; for part in $(seq 1 4); do tail -n +2 grid.\"$part\".csv; "
+        "done) > "
+        "grid.csv\n"})
     EXPECT_NE(script.out.find(line), std::string::npos) << line << "\n" << script.out;
   EXPECT_NE(run(kSweep + std::string("--slurm 4 --db my.db")).out.find(" --db my.db "),
             std::string::npos);
+}
+
+// A shell takes the file's name whole, in the job and in the line that joins.
+TEST_F(Program, AJobArrayRunsNothingOfItsFilesName) {
+  const std::string name = "o$(touch ran) 'x;y.csv";
+  write("name", name);
+  const Outcome script = run(kSweep + std::string("--slurm 2 -o \"$(cat name)\""));
+  ASSERT_EQ(script.status, 0) << script.messages;
+  std::string part = script.out;
+  part.replace(part.find("\nllmsim sweep") + 1, 6, "printf '<%s>'");
+  const std::string joins = part.substr(part.find("# (head") + 2);
+  write("job.sh", part);
+  const Outcome job = shell("SLURM_ARRAY_TASK_ID=2 bash job.sh");
+  EXPECT_NE(job.out.find("<-o><o$(touch ran) 'x;y.2.csv>"), std::string::npos) << job.out;
+  write("o$(touch ran) 'x;y.1.csv", "a\n1\n");
+  write("o$(touch ran) 'x;y.2.csv", "a\n2\n");
+  write("join.sh", joins);
+  EXPECT_EQ(shell("bash join.sh").status, 0);
+  EXPECT_EQ(text_of(name), "a\n1\n2\n");
+  EXPECT_FALSE(std::filesystem::exists(path("ran")));
+  EXPECT_EQ(run(kSweep + std::string("--slurm 2 -o \"$(printf \"a\\nb\")\"")).status, 1);
 }
 
 TEST_F(Program, WhatIsWrongWithAllOfASweepIsAnError) {
