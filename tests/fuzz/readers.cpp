@@ -16,6 +16,7 @@
 #include "hwdb/runs/runtime_results.h"
 #include "hwdb/runs/source_tables.h"
 #include "hwdb/store/database.h"
+#include "hwdb/text/json_reader.h"
 #include "hwdb/text/table_file.h"
 #include "reports/data_rows.h"
 #include "sim/base/error.h"
@@ -79,12 +80,6 @@ bool has_words_of_a_library(const std::string& message, std::string text) {
   return false;
 }
 
-bool has_control_characters(const std::string& message) {
-  for (const unsigned char c : message)
-    if (c < 0x20 || c == 0x7f) return true;
-  return false;
-}
-
 }  // namespace
 
 const std::vector<Reader>& readers() {
@@ -125,7 +120,7 @@ std::optional<std::string> fault_of(const Reader& reader, const std::string& tex
     return std::string(typeid(error).name()) + ": " + error.what();
   }
   if (has_words_of_a_library(message, text)) return "a library's words: " + message;
-  if (has_control_characters(message)) return "control characters: " + message;
+  if (hwdb::has_control_characters(message)) return "control characters: " + message;
   return std::nullopt;
 }
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "hwdb/hardware/hardware.h"
-#include "hwdb/store/database.h"
 #include "sim/predict.h"
+#include "tests/hwdb/launch/shipped_resolver.h"
 #include "tests/sim/random_run.h"
 
 namespace llmsim::hwdb {
@@ -18,18 +18,12 @@ using sim::TrainingRun;
 
 constexpr unsigned kRuns = 1000;
 
-const Database& shipped_hardware() {
-  static const Database database(":memory:");
-  return database;
-}
-
 // A random run on a shipped accelerator, drawn with it.
 std::optional<TrainingRun> run_on_shipped_device(unsigned seed) {
-  static const std::vector<std::string> ids = shipped_hardware().names(HardwareKind::Accelerator);
+  static const std::vector<std::string> ids = facts().names(HardwareKind::Accelerator);
   std::optional<TrainingRun> run = sim::random_run(seed);
   if (!run) return std::nullopt;
-  run->cluster =
-      cluster(shipped_hardware(), ids[seed * 7 % ids.size()], run->strategy.num_devices()).cluster;
+  run->cluster = cluster(facts(), ids[seed * 7 % ids.size()], run->strategy.num_devices()).cluster;
   try {
     return sim::predict(*run).run;
   } catch (const Error&) {  // a format that the device has not
