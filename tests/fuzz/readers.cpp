@@ -2,6 +2,8 @@
 
 #include <exception>
 #include <sstream>
+#include <stdexcept>
+#include <string>
 #include <typeinfo>
 
 #include "calibrate/measured_kernels.h"
@@ -32,9 +34,19 @@ bool is_quick(const sim::Run& run) {
          run.strategy.virtual_stages <= 64 && run.strategy.num_microbatches() <= 256;
 }
 
+// Of what is answered every figure is one, and none is beyond what can be meant.
+void expect_figures(const sim::Prediction& p) {
+  constexpr double kMost = 1e15;
+  for (const double figure :
+       {p.step_time.value(), p.interval.first.value(), p.interval.second.value(), p.mfu, p.hfu,
+        p.bubble, p.tokens_per_second_per_device, p.memory.peak.value() / 1e9})
+    if (!(figure >= 0.0 && figure <= kMost))
+      throw std::logic_error("a figure of the answer is " + std::to_string(figure));
+}
+
 void predict_record(hwdb::RunRecord record) {
   const sim::Run run = hwdb::resolver().resolve(record);
-  if (is_quick(run)) sim::predict(run);
+  if (is_quick(run)) expect_figures(sim::predict(run));
 }
 
 void read_runs(const std::string& text) {
