@@ -193,15 +193,24 @@ void StepSimulation::add_passes() {
   for (int chunk = 0; chunk < layout_.chunks(); ++chunk) work_ += step(busiest_, chunk).all;
   overheads_ = {{Term::Optimizer, longest_update(run_, contents_.rank(), stages)},
                 {Term::ReduceExposed, exchange().norm_time()}};
-  for (const RepeatedCollective& closing :
-       closing_collectives(run_, contents_.rank(), chunks_of(busiest_)))
-    overheads_.emplace_back(closing_term(closing), repeated_time(run_, closing));
+  closing_times_.reserve(stages.kinds().size());
+  for (const EqualStages::Kind& kind : stages.kinds()) {
+    const bool is_of_busiest = stages.kind(busiest_) == closing_times_.size();
+    Seconds all;
+    for (const RepeatedCollective& closing :
+         closing_collectives(run_, contents_.rank(), chunks_of(kind.first))) {
+      const Seconds time = repeated_time(run_, closing);
+      if (is_of_busiest) overheads_.emplace_back(closing_term(closing), time);
+      all += time;
+    }
+    closing_times_.push_back(all);
+  }
   overheads_.emplace_back(Term::Host, run_.framework.host.per_step);
 }
 
 void StepSimulation::simulate() {
   const PipelineTimes pipeline = simulate_pipeline(shape_, chunks_);
-  const Seconds between = longest_span(pipeline);
+  const Seconds between = longest_until_norm(pipeline) - closing_time(busiest_);
   terms_ = around_passes(between, idle_time(pipeline, busiest_, between));
   bubble_ = terms_[Term::PipelineBubble] / between;
 }
@@ -260,31 +269,35 @@ Seconds StepSimulation::span(const PipelineTimes& pipeline, int stage) const {
              : pipeline.finish[s];
 }
 
-Seconds StepSimulation::longest_span(const PipelineTimes& pipeline) const {
+// All stages wait for the stage whose gradients are the last to be summed.
+Seconds StepSimulation::longest_until_norm(const PipelineTimes& pipeline) const {
   Seconds longest;
   for (int stage = 0; stage < strategy_.pp; ++stage)
-    longest = std::max(longest, span(pipeline, stage) + extra_time(stage));
+    longest = std::max(longest, span(pipeline, stage) + extra_time(stage) + closing_time(stage));
   return longest;
 }
 
-// At least; of schedules without such a bound what the busiest stage does.
+// The shortest time that simulate() can find between the first pass and the closing collectives of
+// the busiest stage; of schedules without earliest_finishes() what that stage does.
 Seconds StepSimulation::earliest_span() const {
   const bool whole = strategy_.pipeline_schedule <= PipelineSchedule::Interleaved;
   Seconds longest = work_.total();
   if (strategy_.pp == 1 || !whole) return longest;
   const std::vector<Seconds> finishes = earliest_finishes(shape_, chunks_);
-  for (int stage = 0; stage < strategy_.pp; ++stage)
-    longest = std::max(longest, finishes[static_cast<std::size_t>(stage)] + extra_time(stage));
+  for (int stage = 0; stage < strategy_.pp; ++stage) {
+    const Seconds finish = finishes[static_cast<std::size_t>(stage)] + extra_time(stage);
+    longest = std::max(longest, finish + closing_time(stage) - closing_time(busiest_));
+  }
   return longest;
 }
 
 // What a stage waits for before its first pass, between its passes, and after its last one for the
-// stage that ends last.
-Seconds StepSimulation::idle_time(const PipelineTimes& pipeline, int stage, Seconds longest) const {
+// stage whose gradients are the last to be summed.
+Seconds StepSimulation::idle_time(const PipelineTimes& pipeline, int stage, Seconds between) const {
   const auto s = static_cast<std::size_t>(stage);
   const Seconds before =
       updates_unsynchronised(strategy_.pipeline_schedule) ? Seconds(0.0) : pipeline.start[s];
-  const Seconds after = longest - (span(pipeline, stage) + extra_time(stage));
+  const Seconds after = between - (span(pipeline, stage) + extra_time(stage));
   return before + pipeline.idle[s] + after;
 }
 

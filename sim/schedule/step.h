@@ -7,8 +7,9 @@
 // whose passes take longest, that add up to the step time: what it computed (by pass and kind),
 // what it waited for (exposed collectives, launches, host link), and the pipeline bubble: how long
 // it is idle in the simulated pipeline, before, between and after its passes until the last stage
-// has ended.  What the passes as they were simulated and their terms disagree about would be a term
-// of its own, the remainder; it is rounding, and listed only where it is more.
+// has ended its passes and closing collectives (closing_collectives in stage_work.h).  What the
+// passes as they were simulated and their terms disagree about would be a term of its own, the
+// remainder; it is rounding, and listed only where it is more.
 //
 // StepSimulation is a step of the whole machine while it is put together: the passes of every chunk
 // of the model, the pipeline that they go through, and the terms of the busiest stage; timeline.h
@@ -120,6 +121,8 @@ class StepSimulation {
   const ChunkTimes& times(int stage, int chunk) const { return chunks_[chunk_place(stage, chunk)]; }
   const ChunkPassTimes& passes(int stage, int chunk) const { return step(stage, chunk).passes; }
   std::vector<ModelChunk> chunks_of(int stage) const;
+  // Of the stage's closing_collectives().
+  Seconds closing_time(int stage) const { return closing_times_[contents_.stages().kind(stage)]; }
 
   // What the joined passes of a stage hide, as (negative) exposed and slowed down time.
   Terms joined_terms(const ChunkTimes& forward, const ChunkTimes& backward) const;
@@ -140,9 +143,9 @@ class StepSimulation {
   int busiest_stage() const;
   Terms around_passes(Seconds between, Seconds idle) const;
   Seconds earliest_span() const;
-  Seconds longest_span(const PipelineTimes& pipeline) const;
+  Seconds longest_until_norm(const PipelineTimes& pipeline) const;
   Seconds span(const PipelineTimes& pipeline, int stage) const;
-  Seconds idle_time(const PipelineTimes& pipeline, int stage, Seconds longest) const;
+  Seconds idle_time(const PipelineTimes& pipeline, int stage, Seconds between) const;
 
   const Run& run_;
   const Strategy& strategy_;
@@ -158,6 +161,7 @@ class StepSimulation {
   Terms work_{};                                     // of the busiest stage: all but its bubble
   double straggler_;                                 // share of what is computed
   std::vector<std::pair<Term, Seconds>> overheads_;  // after the last pass
+  std::vector<Seconds> closing_times_;               // of each kind of stage (EqualStages)
   Terms terms_;
   double bubble_ = 0.0;
 };

@@ -222,8 +222,8 @@ Events drawn_passes(const Stage& stage, const std::vector<WorkSpan>& works, Seco
   return events;
 }
 
-// From when the stage is through to the end of the step; `start` is when the passes that all wait
-// for have ended.
+// From when the stage is through to the end of the step; at `start` its wait ends for the stage
+// whose gradients are the last to be summed.
 void draw_end_of_step(Events& events, const Stage& stage, Seconds through, Seconds start) {
   draw_bubble(events, through, start);
   Seconds clock = std::max(through, start);
@@ -280,14 +280,16 @@ void draw_timeline(const Run& run, const LayerPrices& prices, const TimelineOpti
   for (const Stage& stage : stages) {
     works.push_back(
         work_spans(run, prices, simulation, stage.number, stage.passes, options.microbatches));
-    longest = std::max(longest, works.back().back().end - start_of(stage));
+    longest = std::max(
+        longest, works.back().back().end - start_of(stage) + simulation.closing_time(stage.number));
   }
   std::vector<std::vector<MessageEnd>> messages = message_ends(stages, works);
   for (const Stage& stage : stages) {
     const std::vector<WorkSpan>& of_stage = works[static_cast<std::size_t>(stage.number)];
     const Seconds start = start_of(stage);
     Events events = drawn_passes(stage, of_stage, start);
-    draw_end_of_step(events, stage, of_stage.back().end, start + longest);
+    draw_end_of_step(events, stage, of_stage.back().end,
+                     start + longest - simulation.closing_time(stage.number));
     std::stable_sort(events.begin(), events.end(),
                      [](const TimelineEvent& a, const TimelineEvent& b) {
                        return a.stream != b.stream ? a.stream < b.stream : a.start < b.start;

@@ -22,9 +22,9 @@
 // A message carries the result of a pass to the pass of the same micro-batch through the next model
 // chunk, forward or backward.  It leaves where the first of these ends and arrives in the second.
 //
-// After the last pass of the busiest stage (updates_unsynchronised: of each stage) come the wait
-// for the slowest device, closing collectives and the norm of the gradients, the update (the
-// longest of all stages), and the host.
+// After the last pass of a stage, and a bubble where other stages end later, come the wait for the
+// slowest device, closing collectives and the norm of the gradients, the update (the longest of all
+// stages), and the host.
 //
 // The drawing is ours; what it draws has the sources of step.h.
 #pragma once
