@@ -119,8 +119,11 @@ Plan plan(const PlanQuery& query) {
                      return one.expected < other.expected;
                    });
   PlanFindings found = search(problem, headroom);
-  if (headroom > 0.0 && found.plan.complete && found.ranking.best().strategies.empty())
-    found = search(problem, 0.0);
+  if (headroom > 0.0 && found.plan.complete && found.ranking.best().strategies.empty()) {
+    // Of what no device holds none fits without headroom either.
+    if (found.plan.feasible + found.plan.pruned > 0) found = search(problem, 0.0);
+    found.plan.headroom = 0.0;
+  }
   return answer(problem, found);
 }
 

@@ -169,6 +169,11 @@ bool divides_checkpoints(const Strategy& strategy, const Framework& framework) {
          strategy.recompute.kind == RecomputeKind::Full && !strategy.sequence_parallel;
 }
 
+StageParameters held_parameters(const RankParameters& rank, const ModelChunk& chunk) {
+  const double experts = rank.divided_experts(chunk);
+  return {.shared = rank.held(chunk) - experts, .experts = experts};
+}
+
 StageParameters trained_parameters(const RankParameters& rank, const ModelChunk& chunk) {
   const double experts = rank.trained_divided_experts(chunk);
   return {.shared = rank.trained(chunk) - experts, .experts = experts};

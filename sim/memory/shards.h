@@ -111,7 +111,8 @@ struct StageParameters {
   }
 };
 
-// Those of a chunk that have gradients.
+// Those of a chunk, and those of them that have gradients.
+StageParameters held_parameters(const RankParameters& rank, const ModelChunk& chunk);
 StageParameters trained_parameters(const RankParameters& rank, const ModelChunk& chunk);
 
 // Bytes per parameter of a run: the framework's storage, overridden by recipes that leave no choice

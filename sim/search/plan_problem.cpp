@@ -94,7 +94,11 @@ void add_groups(PlanProblem& problem) {
 }  // namespace
 
 PlanProblem::PlanProblem(const PlanQuery& of)
-    : query(of), bases(bases_of(of)), base(search_base(of)), space(base, of.restriction) {
+    : query(of),
+      bases(bases_of(of)),
+      base(search_base(of)),
+      space(base, of.restriction),
+      whole_model(model_chunks(of.base.model, {}).front()) {
   add_groups(*this);
 }
 

@@ -48,6 +48,7 @@ struct PlanProblem {
   ShardedRuns bases;
   SearchBase base;
   SearchSpace space;
+  ModelChunk whole_model{};  // without a pipeline
   std::vector<SearchLayout> layouts{};
   std::vector<LayoutGroup> groups{};
   std::map<int, std::vector<AllowedPipeline>> pipelines{};  // by pp

@@ -1,6 +1,7 @@
 #include "sim/search/searcher.h"
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 #include <utility>
 
@@ -37,6 +38,15 @@ void add(Plan& sum, const Plan& part) {
   sum.priced += part.priced, sum.pruned += part.pruned;
   for (const auto& [rule, count] : part.rejected) sum.rejected[rule] += count;
   for (const NearestMiss& miss : part.nearest) reject(sum, miss, 0);
+}
+
+constexpr Bytes kUnbounded{std::numeric_limits<double>::infinity()};
+
+// What the nearest that is out of memory needs.
+Bytes nearest_in(const Plan& plan) {
+  for (const NearestMiss& known : plan.nearest)
+    if (known.rule == kOutOfMemory) return known.needed;
+  return kUnbounded;
 }
 
 NearestMiss out_of_memory(const Run& run, const Memory& memory) {
@@ -194,6 +204,7 @@ void Searcher::search(const LayoutGroup& group) {
   {
     const std::lock_guard lock(problem_.telling);
     ranking_ = found_.ranking;
+    nearest_ = nearest_in(found_.plan);
   }
   for (const LayoutRange& variant : group.variants) {
     const bool is_known =
@@ -252,8 +263,15 @@ void Searcher::search(const SearchLayout& layout) {
   node.context =
       context_memory(prices_.run_of(problem_.space.strategy(layout, {}, {}, Recompute{})));
   node.ways = ways_of(layout);
-  for (const SearchSharding& sharding : problem_.space.shardings(layout))
-    node.shardings.push_back(sharding_search(layout, sharding));
+  const std::vector<SearchSharding> shardings = problem_.space.shardings(layout);
+  const std::size_t count = leaves(layout) / shardings.size();
+  for (const SearchSharding& sharding : shardings) {
+    if (is_too_large(least_needed(layout, sharding)))
+      too_large_ += count;
+    else
+      node.shardings.push_back(sharding_search(layout, sharding));
+  }
+  if (node.shardings.empty()) return;
   for (const AllowedPipeline& pipeline : problem_.pipelines.at(layout.pp)) {
     if (!problem_.space.go_together(layout, pipeline.choice)) continue;
     node.pipeline = &pipeline;
@@ -282,8 +300,8 @@ void Searcher::search_pipeline(SearchNode& node) {
   node.idea = idea_of(plain);
   states_.assign(node.shardings.size(), {});
   costs_.assign(node.shardings.size(), std::nullopt);
-  if (!leave_out_slow_shardings(node)) return;
   parameters_ = stage_parameters(rank_, *node.pipeline->counts);
+  if (!leave_out_shardings(node)) return;
   passes_ = passes_in_flight(node.shape, *node.pipeline->counts);
   for (const std::size_t way : node.ways) {
     node.recompute = way;
@@ -291,9 +309,19 @@ void Searcher::search_pipeline(SearchNode& node) {
   }
 }
 
-// Those that take too long whatever is recomputed.  False: all.
-bool Searcher::leave_out_slow_shardings(const SearchNode& node) {
+// Of the pipeline under a sharding, however it recomputes.
+const std::vector<StateBounds>& Searcher::states_of(const SearchNode& node, std::size_t sharding) {
+  std::vector<StateBounds>& states = states_[sharding];
+  if (states.empty())
+    states = state_bounds(prices_.run_of(strategy(node, node.shardings[sharding].choice)), rank_,
+                          parameters_);
+  return states;
+}
+
+// Those that need too much or take too long whatever is recomputed.  False: all.
+bool Searcher::leave_out_shardings(const SearchNode& node) {
   left_out_.assign(node.shardings.size(), false);
+  const std::vector<StageActivations> no_activations(parameters_.size());
   const LayoutPrices* prices = nullptr;
   const StepShape* shape = nullptr;
   Seconds passes;
@@ -301,6 +329,11 @@ bool Searcher::leave_out_slow_shardings(const SearchNode& node) {
   for (std::size_t i = 0; i < node.shardings.size(); ++i) {
     const ShardingSearch& sharding = node.shardings[i];
     if (sharding.rule) continue;
+    left_out_[i] = is_too_large(peak_bound(states_of(node, i), no_activations) + node.context);
+    if (left_out_[i]) {
+      too_large_ += node.ways.size();
+      continue;
+    }
     const LayoutPrices& own = prices_of(node, sharding);
     if (&own != prices || !(*shape == sharding.shape))
       passes = step_bound(sharding.shape, *node.pipeline->counts, node.recompute,
@@ -314,10 +347,22 @@ bool Searcher::leave_out_slow_shardings(const SearchNode& node) {
 }
 
 bool Searcher::is_nearer(Bytes needed) const {
-  for (const NearestMiss& known : plan_.nearest) {
-    if (known.rule == kOutOfMemory) return needed < known.needed;
-  }
-  return true;
+  return needed < std::min(nearest_, nearest_in(plan_));
+}
+
+// Whether strategies that need so much at least may be left out and counted, however fast they are.
+bool Searcher::is_too_large(Bytes needed) const {
+  return needed > problem_.query.base.cluster.device.usable_memory &&
+         !ranking_.may_nearly_fit(Seconds(0.0), needed) &&
+         (!ranking_.empty() || !is_nearer(needed));
+}
+
+// By states alone, whatever the pipeline: its fullest stage holds an even share of the model at
+// least, and states are sums over what is held.
+Bytes Searcher::least_needed(const SearchLayout& layout, const SearchSharding& sharding) {
+  const Run& run = prices_.run_of(problem_.space.strategy(layout, {}, sharding, Recompute{}));
+  const StageParameters share = (1.0 / layout.pp) * held_parameters(rank_, problem_.whole_model);
+  return peak_bound(state_bounds(run, rank_, {share}), {StageActivations{}}) + context_memory(run);
 }
 
 // By its bounds.  How near one is that does not fit matters while nothing does.
@@ -362,9 +407,7 @@ void Searcher::search_sharding(const SearchNode& node, std::size_t number,
   const ShardingSearch& sharding = node.shardings[number];
   const StageCounts& counts = *node.pipeline->counts;
   const auto own_strategy = [&] { return strategy(node, sharding.choice); };
-  std::vector<StateBounds>& states = states_[number];
-  if (states.empty()) states = state_bounds(prices_.run_of(own_strategy()), rank_, parameters_);
-  const Bytes peak = peak_bound(states, activations_), needed = peak + node.context;
+  const Bytes peak = peak_bound(states_of(node, number), activations_), needed = peak + node.context;
   if (needed > problem_.query.base.cluster.device.usable_memory &&
       !ranking_.may_nearly_fit(passes, needed))
     return leave_out(needed, prices, own_strategy);

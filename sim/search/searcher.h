@@ -79,7 +79,7 @@ class Searcher {
   std::vector<std::size_t> ways_of(const SearchLayout& layout) const;
   void search(const SearchLayout& layout);
   void search_pipeline(SearchNode& node);
-  bool leave_out_slow_shardings(const SearchNode& node);
+  bool leave_out_shardings(const SearchNode& node);
   void search_shardings(const SearchNode& node);
   void search_sharding(const SearchNode& node, std::size_t number, const LayoutPrices& prices,
                        Seconds passes);
@@ -94,6 +94,9 @@ class Searcher {
   template <class StrategyOf>
   void leave_out(Bytes needed, const LayoutPrices& prices, const StrategyOf& strategy);
   bool is_nearer(Bytes needed) const;
+  bool is_too_large(Bytes needed) const;
+  Bytes least_needed(const SearchLayout& layout, const SearchSharding& sharding);
+  const std::vector<StateBounds>& states_of(const SearchNode& node, std::size_t sharding);
 
   const PlanProblem& problem_;
   PlanFindings& found_;
@@ -101,6 +104,7 @@ class Searcher {
   Ranking ranking_{RankingRules{}};  // that of all threads, with what this group has found
   Plan plan_{};
   std::size_t too_large_ = 0;  // whose bounds are out of memory
+  Bytes nearest_{};            // needed by the nearest miss of groups before
   RankParameters rank_{};
   std::vector<StageParameters> parameters_;  // of the pipeline
   std::vector<PassesInFlight> passes_;

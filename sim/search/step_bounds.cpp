@@ -442,11 +442,8 @@ std::vector<StageParameters> stage_parameters(const RankParameters& rank,
   std::vector<StageParameters> kinds;
   for (const EqualStages::Kind& kind : counts.kinds()) {
     StageParameters& sum = kinds.emplace_back();
-    for (int chunk = 0; chunk < counts.layout().chunks(); ++chunk) {
-      const ModelChunk& own_chunk = counts.stages().chunk(kind.first, chunk);
-      const double experts = rank.divided_experts(own_chunk);
-      sum.shared += rank.held(own_chunk) - experts, sum.experts += experts;
-    }
+    for (int chunk = 0; chunk < counts.layout().chunks(); ++chunk)
+      sum += held_parameters(rank, counts.stages().chunk(kind.first, chunk));
   }
   return kinds;
 }
