@@ -72,7 +72,7 @@ int run_hardware_list(const HardwareOptions& options) {
   add_rows(table, database, HardwareKind::Accelerator);
   add_rows(table, database, HardwareKind::System);
   table.add_note("rates of one direction; an accelerator stands in its usual nodes; database " +
-                 name_of(database));
+                 place_of(database));
   return print_answer(table, options.output);
 }
 
@@ -88,7 +88,7 @@ int run_hardware_show(const HardwareOptions& options) {
   for (const sim::Fact& fact : record.facts) {
     table.add_row({fact.key, fact.value, std::string(hwdb::name_of(fact.evidence)), fact.source});
   }
-  table.add_note("database " + name_of(database));
+  table.add_note("database " + place_of(database));
   return print_answer(table, options.output);
 }
 

@@ -179,7 +179,15 @@ hwdb::Database open_database_to_write(const std::string& path) {
 }
 
 std::string name_of(const hwdb::Database& database) {
+  return without_folder(database.path()) + ", " + database.version();
+}
+
+std::string place_of(const hwdb::Database& database) {
   return database.path() + ", " + database.version();
+}
+
+std::string without_folder(const std::string& path) {
+  return std::filesystem::path(path).filename().string();
 }
 
 }  // namespace llmsim::cli

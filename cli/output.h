@@ -68,7 +68,14 @@ hwdb::Database open_database(const std::string& path);
 // The same, and an Error where it cannot be written.
 hwdb::Database open_database_to_write(const std::string& path);
 
-// "path, facts of DATE (DIGEST)": for the provenance of an answer.
+// "llmsim.db, facts of DATE (DIGEST)": for the provenance of an answer, which others may read: they
+// need not know where files lie on this machine.
 std::string name_of(const hwdb::Database& database);
+
+// The same with the path: for who looks after the database.
+std::string place_of(const hwdb::Database& database);
+
+// "x.db" for "/some/place/x.db".
+std::string without_folder(const std::string& path);
 
 }  // namespace llmsim::cli

@@ -234,7 +234,7 @@ void add_report(CLI::App& program, int& status) {
       "report", "a plan or one run as a page: one HTML file, to be read, shown and printed");
   const auto options = std::make_shared<ReportOptions>();
   PlanOptions& plan = options->plan;
-  plan.pareto = true;
+  plan.pareto = plan.for_others = true;
   add_search_options(*command, plan.run);
   add_ranking_options(*command, plan);
   add_goals(*command, plan);
