@@ -1,7 +1,9 @@
 // Where and in which form a result is printed.
 #pragma once
 
+#include <cstddef>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -23,7 +25,11 @@ void add_output_options(CLI::App& command, OutputOptions& options);
 // Throws Error for an unknown format, naming those there are.
 reports::Format format_of(const OutputOptions& options);
 
-// Colour only where the result goes to a terminal and NO_COLOR is not set.
+// COLUMNS of the environment.
+std::optional<std::size_t> given_columns();
+
+// Colour only where the result goes to a terminal and NO_COLOR is not set.  Lines are as wide as
+// COLUMNS says, or the terminal is, else 100 columns, and at least 80.
 reports::Style style_of(const OutputOptions& options);
 
 // A text that is made piece by piece, each of which goes to `put` when it is there: for what is too
