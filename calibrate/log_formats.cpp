@@ -370,12 +370,28 @@ const LogField* field_of_column(const LogFormat& format, std::string_view key,
 
 }  // namespace
 
+std::optional<Reading> Readings::operator[](Logged what) const {
+  return (there_ & bit(what)) != 0 ? std::optional(values_[place(what)]) : std::nullopt;
+}
+
+void Readings::set(Logged what, const std::optional<Reading>& reading) {
+  const auto at = values_.begin() + static_cast<std::ptrdiff_t>(place(what));
+  const bool is_there = (there_ & bit(what)) != 0;
+  if (reading && is_there)
+    *at = *reading;
+  else if (reading)
+    values_.insert(at, *reading);
+  else if (is_there)
+    values_.erase(at);
+  there_ = reading ? there_ | bit(what) : there_ & ~bit(what);
+}
+
 void Readings::add(Logged what, const Reading& reading) {
-  std::optional<Reading>& value = values_[index(what)];
+  const std::optional<Reading> value = (*this)[what];
   if (value && is_sum(what))
-    value = Reading{value->value + reading.value, value->rounding + reading.rounding};
+    set(what, Reading{value->value + reading.value, value->rounding + reading.rounding});
   else
-    value = reading;
+    set(what, reading);
 }
 
 bool Readings::has_time() const {

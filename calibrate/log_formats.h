@@ -5,8 +5,9 @@
 // colon, equals sign and quote.
 #pragma once
 
-#include <array>
+#include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -50,18 +51,23 @@ enum class Logged {
   Count
 };
 
-// What the lines of one step say.
+// What the lines of one step say, in little space: a log may have a million of them.
 class Readings {
  public:
-  const std::optional<Reading>& operator[](Logged what) const { return values_[index(what)]; }
-  std::optional<Reading>& operator[](Logged what) { return values_[index(what)]; }
+  std::optional<Reading> operator[](Logged what) const;
+  void set(Logged what, const std::optional<Reading>& reading);
   void add(Logged what, const Reading& reading);  // sums phases; of others the last one counts
   bool has_time() const;                          // or a rate, from which a time follows
+  void shrink() { values_.shrink_to_fit(); }      // to what is there
 
  private:
-  static std::size_t index(Logged what) { return static_cast<std::size_t>(what); }
+  static std::uint32_t bit(Logged what) { return std::uint32_t{1} << static_cast<int>(what); }
+  std::size_t place(Logged what) const {
+    return static_cast<std::size_t>(std::popcount(there_ & (bit(what) - 1)));
+  }
 
-  std::array<std::optional<Reading>, static_cast<std::size_t>(Logged::Count)> values_;
+  std::uint32_t there_ = 0;  // a bit for each
+  std::vector<Reading> values_;
 };
 
 // Written "KEY"; "KEY{}UNIT" where the unit stands behind the number, as in "rate:1.5it/s", and

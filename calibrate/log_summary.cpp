@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <set>
+#include <utility>
 
 #include "calibrate/statistics.h"
 #include "sim/base/error.h"
@@ -169,11 +171,14 @@ bool has_clock_alone(const TrainingLog& log, const LogFormat& format) {
   return has(Logged::WallTime) && !has(Logged::StepTime);
 }
 
-void add_steps(const TrainingLog& log, const StepSize& size, LogSummary& result) {
-  LoggedRun run = logged_run(log, size);
+void add_steps(TrainingLog log, const StepSize& size, LogSummary& result) {
+  const std::string where = sim::joined(log.files, ", ");
+  std::set<const LogFormat*> by_clock;
+  for (const LogStream& stream : log.streams)
+    if (has_clock_alone(log, *stream.format)) by_clock.insert(stream.format);
+  LoggedRun run = logged_run(std::move(log), size);
   result.steps = run.steps.size();
   add_numbers(run.steps, result);
-  const std::string where = sim::joined(log.files, ", ");
   result.other_batch = leave_out_other_batches(run.steps, size, where);
   const std::vector<Witness> all = witnesses(run.steps, size);
   const std::optional<Witness> chosen = chosen_witness(all);
@@ -194,7 +199,7 @@ void add_steps(const TrainingLog& log, const StepSize& size, LogSummary& result)
   result.device_flops_per_second = median_of(Logged::DeviceFlopsPerSecond, run.steps, result.phase);
   result.mfu = median_of(Logged::Mfu, run.steps, result.phase);
   result.other_work = run.format->other_work;
-  result.by_wall_clock = chosen->what == Logged::StepTime && has_clock_alone(log, *run.format);
+  result.by_wall_clock = chosen->what == Logged::StepTime && by_clock.contains(run.format);
   compare_witnesses(all, run.steps, size, result);
   add_stragglers(run, *chosen, result);
 }
@@ -237,12 +242,12 @@ bool LogSummary::of_whole_run() const {
 
 double LogSummary::noise() const { return std::max(phase.spread, rounding); }
 
-LogSummary summary(const TrainingLog& log, const StepSize& size) {
+LogSummary summary(TrainingLog log, const StepSize& size) {
   LogSummary result;
   result.peak_allocated = log.peak_allocated;
   result.peak_reserved = log.peak_reserved;
   result.out_of_memory = log.out_of_memory;
-  if (!log.streams.empty()) add_steps(log, size, result);
+  if (!log.streams.empty()) add_steps(std::move(log), size, result);
   add_warnings(result);
   return result;
 }

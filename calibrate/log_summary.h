@@ -50,7 +50,7 @@ struct LogSummary {
 // their rounding exceeds 0.5 % and a rate's is finer.  Warns where a printed step time and a
 // printed rate differ by more than 2 %.  Throws Error where every step has another global batch
 // than the run, or no time.
-LogSummary summary(const TrainingLog& log, const StepSize& size);
+LogSummary summary(TrainingLog log, const StepSize& size);
 
 // The summary as run files have it.  `pipeline_parallel` and the number of ranks tell whose peak of
 // memory a log has.

@@ -54,7 +54,7 @@ bool share_steps(const LogStream& a, const LogStream& b) {
 // Which streams are of one rank, one after the other: those of one label, and files without labels
 // whose steps differ.
 struct Ranks {
-  std::vector<std::vector<const LogStream*>> parts;
+  std::vector<std::vector<LogStream*>> parts;
   std::vector<std::string> names;
 };
 
@@ -63,11 +63,11 @@ std::string name_of(const LogStream& stream, const TrainingLog& log) {
                              : "rank " + stream.rank;
 }
 
-Ranks ranks_of(const std::vector<LogStream>& streams, const TrainingLog& log) {
+Ranks ranks_of(std::vector<LogStream>& streams, const TrainingLog& log) {
   Ranks ranks;
-  for (const LogStream& each : streams) {
-    const LogStream* const stream = &each;
-    const auto continues = [&](const std::vector<const LogStream*>& parts) {
+  for (LogStream& each : streams) {
+    LogStream* const stream = &each;
+    const auto continues = [&](const std::vector<LogStream*>& parts) {
       return parts.front()->rank == stream->rank &&
              std::ranges::none_of(parts, [&](const LogStream* p) {
                return p->file == stream->file || share_steps(*p, *stream);
@@ -88,20 +88,20 @@ Ranks ranks_of(const std::vector<LogStream>& streams, const TrainingLog& log) {
 }
 
 // Steps of all ranks in the order of the first that has them.  Steps without numbers are those of
-// the same place.
+// the same place.  The readings move there.
 std::vector<RunStep> run_steps(const Ranks& ranks) {
   std::vector<RunStep> steps;
   std::map<std::pair<std::size_t, std::int64_t>, std::size_t> places;
   for (std::size_t rank = 0; rank < ranks.parts.size(); ++rank) {
     std::size_t start = 0;
     std::int64_t place = 0;
-    for (const LogStream* part : ranks.parts[rank]) {
-      for (const LoggedStep& step : part->steps) {
+    for (LogStream* part : ranks.parts[rank]) {
+      for (LoggedStep& step : part->steps) {
         const std::pair key{start + step.start, step.number.value_or(place)};
         ++place;
         const auto [found, fresh] = places.try_emplace(key, steps.size());
         if (fresh) steps.push_back({.start = key.first, .number = step.number});
-        steps[found->second].of_ranks.emplace_back(rank, step.readings);
+        steps[found->second].of_ranks.emplace_back(rank, std::move(step.readings));
       }
       start += part->steps.back().start + 1;
     }
@@ -167,7 +167,7 @@ std::vector<LoggedStep> added_updates(const std::vector<LoggedStep>& lines) {
 
 bool has_only_elapsed_time(const LoggedStep& step) {
   Readings rest = step.readings;
-  rest[Logged::ElapsedTime].reset(), rest[Logged::WallTime].reset();
+  rest.set(Logged::ElapsedTime, std::nullopt), rest.set(Logged::WallTime, std::nullopt);
   return !rest.has_time();
 }
 
@@ -184,15 +184,15 @@ std::optional<Reading> time_between(const LoggedStep& before, const LoggedStep& 
 }
 
 // Steps with times of their own, where the log has those of micro-batches or cumulated ones.
-std::vector<LoggedStep> whole_steps(const LogStream& stream, const StepSize& size) {
-  std::vector<LoggedStep> steps = stream.steps;
+std::vector<LoggedStep> whole_steps(LogStream&& stream, const StepSize& size) {
+  std::vector<LoggedStep> steps = std::move(stream.steps);
   if (steps.front().readings[Logged::Update])
     steps = added_updates(steps);
   else if (steps.front().readings[Logged::MicroStepTime])
     steps = added_micro_steps(steps, size.num_microbatches);
   if (!std::ranges::all_of(steps, has_only_elapsed_time)) return steps;
   for (std::size_t i = steps.size(); i-- > 1;)
-    steps[i].readings[Logged::StepTime] = time_between(steps[i - 1], steps[i]);
+    steps[i].readings.set(Logged::StepTime, time_between(steps[i - 1], steps[i]));
   return steps;
 }
 
@@ -233,13 +233,13 @@ std::vector<Witness> witnesses(const std::vector<RunStep>& steps, const StepSize
   return found;
 }
 
-LoggedRun logged_run(const TrainingLog& log, const StepSize& size) {
+LoggedRun logged_run(TrainingLog log, const StepSize& size) {
   LoggedRun run{.format = &best_format(log)};
   std::vector<LogStream> streams;
-  for (const LogStream& stream : log.streams) {
+  for (LogStream& stream : log.streams) {
     if (stream.format != run.format) continue;
-    streams.push_back(stream);
-    streams.back().steps = whole_steps(stream, size);
+    streams.push_back({.format = stream.format, .rank = stream.rank, .file = stream.file});
+    streams.back().steps = whole_steps(std::move(stream), size);
     if (streams.back().steps.empty()) streams.pop_back();
   }
   Ranks ranks = ranks_of(streams, log);

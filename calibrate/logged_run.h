@@ -40,7 +40,7 @@ struct LoggedRun {
 // steps, else the one with most.  Files of one label (or of none) are of several ranks where at
 // least half of their steps are the same, else one after the other.  Timers of micro-steps are
 // added up to steps.  Requires a log with a step.
-LoggedRun logged_run(const TrainingLog& log, const StepSize& size);
+LoggedRun logged_run(TrainingLog log, const StepSize& size);
 
 // A kind of number that step times follow from.
 struct Witness {

@@ -187,7 +187,7 @@ class LogReader {
     Readings& step = begins ? open_[key] = {} : open->second;
     const Readings readings = readings_of(format, line);
     for (const LogField& field : format.fields)
-      if (readings[field.what] && !step[field.what]) step[field.what] = readings[field.what];
+      if (readings[field.what] && !step[field.what]) step.set(field.what, readings[field.what]);
   }
 
   void read_columns(const LogFormat& format, std::string_view line) {
@@ -219,7 +219,10 @@ class LogReader {
       step.number = static_cast<std::int64_t>(number->value);
     if (!steps.empty() && step.number && steps.back().number && *step.number < *steps.back().number)
       ++step.start;
-    steps.push_back(step);
+    for (const Logged kept_elsewhere : {Logged::Step, Logged::PeakAllocated, Logged::PeakReserved})
+      step.readings.set(kept_elsewhere, std::nullopt);
+    step.readings.shrink();
+    steps.push_back(std::move(step));
   }
 
   TrainingLog& log_;

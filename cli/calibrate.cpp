@@ -313,7 +313,7 @@ int run_calibrate_import(const CalibrateOptions& options) {
   hwdb::add_hardware(database, document, options.results.front(), options.replace);
   reports::Table table = quality_table(fit);
   for (const std::string& note : fit.notes) table.add_note(note);
-  table.add_note("stored as accelerator " + fit.device.id + " in " + name_of(database));
+  table.add_note("stored as accelerator " + fit.device.id + " in " + place_of(database));
   return print_answer(table, options.output);
 }
 

@@ -181,8 +181,8 @@ int run_calibrate_log(const LogOptions& options) {
   const hwdb::RunRecord record = hwdb::parse_run(run_text, options.run);
   const hwdb::Database database = open_database(options.database);
   const sim::Run run = hwdb::RunResolver(database).resolve(record);
-  const calibrate::TrainingLog log = calibrate::read_training_logs(options.logs);
-  const LogSummary summary = calibrate::summary(log, step_size(run));
+  const LogSummary summary =
+      calibrate::summary(calibrate::read_training_logs(options.logs), step_size(run));
   const hwdb::RunResult result = result_of(options, record, summary, run.strategy.pp);
   write_file(hwdb::run_file_with(result, run_text, options.run), output);
   for (const std::string& warning : summary.warnings) std::cerr << "warning: " << warning << "\n";

@@ -101,7 +101,7 @@ int run_calibrate_site(const SiteOptions& options) {
   const calibrate::SiteFit fit = calibrate::fit_site(options.name, runs, database.version());
   hwdb::put_site(database, fit.site, options.replace);
   warn_of_broken_runs(fit);
-  return print_answer(fit_table(fit, name_of(database)), options.output);
+  return print_answer(fit_table(fit, place_of(database)), options.output);
 }
 
 reports::Table list_table(const hwdb::Database& database) {
@@ -117,7 +117,7 @@ reports::Table list_table(const hwdb::Database& database) {
                    site.effects.network, site.effects.host, site.source, site.fitted_from});
   }
   if (table.rows().empty())
-    table.add_note("none in " + name_of(database) +
+    table.add_note("none in " + place_of(database) +
                    "; llmsim calibrate site NAME RUNS... stores one");
   return table;
 }

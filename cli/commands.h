@@ -29,7 +29,7 @@ void add_export(CLI::App& program, int& status);    // the files that start a ru
 void add_validate(CLI::App& program, int& status);  // predicted against measured runs
 // Measure this machine: run, import, compare, verify.
 void add_calibrate(CLI::App& program, int& status);
-void add_hardware(CLI::App& program, int& status);  // accelerators and systems: list, show, add
+void add_hardware(CLI::App& program, int& status);  // devices and systems: list, show, add, check
 // The catalogue, and any one model in full: list, show.
 void add_models(CLI::App& program, int& status);
 

@@ -3,10 +3,12 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include "cli/commands.h"
 #include "cli/help_format.h"
 #include "cli/output.h"
+#include "cli/progress.h"
 #include "cli/run_request.h"
 #include "hwdb/launch/launch_file.h"
 #include "reports/units.h"
@@ -46,7 +48,9 @@ int run_export(ExportOptions options) {
   const hwdb::Database database = open_database(options.database);
   const sim::Run run = request_of(options.run, database).run;
   for (const std::string& warning : run.warnings) std::cerr << "warning: " << warning << "\n";
+  std::optional<WaitingLine> line(predicting(run));
   const sim::Prediction prediction = sim::predict(run);
+  line.reset();
   const auto& no = prediction.infeasible;
   const bool too_large = !prediction.memory.fits() || !prediction.memory.host.fits();
   if (no && !(too_large && options.force)) {

@@ -8,6 +8,7 @@
 #include "cli/output.h"
 #include "hwdb/hardware/hardware.h"
 #include "hwdb/hardware/user_hardware.h"
+#include "hwdb/store/database_check.h"
 #include "hwdb/text/input_file.h"
 #include "reports/table.h"
 #include "sim/base/error.h"
@@ -72,7 +73,7 @@ int run_hardware_list(const HardwareOptions& options) {
   add_rows(table, database, HardwareKind::Accelerator);
   add_rows(table, database, HardwareKind::System);
   table.add_note("rates of one direction; an accelerator stands in its usual nodes; database " +
-                 name_of(database));
+                 place_of(database));
   return print_answer(table, options.output);
 }
 
@@ -88,7 +89,7 @@ int run_hardware_show(const HardwareOptions& options) {
   for (const sim::Fact& fact : record.facts) {
     table.add_row({fact.key, fact.value, std::string(hwdb::name_of(fact.evidence)), fact.source});
   }
-  table.add_note("database " + name_of(database));
+  table.add_note("database " + place_of(database));
   return print_answer(table, options.output);
 }
 
@@ -107,11 +108,31 @@ int run_hardware_add(const HardwareOptions& options) {
   return 0;
 }
 
+int run_hardware_check(const HardwareOptions& options) {
+  format_of(options.output);
+  const std::string path =
+      options.database.empty() ? hwdb::default_database_path() : options.database;
+  const hwdb::DatabaseCheck check = hwdb::check_database(path);
+  const bool whole = check.damages.empty();
+  reports::Table table(std::to_string(check.records) + " records of database " + path +
+                           (whole ? ", all as they were written" : ""),
+                       {as_text("damage", whole ? "" : "damage")});
+  for (const std::string& damage : check.damages) table.add_row({damage});
+  if (whole) return print_answer(table, options.output);
+  table.add_note(
+      "move the file away and a new one with the shipped facts will be created; your own are those "
+      "of the files that hardware add and calibrate were given");
+  print_answer(table, options.output);
+  say_why_not("database " + path + " is damaged");
+  return 1;
+}
+
 }  // namespace
 
 void add_hardware(CLI::App& program, int& status) {
   CLI::App* command = program.add_subcommand(
-      "hardware", "accelerators and systems: list, show with sources, add your own");
+      "hardware",
+      "accelerators and systems: list, show with sources, add your own, check the database");
   command->require_subcommand(1);
   const auto options = std::make_shared<HardwareOptions>();
 
@@ -134,6 +155,13 @@ void add_hardware(CLI::App& program, int& status) {
   add->add_flag("--replace", options->replace, "let the file's names hide shipped or earlier ones");
   add_database_option(*add, options->database);
   add->callback([options, &status] { status = run_hardware_add(*options); });
+
+  CLI::App* check = command->add_subcommand(
+      "check", "whether the database holds what was written: every page and record is read");
+  add_output_options(*check, options->output);
+  add_database_option(*check, options->database);
+  check->footer("Exit status: 0 all as it was written, 1 damaged or another error, 2 usage.");
+  check->callback([options, &status] { status = run_hardware_check(*options); });
 }
 
 }  // namespace llmsim::cli

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdlib>
 
+#include "cli/output.h"
 #include "hwdb/text/spelling.h"
 #include "reports/result_text.h"
 
@@ -13,12 +13,7 @@ namespace {
 
 constexpr std::size_t kColumns = 100, kLeastColumns = 60, kNames = 30;
 
-std::size_t columns() {
-  const char* const asked = std::getenv("COLUMNS");
-  const long number = asked ? std::strtol(asked, nullptr, 10) : 0;
-  return number > 0 ? std::max<std::size_t>(kLeastColumns, static_cast<std::size_t>(number))
-                    : kColumns;
-}
+std::size_t columns() { return std::max(kLeastColumns, given_columns().value_or(kColumns)); }
 
 // "  NAME      description", which begins a line of its own beside a long name.
 std::string entry(const std::string& name, const std::string& description) {

@@ -1,6 +1,7 @@
 #include "cli/output.h"
 
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -95,6 +96,14 @@ void replace_file(const TextSource& text, const std::string& path, std::optional
   refuse_write(path, reason);
 }
 
+// What its user asks for, else what standard output has.
+std::optional<std::size_t> terminal_columns() {
+  if (const auto asked = given_columns()) return asked;
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return std::nullopt;
+  return size.ws_col;
+}
+
 }  // namespace
 
 void write_file(const TextSource& text, const std::string& path) {
@@ -147,10 +156,21 @@ reports::Format format_of(const OutputOptions& options) {
               sim::alternatives(sim::all_names<reports::Format>()) + " is expected");
 }
 
+std::optional<std::size_t> given_columns() {
+  const char* const asked = std::getenv("COLUMNS");
+  const long number = asked ? std::strtol(asked, nullptr, 10) : 0;
+  return number > 0 ? std::optional(static_cast<std::size_t>(number)) : std::nullopt;
+}
+
 reports::Style style_of(const OutputOptions& options) {
   const char* no_color = std::getenv("NO_COLOR");
   const bool wanted = no_color == nullptr || *no_color == '\0';
-  return {.colour = wanted && options.file.empty() && isatty(STDOUT_FILENO) != 0};
+  const bool shown = options.file.empty() && isatty(STDOUT_FILENO) != 0;
+  reports::Style style{.colour = wanted && shown};
+  constexpr std::size_t kLeastWidth = 80;
+  if (const auto columns = shown ? terminal_columns() : given_columns())
+    style.width = std::max(kLeastWidth, *columns);
+  return style;
 }
 
 void write_result(const std::string& text, const OutputOptions& options) {
@@ -179,7 +199,15 @@ hwdb::Database open_database_to_write(const std::string& path) {
 }
 
 std::string name_of(const hwdb::Database& database) {
+  return without_folder(database.path()) + ", " + database.version();
+}
+
+std::string place_of(const hwdb::Database& database) {
   return database.path() + ", " + database.version();
+}
+
+std::string without_folder(const std::string& path) {
+  return std::filesystem::path(path).filename().string();
 }
 
 }  // namespace llmsim::cli

@@ -1,7 +1,9 @@
 // Where and in which form a result is printed.
 #pragma once
 
+#include <cstddef>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -23,7 +25,11 @@ void add_output_options(CLI::App& command, OutputOptions& options);
 // Throws Error for an unknown format, naming those there are.
 reports::Format format_of(const OutputOptions& options);
 
-// Colour only where the result goes to a terminal and NO_COLOR is not set.
+// COLUMNS of the environment.
+std::optional<std::size_t> given_columns();
+
+// Colour only where the result goes to a terminal and NO_COLOR is not set.  Lines are as wide as
+// COLUMNS says, or the terminal is, else 100 columns, and at least 80.
 reports::Style style_of(const OutputOptions& options);
 
 // A text that is made piece by piece, each of which goes to `put` when it is there: for what is too
@@ -68,7 +74,14 @@ hwdb::Database open_database(const std::string& path);
 // The same, and an Error where it cannot be written.
 hwdb::Database open_database_to_write(const std::string& path);
 
-// "path, facts of DATE (DIGEST)": for the provenance of an answer.
+// "llmsim.db, facts of DATE (DIGEST)": for the provenance of an answer, which others may read: they
+// need not know where files lie on this machine.
 std::string name_of(const hwdb::Database& database);
+
+// The same with the path: for who looks after the database.
+std::string place_of(const hwdb::Database& database);
+
+// "x.db" for "/some/place/x.db".
+std::string without_folder(const std::string& path);
 
 }  // namespace llmsim::cli

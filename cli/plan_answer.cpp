@@ -229,7 +229,9 @@ reports::PlanAnswer planned(const PlanOptions& options, const RunOptions& run,
   if (options.export_folder) keep_written(options, database, answer);
   if (options.risk) order_by_risk(answer);
   const sim::Run& winner = answer.plan.plans.front().run;
-  answer.command = predict_command(run, winner.strategy, options.database);
+  answer.command = options.for_others ? predict_command(without_folders(run), winner.strategy,
+                                                        without_folder(options.database))
+                                      : predict_command(run, winner.strategy, options.database);
   answer.assumed_switches = sim::switch_worths(winner, reports::assumed_strategy_fields(winner));
   if (options.sensitivity) add_changes(run, database, answer);
   answer.job = job_of(options.job, answer.plan.plans.front(), database);

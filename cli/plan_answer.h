@@ -25,7 +25,8 @@ struct PlanOptions {
   std::string jobs = "1";
   std::optional<std::string> export_folder, target;  // of the best plan's launch files
   bool force = false;                                // export the nearest where nothing fits
-  std::optional<std::string> space;                  // file of all strategies
+  bool for_others = false;  // the answer is a page: files go by their names, without folders
+  std::optional<std::string> space;  // file of all strategies
   OutputOptions output;
   std::string database;
 };

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
+#include <optional>
 
 #include "cli/help_format.h"
 #include "cli/job_options.h"
 #include "cli/output.h"
+#include "cli/progress.h"
 #include "cli/run_changes.h"
 #include "cli/run_options.h"
 #include "cli/run_request.h"
@@ -137,6 +139,7 @@ int run_predict(const PredictOptions& options) {
   const Request request = request_of(options.run, database);
   reports::PredictionExtras extras{.reported = reported_of(options, request.measured),
                                    .one_screen = !options.verbose};
+  std::optional<WaitingLine> line(predicting(request.run));
   sim::Prediction prediction = sim::predict(request.run);
   if (request.measured.step_time && prediction.step_time > sim::Seconds(0.0))
     std::ranges::move(sim::implausible_measurement(prediction, *request.measured.step_time),
@@ -156,6 +159,7 @@ int run_predict(const PredictOptions& options) {
   const reports::Style style = style_of(options.output);
   // a run that breaks a rule has nothing to explain.
   const bool explains = explained && !prediction.memory.stages.empty();
+  line.reset();
   write_result(explains ? reports::render(*explained, prediction.run, provenance, format, style)
                         : reports::render(prediction, provenance, format, style, extras),
                options.output);

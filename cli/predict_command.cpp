@@ -4,6 +4,7 @@
 
 #include "cli/strategy_options.h"
 #include "hwdb/frameworks/settings.h"
+#include "hwdb/models/catalogue.h"
 #include "hwdb/text/quoting.h"
 #include "sim/search/searched_fields.h"
 
@@ -138,6 +139,11 @@ RunOptions predict_options(const RunOptions& asked, const sim::Strategy& strateg
   // The default batch of a search suits the devices, that of one run its replicas.
   options.global_batch = std::to_string(strategy.global_batch);
   options.global_batch_tokens.reset();
+  return options;
+}
+
+RunOptions without_folders(RunOptions options) {
+  if (!hwdb::find_model(options.model)) options.model = without_folder(options.model);
   return options;
 }
 

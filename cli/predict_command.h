@@ -12,6 +12,9 @@ namespace llmsim::cli {
 // fields and with its global batch.
 RunOptions predict_options(const RunOptions& asked, const sim::Strategy& strategy);
 
+// The same where others read it: a model's file goes by its name.
+RunOptions without_folders(RunOptions options);
+
 // " --model llama-70b --gpus 256 --tp 4 ...": the options that are set, without run files.
 // `database`: the path of --db, empty without.
 std::string options_text(const RunOptions& options, const std::string& database = "");

@@ -60,6 +60,34 @@ void ProgressLine::tell(std::size_t done, std::size_t all) {
   stream_ << "\x1b[K" << std::flush;
 }
 
+WaitingLine::WaitingLine(std::string doing, std::ostream& stream, bool shown, Duration quiet)
+    : stream_(stream) {
+  if (!shown) return;
+  writer_ = std::thread([this, doing = std::move(doing), quiet] {
+    const auto start = std::chrono::steady_clock::now();
+    std::unique_lock lock(mutex_);
+    while (!end_.wait_for(lock, quiet, [&] { return ended_; })) {
+      written_ = true;
+      stream_ << "\r" << doing << ", " << left(std::chrono::steady_clock::now() - start)
+              << " so far\x1b[K" << std::flush;
+    }
+  });
+}
+
+WaitingLine::WaitingLine(std::string doing)
+    : WaitingLine(std::move(doing), std::cerr, isatty(STDERR_FILENO) != 0, kQuiet) {}
+
+WaitingLine::~WaitingLine() {
+  if (!writer_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  end_.notify_one();
+  writer_.join();
+  if (written_) stream_ << "\r\x1b[K" << std::flush;
+}
+
 Interruption::Interruption() {
   interrupted = 0;
   before_ = std::signal(SIGINT, note_interruption);

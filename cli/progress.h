@@ -2,11 +2,14 @@
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <ostream>
 #include <string>
+#include <thread>
 
 #include "cli/interruption.h"
 
@@ -38,6 +41,28 @@ class ProgressLine {
   Clock clock_;
   Time start_;
   std::optional<Time> written_{};
+};
+
+// "predicting 4096 stages, 12 s so far": the same of work that does not say
+// how far it is, while one lives.  It is written from another thread.
+class WaitingLine {
+ public:
+  using Duration = std::chrono::steady_clock::duration;
+
+  // Nothing is written before `quiet` is over, and then as often as it is long.
+  WaitingLine(std::string doing, std::ostream& stream, bool shown, Duration quiet);
+  // On standard error, where that is a terminal.
+  explicit WaitingLine(std::string doing);
+  WaitingLine(const WaitingLine&) = delete;
+  WaitingLine& operator=(const WaitingLine&) = delete;
+  ~WaitingLine();
+
+ private:
+  std::ostream& stream_;
+  std::mutex mutex_;
+  std::condition_variable end_;
+  bool ended_ = false, written_ = false;
+  std::thread writer_;
 };
 
 }  // namespace llmsim::cli

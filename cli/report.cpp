@@ -4,6 +4,7 @@
 #include <array>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -160,7 +161,9 @@ int report_plan(const ReportOptions& options) {
 int report_run(const ReportOptions& options) {
   const PageFormat format = page_format(options.format);
   const hwdb::Database database = open_database(options.plan.database);
-  const sim::Prediction prediction = sim::predict(request_of(options.plan.run, database).run);
+  const sim::Run asked = request_of(options.plan.run, database).run;
+  std::optional<WaitingLine> line(predicting(asked));
+  const sim::Prediction prediction = sim::predict(asked);
   const reports::Provenance provenance{.database = name_of(database)};
   reports::PredictionExtras extras{.job = job_of(options.plan.job, prediction, database)};
   const bool simulated = prediction.step_time > sim::Seconds(0.0);
@@ -170,6 +173,7 @@ int report_run(const ReportOptions& options) {
         sim::switch_worths(prediction.run, reports::assumed_strategy_fields(prediction.run));
   if (simulated && !prediction.feasible())
     extras.changes = fitting_changes(options.plan.run, prediction, database);
+  line.reset();
   write_page(format == PageFormat::Html
                  ? reports::page(prediction, provenance, extras)
                  : reports::render(prediction, provenance, reports::Format::Json, {}, extras),
@@ -234,7 +238,7 @@ void add_report(CLI::App& program, int& status) {
       "report", "a plan or one run as a page: one HTML file, to be read, shown and printed");
   const auto options = std::make_shared<ReportOptions>();
   PlanOptions& plan = options->plan;
-  plan.pareto = true;
+  plan.pareto = plan.for_others = true;
   add_search_options(*command, plan.run);
   add_ranking_options(*command, plan);
   add_goals(*command, plan);

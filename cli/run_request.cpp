@@ -596,6 +596,10 @@ sim::PlanQuery RunRequests::query_of(const RunOptions& options) {
   return query;
 }
 
+std::string predicting(const sim::Run& run) {
+  return "predicting " + std::to_string(run.strategy.pp) + " stages";
+}
+
 sim::Run run_of(const RunOptions& options, const hwdb::Database& database) {
   return RunRequests(database).run_of(options);
 }

@@ -63,6 +63,9 @@ class RunRequests {
   std::map<std::string, hwdb::RunResolver> resolvers_;  // by site
 };
 
+// "predicting 8 stages": what a line on a terminal says of it (progress.h).
+std::string predicting(const sim::Run& run);
+
 // One request alone.
 sim::Run run_of(const RunOptions& options, const hwdb::Database& database);
 Request request_of(const RunOptions& options, const hwdb::Database& database);

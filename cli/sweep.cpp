@@ -2,7 +2,9 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <span>
 #include <sstream>
+#include <string_view>
 
 #include "calibrate/in_parallel.h"
 #include "cli/commands.h"
@@ -14,6 +16,7 @@
 #include "cli/run_request.h"
 #include "cli/sweep_grid.h"
 #include "hwdb/text/quoting.h"
+#include "reports/data_rows.h"
 #include "reports/prediction.h"
 #include "sim/base/error.h"
 #include "sim/predict.h"
@@ -39,15 +42,25 @@ struct SweepRow {
   std::string error;
 };
 
+// "tp 8, micro_batch 2".
+std::string described(const SweepGrid& grid, std::size_t point) {
+  std::string text;
+  const std::vector<std::string> values = grid.values(point);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    text += (i ? ", " : "") + grid.axes[i].key + " " + values[i];
+  return text;
+}
+
+// The column that holds its values.
+std::string name_of(const SweepAxis& axis) { return axis.key == "gpus" ? "num_devices" : axis.key; }
+
 // Columns for the axes that a summary does not have already under their names.
 std::vector<reports::Column> axis_columns(const SweepGrid& grid,
                                           const std::vector<reports::Column>& summary) {
   std::vector<reports::Column> columns;
   for (const SweepAxis& axis : grid.axes) {
-    const bool is_there =
-        axis.key == "gpus" || std::ranges::any_of(summary, [&](const reports::Column& column) {
-          return column.key == axis.key;
-        });
+    const bool is_there = std::ranges::any_of(
+        summary, [&](const reports::Column& column) { return column.key == name_of(axis); });
     columns.push_back({is_there ? "" : axis.key, axis.key, reports::Kind::Text});
   }
   return columns;
@@ -87,29 +100,38 @@ class Sweep {
  public:
   Sweep(const SweepOptions& options, const SweepGrid& grid, const hwdb::Database& database)
       : grid_(grid),
-        database_(database),
+        requests_(database),
         threads_(
             static_cast<unsigned>(number_in("--jobs", options.jobs, {.least = 0, .most = 1024}))) {}
 
-  std::vector<SweepRow> rows(SweepPart part) const {
-    std::vector<SweepRow> rows(part.last - part.first);
-    std::vector<sim::Run> runs(rows.size());
-    RunRequests requests(database_);
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      rows[i].values = grid_.values(part.first + i);
-      attempt(rows[i], [&] { runs[i] = requests.run_of(grid_.run(part.first + i)); });
-    }
+  std::vector<SweepRow> rows(SweepPart part) {
+    std::vector<SweepRow> rows = settings(part);
     calibrate::in_parallel(rows.size(), threads_, [&](std::size_t i) {
-      attempt(rows[i], [&] { rows[i].prediction = sim::predict(runs[i]); });
+      attempt(rows[i], [&] { rows[i].prediction = sim::predict(rows[i].prediction.run); });
     });
     return rows;
   }
 
-  std::string csv(SweepPart part) const {
+  std::string csv(SweepPart part) {
     return render(table_of(grid_, rows(part)), reports::Format::Csv);
   }
 
+  // The same rows without their figures, at a small part of the time.
+  std::string settings_csv(SweepPart part) {
+    return render(table_of(grid_, settings(part)), reports::Format::Csv);
+  }
+
  private:
+  std::vector<SweepRow> settings(SweepPart part) {
+    std::vector<SweepRow> rows(part.last - part.first);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      rows[i].values = grid_.values(part.first + i);
+      attempt(rows[i],
+              [&] { rows[i].prediction.run = requests_.run_of(grid_.run(part.first + i)); });
+    }
+    return rows;
+  }
+
   static void attempt(SweepRow& row, const auto& step) {
     try {
       if (row.error.empty()) step();
@@ -119,35 +141,114 @@ class Sweep {
   }
 
   const SweepGrid& grid_;
-  const hwdb::Database& database_;
+  RunRequests requests_;
   unsigned threads_;
 };
 
+std::vector<std::string> lines_of(std::string_view text) {
+  std::vector<std::string> lines;
+  for (std::size_t end; (end = text.find('\n')) != text.npos; text.remove_prefix(end + 1))
+    lines.emplace_back(text.substr(0, end));
+  return lines;
+}
+
+std::vector<std::string> fields_of(const std::string& line) {
+  std::size_t at = 0;
+  try {
+    return reports::csv_fields(line, at);
+  } catch (const Error&) {  // a quote without an end: no row
+    return {};
+  }
+}
+
+// The rows of a file against those that a sweep has in their places.
+class RowCheck {
+ public:
+  RowCheck(Sweep& sweep, const SweepGrid& grid, const std::string& header)
+      : sweep_(sweep), grid_(grid), header_(fields_of(header)) {
+    for (const SweepAxis& axis : grid.axes) columns_.push_back(column(name_of(axis)));
+  }
+
+  // Whether `line` can be the row of `point`: by the values of the axes where it has them in the
+  // words of the question, else by all settings, which takes as long as a prediction.
+  bool can_be(const std::string& line, std::size_t point) {
+    const std::vector<std::string> fields = fields_of(line);
+    if (fields.size() != header_.size()) return false;
+    const std::vector<std::string> values = grid_.values(point);
+    std::size_t same = 0;
+    while (same < values.size() && fields[columns_[same]] == values[same]) ++same;
+    if (same == values.size()) return true;
+    const std::string settings = lines_of(sweep_.settings_csv({point, point + 1})).at(1);
+    const std::vector<std::string> expected = fields_of(settings);
+    const auto before = static_cast<std::ptrdiff_t>(column(reports::kFirstFigure));
+    return line == settings ||  // a combination that breaks a rule has no settings
+           std::equal(fields.begin(), fields.begin() + before, expected.begin());
+  }
+
+  bool is(const std::string& line, std::size_t point) {
+    return line + "\n" == rows_of(sweep_.csv({point, point + 1}));
+  }
+
+ private:
+  std::size_t column(std::string_view key) const {
+    return static_cast<std::size_t>(std::ranges::find(header_, key) - header_.begin());
+  }
+
+  Sweep& sweep_;
+  const SweepGrid& grid_;
+  std::vector<std::string> header_;
+  std::vector<std::size_t> columns_;  // of the axes
+};
+
+// Throws Error for the first row of a file that is not the one that a sweep of `part` has in its
+// place: a doubled, missing or cut one, or one of another sweep.  The figures of the last row alone
+// are checked, as the program that wrote it has written the others.
+void check_rows(RowCheck& check, const SweepGrid& grid, SweepPart part,
+                std::span<const std::string> rows, const std::string& file) {
+  const auto refuse = [&](std::size_t row, const std::string& what) {
+    throw Error(file + ":" + std::to_string(row + 2) + ": " + what +
+                "; remove this line and all after it to go on from there (head -n " +
+                std::to_string(row + 1) + "), or leave out --resume to write the file anew");
+  };
+  ProgressLine progress("checking rows");
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    const std::size_t point = part.first + row;
+    if (point >= part.last) refuse(row, "more rows than the sweep has");
+    const std::string asked = "the row of " + described(grid, point);
+    if (!check.can_be(rows[row], point) && !check.is(rows[row], point))
+      refuse(row, asked +
+                      " is expected here; this one is doubled or cut, or follows a missing one, or "
+                      "the file has rows of another sweep");
+    if (row + 1 == rows.size() && !check.is(rows[row], point))
+      refuse(row, asked + " has other values than this program and database give");
+    progress.tell(row, rows.size());
+  }
+}
+
 // How many of the rows that a sweep of `part` writes stand in the file already; what follows its
 // last whole line is cut.  Throws Error where the file has other rows.
-std::size_t rows_there(const Sweep& sweep, SweepPart part, const std::string& file) {
+std::size_t rows_there(Sweep& sweep, const SweepGrid& grid, SweepPart part,
+                       const std::string& file) {
   std::ifstream stream(file, std::ios::binary);
   if (!stream) return 0;
   std::stringstream text;
   text << stream.rdbuf();
   std::string there = text.str();
   there.resize(there.rfind('\n') + 1);
-  const auto lines = static_cast<std::size_t>(std::count(there.begin(), there.end(), '\n'));
-  if (lines == 0) return 0;
-  const std::size_t rows = lines - 1;
-  const std::string one = sweep.csv(
-      {part.first + (rows > 0 ? rows - 1 : 0), part.first + std::max<std::size_t>(1, rows)});
-  const bool same = rows <= part.last - part.first && header_of(there) == header_of(one) &&
-                    (rows == 0 || there.ends_with("\n" + rows_of(one)));
-  if (!same) throw Error(file + ": has rows of another sweep; without --resume it is replaced");
+  if (there.empty()) return 0;
+  if (header_of(there) != header_of(sweep.settings_csv({part.first, part.first})))
+    throw Error(file + ": has rows of another sweep; without --resume it is replaced");
+  const std::vector<std::string> lines = lines_of(there);
+  RowCheck check(sweep, grid, lines[0]);
+  check_rows(check, grid, part, std::span(lines).subspan(1), file);
   std::filesystem::resize_file(file, there.size());
-  return rows;
+  return lines.size() - 1;
 }
 
 // Row after row, so that what is there can be resumed.  False: interrupted.
-bool write_rows(const SweepOptions& options, const Sweep& sweep, SweepPart part) {
+bool write_rows(const SweepOptions& options, Sweep& sweep, const SweepGrid& grid, SweepPart part) {
   const std::string& file = options.output.file;
-  const std::size_t there = options.resume ? rows_there(sweep, part, file) : 0;
+  const std::size_t there = options.resume ? rows_there(sweep, grid, part, file) : 0;
   std::ofstream stream(file, std::ios::binary | (there > 0 ? std::ios::app : std::ios::trunc));
   ProgressLine progress("sweeping");
   const Interruption interruption;
@@ -197,7 +298,7 @@ int run_sweep(const SweepOptions& options) {
   }
   const SweepPart part = part_of(options.part, grid.size());
   const hwdb::Database database = open_database(options.database);
-  const Sweep sweep(options, grid, database);
+  Sweep sweep(options, grid, database);
   // What is wrong with all points is wrong with the question.
   if (const std::vector<SweepRow> first = sweep.rows({0, 1});
       grid.axes.empty() && !first[0].error.empty())
@@ -207,7 +308,7 @@ int run_sweep(const SweepOptions& options) {
   if (!in_rows) {
     return print_answer(table_of(grid, sweep.rows(part)), options.output);
   }
-  if (write_rows(options, sweep, part)) return 0;
+  if (write_rows(options, sweep, grid, part)) return 0;
   throw Error("interrupted: " + options.output.file + " has what was done; --resume goes on");
 }
 

@@ -3,10 +3,12 @@
 #include <iostream>
 #include <limits>
 #include <memory>
+#include <optional>
 
 #include "cli/help_format.h"
 #include "cli/number_list.h"
 #include "cli/output.h"
+#include "cli/progress.h"
 #include "cli/run_options.h"
 #include "cli/run_request.h"
 #include "reports/trace.h"
@@ -32,7 +34,10 @@ int run_trace(const TraceOptions& options) {
   if (options.no_operators) timeline.operator_microbatches = 0;
   if (options.operators) timeline.operator_microbatches = std::numeric_limits<int>::max();
   const hwdb::Database database = open_database(options.database);
-  const sim::Prediction prediction = sim::predict(request_of(options.run, database).run);
+  const sim::Run asked = request_of(options.run, database).run;
+  std::optional<WaitingLine> line(predicting(asked));
+  const sim::Prediction prediction = sim::predict(asked);
+  line.reset();
   for (const std::string& warning : prediction.run.warnings)
     std::cerr << "warning: " << warning << "\n";
   if (prediction.infeasible) say_why_not(prediction.infeasible->message);

@@ -125,16 +125,21 @@ std::string skipped_text(const calibrate::Backtest& backtest, const ValidateOpti
               << " runs whose figures are not scored have no prediction; --skipped lists them with "
                  "the reasons\n";
   }
-  return shown.rows.empty() ? "" : "\n" + reports::render(reports::skipped_table(shown), format);
+  return shown.rows.empty()
+             ? ""
+             : "\n" + reports::render(reports::skipped_table(shown), format, style_of({}));
 }
 
 std::string validation_text(const calibrate::Backtest& backtest, const ValidateOptions& options,
                             reports::Format format) {
   if (options.residuals)
-    return reports::render(reports::residuals_table(calibrate::residuals(backtest)), format);
+    return reports::render(reports::residuals_table(calibrate::residuals(backtest)), format,
+                           style_of({}));
   if (format == reports::Format::Json) return reports::validation_json(backtest);
-  if (options.runs) return reports::render(reports::run_errors_table(backtest), format);
-  const std::string table = reports::render(reports::validation_table(backtest), format);
+  if (options.runs)
+    return reports::render(reports::run_errors_table(backtest), format, style_of({}));
+  const std::string table =
+      reports::render(reports::validation_table(backtest), format, style_of({}));
   return format == reports::Format::Csv ? table : table + skipped_text(backtest, options, format);
 }
 
@@ -159,9 +164,10 @@ std::string ablations_text(Validation& validation, const ValidateOptions& option
   const bool machine = format == reports::Format::Csv;
   std::string text;
   if (!machine || !options.rows)
-    text += reports::render(reports::ablation_table(ablations), format);
+    text += reports::render(reports::ablation_table(ablations), format, style_of({}));
   if (!machine && options.rows) text += "\n";
-  if (options.rows) text += reports::render(reports::ablation_rows_table(ablations), format);
+  if (options.rows)
+    text += reports::render(reports::ablation_rows_table(ablations), format, style_of({}));
   return text;
 }
 
@@ -193,7 +199,7 @@ std::string tables_text(Validation& validation, const ValidateOptions& options,
   }
   return format == reports::Format::Json
              ? reports::source_json(projects)
-             : reports::render(reports::source_summary(projects), format);
+             : reports::render(reports::source_summary(projects), format, style_of({}));
 }
 
 calibrate::PlanBacktest plan_backtest_of(const ValidateOptions& options) {
@@ -217,11 +223,11 @@ std::string plans_text(const ValidateOptions& options, reports::Format format) {
     std::cerr << backtest.skipped.size()
               << " runs could not be planned; --format json has the reasons\n";
   if (format == reports::Format::Json) return reports::plan_backtest_json(backtest);
-  std::string text = reports::render(reports::plan_backtest_table(backtest), format);
+  std::string text = reports::render(reports::plan_backtest_table(backtest), format, style_of({}));
   if (format == reports::Format::Csv) return text;
   for (const reports::Table& table :
        {reports::outside_table(backtest), reports::missed_table(backtest)}) {
-    if (!table.rows().empty()) text += "\n" + reports::render(table, format);
+    if (!table.rows().empty()) text += "\n" + reports::render(table, format, style_of({}));
   }
   return text;
 }

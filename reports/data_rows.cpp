@@ -13,9 +13,6 @@
 
 namespace llmsim::reports {
 
-namespace {
-
-// The fields of the line that begins at `at`, which moves behind its end.
 std::vector<std::string> csv_fields(const std::string& text, std::size_t& at) {
   std::vector<std::string> fields(1);
   bool quoted = false;
@@ -45,6 +42,8 @@ std::vector<std::string> csv_fields(const std::string& text, std::size_t& at) {
   }
   return fields;
 }
+
+namespace {
 
 DataRows csv_rows(const std::string& text) {
   std::size_t at = 0;

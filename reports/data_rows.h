@@ -29,6 +29,10 @@ struct DataRows {
 // Throws Error that says what is wrong, without the name of the file.
 DataRows data_rows(const std::string& text);
 
+// The fields of the CSV line that begins at `at`, which moves behind its end.  Throws Error for a
+// quoted field without an end.
+std::vector<std::string> csv_fields(const std::string& text, std::size_t& at);
+
 // Whether the rows are the runs of a validation.
 bool is_validation(const DataRows& data);
 

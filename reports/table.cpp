@@ -7,6 +7,7 @@
 
 #include "reports/json.h"
 #include "reports/sheet.h"
+#include "reports/text_layout.h"
 #include "sim/base/number_text.h"
 
 namespace llmsim::reports {
@@ -41,25 +42,9 @@ namespace {
   return false;
 }
 
-// Characters, not bytes, of UTF-8 text.
-std::size_t width_of(const std::string& text) {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
-std::vector<std::size_t> widths_of(const Sheet& sheet) {
-  std::vector<std::size_t> widths;
-  for (std::size_t c = 0; c < sheet.headers.size(); ++c) {
-    std::size_t width = width_of(sheet.headers[c]);
-    for (const auto& row : sheet.rows) width = std::max(width, width_of(row[c]));
-    widths.push_back(width);
-  }
-  return widths;
-}
-
-std::string padded(const std::string& text, std::size_t width, bool right) {
-  const std::string space(width - std::min(width, width_of(text)), ' ');
-  return right ? space + text : text + space;
+// As it is where it fits.
+std::vector<std::string> lines_of(const std::string& text, std::size_t width) {
+  return width_of(text) <= width ? std::vector{text} : folded(text, width);
 }
 
 std::string joined(const std::vector<std::string>& cells, const std::vector<std::size_t>& widths,
@@ -67,11 +52,6 @@ std::string joined(const std::vector<std::string>& cells, const std::vector<std:
   std::string line;
   for (std::size_t c = 0; c < cells.size(); ++c)
     line += (c ? separator : "") + padded(cells[c], widths[c], right[c]);
-  return line;
-}
-
-std::string without_trailing_space(std::string line) {
-  line.erase(line.find_last_not_of(' ') + 1);
   return line;
 }
 
@@ -145,16 +125,17 @@ Json json_value(const Cell& cell) {
 std::string render_text(const Table& table, const Style& style) {
   Sheet sheet = sheet_of(table);
   escape_all(sheet, plain_cell);
-  const auto widths = widths_of(sheet);
   const std::string on = style.colour ? "\033[1m" : "", off = style.colour ? "\033[0m" : "";
   std::string out;
-  if (!table.title().empty()) out += on + table.title() + off + "\n";
-  const std::string headers =
-      without_trailing_space(joined(sheet.headers, widths, sheet.right_aligned, "  "));
-  if (!headers.empty()) out += on + headers + off + "\n";
-  for (const auto& row : sheet.rows)
-    out += without_trailing_space(joined(row, widths, sheet.right_aligned, "  ")) + "\n";
-  for (const std::string& note : table.notes()) out += "  " + plain_cell(note) + "\n";
+  if (!table.title().empty()) {
+    for (const std::string& line : lines_of(plain_cell(table.title()), style.width))
+      out += on + line + off + "\n";
+  }
+  out += laid_out(sheet, style.width, on, off);
+  for (const std::string& note : table.notes()) {
+    for (const std::string& line : lines_of(plain_cell(note), style.width - 2))
+      out += "  " + line + "\n";
+  }
   return out;
 }
 

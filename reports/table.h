@@ -6,6 +6,7 @@
 // is not finite is no value: "-" for people, empty or null for machines.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -72,7 +73,8 @@ enum class Better { Smaller, Larger };
 
 // How a person's terminal wants it.
 struct Style {
-  bool colour = false;  // bold headers by escape sequences; only Format::Table looks at it
+  bool colour = false;      // bold headers by escape sequences
+  std::size_t width = 100;  // columns of a line, at least 80; only Format::Table looks at both
 };
 
 class Table {

@@ -53,6 +53,7 @@ bool is_ours(const Connection& connection) {
 // Brings the file up to this program's facts.  Another process may have done so while this one
 // waited for the lock.
 void update(const Connection& connection) {
+  if (is_ours(connection)) make_place_for_checksums(connection);
   sqlite::Transaction transaction(connection);
   if (!is_ours(connection) || !is_current(connection)) ship(connection);
   transaction.commit();

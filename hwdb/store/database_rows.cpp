@@ -1,5 +1,7 @@
 #include "hwdb/store/database_rows.h"
 
+#include <filesystem>
+
 #include <nlohmann/json.hpp>
 
 namespace llmsim::hwdb {
@@ -46,7 +48,7 @@ json measurement_rows(const Database& database) {
 }  // namespace
 
 std::string rows_text(const Database& database) {
-  return json{{"path", database.path()},
+  return json{{"path", std::filesystem::path(database.path()).filename().string()},
               {"version", database.version()},
               {"accelerator", hardware_rows(database, HardwareKind::Accelerator)},
               {"system", hardware_rows(database, HardwareKind::System)},

@@ -17,7 +17,7 @@ namespace llmsim::hwdb {
 //                      origin]],
 //    "measurements": [[subject, accelerator, evidence, source, origin, record]]}
 //
-// hwdb/web/row_database.h reads it.
+// "path" is the name of the file alone: a page goes to others.  hwdb/web/row_database.h reads it.
 std::string rows_text(const Database& database);
 
 }  // namespace llmsim::hwdb

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "hwdb/store/page_checksum.h"
 #include "hwdb/store/shipped_facts.h"
 #include "hwdb/text/json_reader.h"
 #include "hwdb/text/spelling.h"
@@ -61,7 +62,9 @@ UPDATE coefficients SET key = replace(replace(replace(key,
                                                                   R"sql(
 UPDATE coefficients SET key = replace(replace(replace(key,
   'sharing.streaming', 'sharing.memory_bound'), 'streaming.', 'memory_bound.'), 'kept.', 'saved.');
-)sql"};
+)sql",
+                                                                  // Pages with checksums.
+                                                                  ""};
 
 std::optional<double> injection_column(const json& system) {
   const auto inter = system.find("inter");
@@ -274,6 +277,11 @@ void insert_measurement(const Connection& connection, const Measurement& measure
       .bind(measurement.columns)
       .bind(measurement.points)
       .run();
+}
+
+void make_place_for_checksums(const Connection& connection) {
+  const std::int64_t schema = schema_of(connection);
+  if (schema > 0 && schema < kFirstCheckedSchema) connection.execute("VACUUM");
 }
 
 bool is_current(const Connection& connection) {

@@ -9,7 +9,11 @@
 namespace llmsim::hwdb {
 
 inline constexpr int kApplicationId = 0x6c6d7369;  // "lmsi", in the file's header
-inline constexpr int kSchemaVersion = 3;
+inline constexpr int kSchemaVersion = 4;
+
+// Gives a file of a schema before kFirstCheckedSchema the place for its pages' checksums.  Outside
+// of a transaction, before ship().
+void make_place_for_checksums(const sqlite::Connection& connection);
 
 // Creates the tables where there are none, brings those of an older schema to this one
 // with the user's rows, and replaces all shipped rows by the facts of this program.  Call

@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "hwdb/store/page_checksum.h"
+
 namespace llmsim::hwdb::sqlite {
 namespace {
 
@@ -22,7 +24,7 @@ int flags_of(Open mode) {
 SQLite::Database opened(const std::string& path, Open mode) {
   errno = 0;
   try {
-    return SQLite::Database(path, flags_of(mode), kBusyMilliseconds);
+    return {path, flags_of(mode), kBusyMilliseconds, checked_files()};
   } catch (const SQLite::Exception& exception) {
     const int reason = errno;
     throw CannotOpen("database " + path + ": cannot be opened: " +
@@ -39,7 +41,12 @@ bool says_no_access(int primary) {
 }  // namespace
 
 Connection::Connection(std::string path, Open mode)
-    : path_(std::move(path)), database_(opened(path_, mode)) {}
+    : path_(std::move(path)), database_(opened(path_, mode)) {
+  if (mode != Open::Create) return;
+  int reserved = kChecksumBytes;  // of a new file's pages, and of all by VACUUM
+  sqlite3_file_control(database_.getHandle(), "main", SQLITE_FCNTL_RESERVE_BYTES, &reserved);
+  execute("PRAGMA cache_spill = OFF");  // a new file's header is written first
+}
 
 bool Connection::read_only() const {
   return sqlite3_db_readonly(database_.getHandle(), "main") == 1;
@@ -49,16 +56,21 @@ void Connection::execute(const std::string& sql) const {
   with([&](SQLite::Database& database) { database.exec(sql); });
 }
 
-void Connection::fail(const SQLite::Exception& exception) const {
-  const std::string message = "database " + path_ + ": " + exception.what();
+void Connection::fail(const SQLite::Exception& exception, const std::string& sought) const {
+  const std::string file = "database " + path_ + ": ";
   const int primary = exception.getErrorCode() & 0xff;
-  if (primary == SQLITE_NOTADB || primary == SQLITE_CORRUPT) {
-    throw Error(message +
-                "; the file was left as it is: move it away and a new one will be created, or name "
-                "another with --db");
+  const bool is_changed = exception.getExtendedErrorCode() == SQLITE_IOERR_DATA;
+  if (primary == SQLITE_NOTADB || primary == SQLITE_CORRUPT || is_changed) {
+    throw Damaged(
+        file +
+        (primary == SQLITE_NOTADB ? "is no database, or its beginning is damaged"
+                                  : "is damaged: what it holds is not what was written") +
+        (sought.empty() ? "" : " (found in the search for " + sought + ")") +
+        "; the file was left as it is: 'llmsim hardware check' says what is damaged; move it away "
+        "and a new one will be created, or name another with --db");
   }
-  if (says_no_access(primary)) throw CannotOpen(message);
-  throw Error(message);
+  if (says_no_access(primary)) throw CannotOpen(file + exception.what());
+  throw Error(file + exception.what());
 }
 
 Statement::Statement(const Connection& connection, std::string_view sql)
@@ -67,6 +79,8 @@ Statement::Statement(const Connection& connection, std::string_view sql)
       })) {}
 
 Statement& Statement::bind(std::string_view text) {
+  constexpr std::size_t kLongestName = 64;
+  if (text.size() <= kLongestName) sought_ += (sought_.empty() ? "" : ", ") + std::string(text);
   connection_->with([&](auto&) { statement_.bind(next_++, std::string(text)); });
   return *this;
 }
@@ -88,7 +102,7 @@ Statement& Statement::bind(std::optional<double> number) {
 }
 
 bool Statement::step() {
-  return connection_->with([&](auto&) { return statement_.executeStep(); });
+  return connection_->with([&](auto&) { return statement_.executeStep(); }, sought_);
 }
 
 void Statement::run() {
@@ -96,6 +110,7 @@ void Statement::run() {
   }
   connection_->with([&](auto&) { statement_.reset(); });
   next_ = 1;
+  sought_.clear();
 }
 
 std::string Statement::text(int column) const { return statement_.getColumn(column).getString(); }

@@ -20,6 +20,12 @@ class CannotOpen : public Error {
   using Error::Error;
 };
 
+// The file holds what no program wrote there, or is no database.
+class Damaged : public Error {
+ public:
+  using Error::Error;
+};
+
 enum class Open { Create, Existing, ReadOnly };
 
 class Connection {
@@ -36,18 +42,18 @@ class Connection {
   void execute(const std::string& sql) const;
 
   // The result of `call` on the database.  A failure of SQLite becomes an Error, which says what to
-  // do where the file is damaged or no database at all.
+  // do where the file is damaged or no database at all, and the names that were sought there.
   template <typename Call>
-  auto with(Call call) const {
+  auto with(Call call, const std::string& sought = "") const {
     try {
       return call(database_);
     } catch (const SQLite::Exception& exception) {
-      fail(exception);
+      fail(exception, sought);
     }
   }
 
  private:
-  [[noreturn]] void fail(const SQLite::Exception& exception) const;
+  [[noreturn]] void fail(const SQLite::Exception& exception, const std::string& sought) const;
 
   std::string path_;
   mutable SQLite::Database database_;
@@ -76,6 +82,7 @@ class Statement {
   const Connection* connection_;
   mutable SQLite::Statement statement_;
   int next_ = 1;
+  std::string sought_;  // the names that are bound: "device, h100_sxm"
 };
 
 // BEGIN IMMEDIATE ... COMMIT; rolled back unless commit() was reached.

@@ -407,7 +407,8 @@ void Searcher::search_sharding(const SearchNode& node, std::size_t number,
   const ShardingSearch& sharding = node.shardings[number];
   const StageCounts& counts = *node.pipeline->counts;
   const auto own_strategy = [&] { return strategy(node, sharding.choice); };
-  const Bytes peak = peak_bound(states_of(node, number), activations_), needed = peak + node.context;
+  const Bytes peak = peak_bound(states_of(node, number), activations_),
+              needed = peak + node.context;
   if (needed > problem_.query.base.cluster.device.usable_memory &&
       !ranking_.may_nearly_fit(passes, needed))
     return leave_out(needed, prices, own_strategy);

@@ -51,6 +51,26 @@ std::string printed(const char* format, Values... values) {
 
 // --- samples, each after what the project prints ---
 
+// A million steps have three readings each or so: what one says, with what it takes to find it.
+TEST(Readings, HoldWhatWasSetAndLittleElse) {
+  Readings readings;
+  readings.set(Logged::Mfu, Reading{0.4, 0.01});
+  readings.set(Logged::StepTime, Reading{2.0, 0.05});
+  readings.add(Logged::PartTime, Reading{1.0, 0.05});
+  readings.add(Logged::PartTime, Reading{3.0, 0.05});  // phases add up
+  readings.add(Logged::Mfu, Reading{0.5, 0.01});       // of others the last counts
+  readings.set(Logged::GlobalBatch, std::nullopt);
+  EXPECT_EQ(readings[Logged::StepTime]->value, 2.0);
+  EXPECT_EQ(readings[Logged::PartTime]->value, 4.0);
+  EXPECT_EQ(readings[Logged::Mfu]->value, 0.5);
+  EXPECT_FALSE(readings[Logged::Step] || readings[Logged::GlobalBatch]);
+  readings.set(Logged::StepTime, std::nullopt);
+  readings.set(Logged::PartTime, std::nullopt);
+  EXPECT_FALSE(readings.has_time());
+  EXPECT_EQ(readings[Logged::Mfu]->value, 0.5);
+  EXPECT_LE(sizeof(Readings), 32u);
+}
+
 // NVIDIA/Megatron-LM, megatron/training/training.py, training_log and report_memory.  Steps of 30,
 // 14 | 10.1 10.0 10.2 10.0 s.
 const char* const kMegatron =

@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <sstream>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -12,6 +13,27 @@ namespace {
 using std::chrono::milliseconds;
 
 // A line whose clock stands where the test puts it.
+// Work that does not say how far it is: a tenth of a millisecond is quiet, then lines follow.
+TEST(Waiting, TellsHowLongItHasTaken) {
+  std::ostringstream out;
+  {
+    const WaitingLine line("predicting 4096 stages", out, true, std::chrono::microseconds(100));
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+  EXPECT_TRUE(out.str().starts_with("\rpredicting 4096 stages, 1 s so far\x1b[K")) << out.str();
+  EXPECT_TRUE(out.str().ends_with("\r\x1b[K"));
+}
+
+TEST(Waiting, OfSomethingShortOrOffATerminalWritesNothing) {
+  std::ostringstream out;
+  { const WaitingLine line("predicting 1 stages", out, true, std::chrono::hours(1)); }
+  {
+    const WaitingLine line("predicting 1 stages", out, false, std::chrono::microseconds(100));
+    std::this_thread::sleep_for(milliseconds(2));
+  }
+  EXPECT_EQ(out.str(), "");
+}
+
 class Progress : public testing::Test {
  protected:
   ProgressLine line(bool shown = true) {

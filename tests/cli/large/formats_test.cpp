@@ -1,6 +1,7 @@
 // What people and machines get of one question: the same rows in CSV, JSON and on the screen.
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "reports/data_rows.h"
 #include "tests/cli/program.h"
@@ -38,6 +39,62 @@ TEST_F(Formats, HaveTheSameRows) {
   for (const char* question :
        {"models list --family gpt", "hardware list", "hardware show jean_zay_v100"})
     expect_same_rows(question);
+}
+
+// Characters of the longest line.
+std::size_t width_of(const std::string& text) {
+  std::size_t widest = 0, width = 0;
+  for (const char c : text) {
+    width = c == '\n' ? 0 : width + ((c & 0xC0) != 0x80);
+    widest = std::max(widest, width);
+  }
+  return widest;
+}
+
+// On a terminal of 80 columns, and of 100 where nobody says how many there are; machines get whole
+// values.
+TEST_F(Formats, NoLineOfATableIsWiderThanATerminal) {
+  const std::string gpt2 = "--model gpt2 --gpus 8 ",
+                    big = "--model deepseek-v3 --gpus 512 --pp 16 ";
+  const std::string own = "validate '" LLMSIM_SOURCE_DIR "/tests/validation/runs/fused-ce.json'";
+  const std::vector<std::string> commands{"hardware list",
+                                          "hardware show h100",
+                                          "hardware show dgx_h100",
+                                          "hardware check",
+                                          "models list",
+                                          "models show gpt2",
+                                          "models show deepseek-v3",
+                                          "calibrate show",
+                                          "predict " + gpt2,
+                                          "predict " + gpt2 + "--verbose",
+                                          "predict " + gpt2 + "--sensitivity",
+                                          "predict " + gpt2 + "--tokens 1T",
+                                          "predict " + gpt2 + "--memory-timeline",
+                                          "predict " + big + "--ep 32 --verbose",
+                                          "predict " + gpt2 + "--explain gemm",
+                                          "predict " + gpt2 + "--explain attention",
+                                          "predict " + big + "--explain collective",
+                                          "predict " + gpt2 + "--explain memory",
+                                          "predict --model llama-70b --gpus 8 --tp 8",
+                                          "plan " + gpt2,
+                                          "plan " + gpt2 + "--verbose",
+                                          "plan --model gpt2,bert-large --gpus 8,16",
+                                          "plan " + gpt2 + "--sensitivity --pareto",
+                                          "plan --model llama-70b --gpus 1",
+                                          "compare --model gpt2,llama-8b --gpus 8",
+                                          "compare --model gpt2 --gpus 8,16 --tp 1,2",
+                                          "sweep --model gpt2 --gpus 8,16 --tp 1,3 --format table",
+                                          own,
+                                          own + " --runs",
+                                          own + " --residuals"};
+  for (const std::string& command : commands) {
+    const Outcome usual = run(command), narrow = run(command, "COLUMNS=80");
+    EXPECT_NE(usual.out, "") << command << usual.messages;
+    EXPECT_LE(width_of(usual.out), 100u) << command;
+    EXPECT_LE(width_of(narrow.out), 80u) << command;
+  }
+  EXPECT_GT(width_of(run("hardware show h100 --format csv").out), 300u);
+  EXPECT_GT(width_of(run("hardware show h100 --format markdown").out), 300u);
 }
 
 TEST_F(Formats, EveryValueOfAMachineHasItsSource) {

@@ -1,4 +1,5 @@
 // `llmsim report`: what it writes and when it refuses.
+#include <filesystem>
 #include <string>
 
 #include "tests/cli/program.h"
@@ -55,6 +56,37 @@ TEST_F(Report, OfARunRecordSearchesNothing) {
     EXPECT_EQ(run(std::string("report --run run.json ") + other).status, 2) << other;
   EXPECT_EQ(run("report --run run.json --tokens 1T").status, 0);
   EXPECT_EQ(run("report --validation --hardware mi300x").status, 2);
+}
+
+// A page goes to others: where the database, the model's file, a run's file and a description of
+// hardware lie on this machine is in none.
+TEST_F(Report, HasNoPathsOfTheMachineThatMadeIt) {
+  std::filesystem::create_directories(path("some/unusual/place"));
+  write("some/unusual/place/config.json",
+        R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 512,
+            "intermediate_size": 1024, "num_hidden_layers": 4, "num_attention_heads": 8,
+            "vocab_size": 1000, "max_position_embeddings": 1024})");
+  write("some/unusual/place/hardware.json",
+        R"({"accelerators": [{"id": "mine", "name": "Mine", "like": "h100_sxm",
+            "source": "own", "hbm_bytes": 6e10, "hbm_bytes_per_s": 3e12, "peak_bf16_flops": 9e14}]})");
+  const std::string in = "'" + path("some/unusual/place/"), db = " --db " + in + "x.db'";
+  ASSERT_EQ(run("hardware add " + in + "hardware.json'" + db).status, 0) << text_of("messages");
+  const Outcome predicted = run("predict --model gpt2 --gpus 8 --format json" + db);
+  const std::size_t begin = predicted.out.find("{", 1);
+  write("some/unusual/place/run.json",
+        predicted.out.substr(begin, predicted.out.find("\n  },", begin) + 4 - begin));
+  const std::string question = "--model " + in + "config.json' --hardware mine --gpus ";
+  const std::string with_job = " --tokens 1T --sensitivity";
+  for (const std::string& asked : {question + "8" + kQuick + with_job, question + "4,8" + kQuick,
+                                   "--run " + in + "run.json'" + with_job.substr(0, 12)}) {
+    for (const char* format : {"html", "json"}) {
+      const Outcome page = run("report " + asked + " --format " + format + db);
+      ASSERT_EQ(page.status, 0) << asked << page.messages;
+      EXPECT_EQ(page.out.find("unusual"), std::string::npos)
+          << asked << ": " << page.out.substr(page.out.find("unusual") - 60, 120);
+      EXPECT_NE(page.out.find("x.db, facts of "), std::string::npos);
+    }
+  }
 }
 
 TEST_F(Report, IsInteractiveWhereThePlannerIsBuiltInOrSaysHowToBuildIt) {

@@ -112,6 +112,37 @@ TEST_F(Program, ASweepResumesToWhatOneGoWrites) {
   EXPECT_EQ(text_of("part.csv"), all);
 }
 
+// A file whose rows are not those of the grid in their order is not gone on with: the line is named
+// and the file stays as it is.
+TEST_F(Program, ASweepResumesNoFileWithADoubledMissingOrCutRow) {
+  const std::string all = run(kSweep).out;
+  std::vector<std::string> lines;  // with their ends; line 1 is the header
+  std::stringstream stream(all);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line + "\n");
+  ASSERT_EQ(lines.size(), 7u);
+  const auto refused = [&](const std::vector<std::string>& kept, const std::string& place) {
+    std::string text;
+    for (const std::string& line : kept) text += line;
+    write("odd.csv", text);
+    const Outcome resumed = run(kSweep + ("--resume -o '" + path("odd.csv") + "'"));
+    EXPECT_EQ(resumed.status, 1) << text;
+    EXPECT_NE(resumed.messages.find(place), std::string::npos) << resumed.messages;
+    EXPECT_EQ(text_of("odd.csv"), text);
+  };
+  const auto& l = lines;
+  refused({l[0], l[1], l[1], l[3], l[4]}, "odd.csv:3: the row of tp 1, micro_batch 2 is expected");
+  refused({l[0], l[1], l[2], l[3], l[3]}, "odd.csv:5: the row of tp 2, micro_batch 2 is expected");
+  refused({l[0], l[2], l[3]}, "odd.csv:2: ");
+  refused({l[0], l[1].substr(0, l[1].size() / 2) + "\n", l[2]}, "odd.csv:2: ");
+  refused({l[0], l[1], l[1].substr(0, l[1].size() / 2) + l[2], l[3]}, "odd.csv:3: ");
+  refused({l[0], l[1], l[0], l[1]}, "odd.csv:3: ");
+  refused({l[0], l[1], "\n", l[2]}, "odd.csv:3: ");
+  refused({l[0], l[1], l[2], l[3], l[4], l[5], l[6], l[6]}, "odd.csv:8: more rows than");
+  std::string other = l[2];
+  other.replace(other.find("yes,0.") + 6, 1, "9");
+  refused({l[0], l[1], other}, "odd.csv:3: the row of tp 1, micro_batch 2 has other values");
+}
+
 TEST_F(Program, PartsOfASweepJoinedAreTheWhole) {
   const std::string all = run(kSweep).out;
   std::string joined;

@@ -8,9 +8,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <string>
 #include <vector>
 
+#include "hwdb/hardware/hardware.h"
+#include "hwdb/store/database_check.h"
+#include "hwdb/store/page_checksum.h"
 #include "hwdb/store/sqlite.h"
 #include "sim/base/error.h"
 #include "tests/error_of.h"
@@ -212,7 +216,7 @@ TEST_F(DatabaseFile, ANewerSchemaIsRefused) {
   const std::string before = content_of(path_);
   EXPECT_EQ(error_of([&] { const Database database(path_); }),
             "database " + path_ +
-                ": schema 99 was written by a newer llmsim (this one knows 3); use that one, or "
+                ": schema 99 was written by a newer llmsim (this one knows 4); use that one, or "
                 "name another file with --db");
   EXPECT_EQ(content_of(path_), before);
 }
@@ -298,7 +302,7 @@ TEST_F(DatabaseFile, OfSchema1IsMigratedWithWhatItsUserPutThere) {
     EXPECT_EQ(database.measurements("matmul", "mine").at(0).points, "[[1]]");
     EXPECT_EQ(database.get(HardwareKind::Accelerator, "h100").name, "NVIDIA H100 SXM5 80GB");
   }
-  EXPECT_EQ(schema_of(path_), 3);
+  EXPECT_EQ(schema_of(path_), 4);
   const std::string migrated = content_of(path_);
   { const Database again(path_); }
   EXPECT_EQ(content_of(path_), migrated);
@@ -312,12 +316,68 @@ TEST_F(DatabaseFile, OfSchema2IsMigrated) {
                                       "sharing.memory_bound 0.600000"}));
 }
 
+// But for the place that its pages have for checksums.
 TEST_F(DatabaseFile, AMigrationThatFailsLeavesTheFileAsItIs) {
   sqlite::Connection(path_, sqlite::Open::Create)
       .execute(std::string(kFileOfSchema1) + "DROP TABLE aliases;");
-  const std::string before = content_of(path_);
   EXPECT_NE(error_of([&] { const Database database(path_); }).find(path_), std::string::npos);
-  EXPECT_EQ(content_of(path_), before);
+  EXPECT_EQ(schema_of(path_), 1);
+  const sqlite::Connection connection(path_, sqlite::Open::ReadOnly);
+  sqlite::Statement scopes(connection, "SELECT group_concat(scope) FROM coefficients");
+  scopes.step();
+  EXPECT_EQ(scopes.text(0), "device,stack");
+  EXPECT_TRUE(damaged_pages(path_).empty());
+}
+
+// Everything that a prediction on a device takes from a database, as one text.
+std::string facts_of(const std::string& path) {
+  const Database database(path);
+  std::string text = database.version();
+  for (const sim::Fact& fact : cluster(database, "h100", 16).facts)
+    text += "\n" + fact.key + " " + fact.value + " " + fact.source;
+  return text;
+}
+
+void flip(const std::string& path, std::size_t bit) {
+  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+  const auto at = static_cast<std::streamoff>(bit / 8);
+  const int byte = file.seekg(at).get();
+  file.seekp(at).put(static_cast<char>(byte ^ 1 << bit % 8));
+}
+
+// Whatever bit of a file flips, an answer is the one of before or an Error that names the file.
+TEST_F(DatabaseFile, AFlippedBitIsNeverBelieved) {
+  { Database(path_, Access::Write).put(measured_clock()); }
+  const std::string whole = content_of(path_), answer = facts_of(path_);
+  ASSERT_TRUE(has_checksums(path_));
+  ASSERT_EQ(check_database(path_).damages, std::vector<std::string>());
+  constexpr std::size_t kHeader = std::size_t{100} * 8;
+  std::vector<std::size_t> bits;
+  for (std::size_t bit = 0; bit < kHeader; bit += 5) bits.push_back(bit);
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 300; ++i) bits.push_back(random() % (whole.size() * 8));
+  int refused = 0;
+  for (const std::size_t bit : bits) {
+    flip(path_, bit);
+    const auto pages = damaged_pages(path_);
+    const auto page = static_cast<std::int64_t>(bit / 8 / 4096 + 1);
+    EXPECT_TRUE(pages == std::vector<std::int64_t>{page} || bit < kHeader) << bit;
+    std::string found;
+    const std::string message = error_of([&] { found = facts_of(path_); });
+    if (message.empty()) {
+      EXPECT_EQ(found, answer) << bit;
+    } else {
+      ++refused;
+      EXPECT_TRUE(message.starts_with("database " + path_ + ": is ")) << bit << message;
+      EXPECT_NE(message.find("--db"), std::string::npos) << message;
+    }
+    flip(path_, bit);
+  }
+  EXPECT_EQ(content_of(path_), whole);
+  EXPECT_GE(refused, 130);
+  flip(path_, whole.size() * 4);
+  const DatabaseCheck check = check_database(path_);
+  EXPECT_EQ(check.damages.at(0).substr(0, 5), "page ");
 }
 
 TEST_F(DatabaseFile, AFolderIsRefused) {
