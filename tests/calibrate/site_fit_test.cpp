@@ -204,6 +204,15 @@ TEST(SiteFit, NamesItsRunsAndCells) {
   EXPECT_EQ(fit.site.cells[1].kind, hwdb::CellKind::Dense);
 }
 
+TEST(SiteRuns, TakeTime) {
+  hwdb::RunFile file = sample_group("ours", "h100_sxm", "pytorch", 1);
+  file.runs[0].measured->step_time = sim::Seconds(0.0);
+  EXPECT_NE(error_of([&] {
+              site_runs(std::vector{file}, database());
+            }).find("run ours1: measured.step_time_s is not positive"),
+            std::string::npos);
+}
+
 TEST(SiteRuns, WithoutAMeasuredTimeAreAnError) {
   hwdb::RunFile file = sample_group("ours", "h100_sxm", "pytorch", 2);
   EXPECT_EQ(site_runs(std::vector{file}, database()).size(), 2U);
