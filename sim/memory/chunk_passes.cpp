@@ -153,8 +153,9 @@ class UnitGathers {
 };
 
 // Runs of equal layers, in which the account grows or shrinks by the same amount each: the second
-// one's, since around the first others come and go.  All but the last two of the rest, and those
-// that are gathered ahead, are left out.
+// one's, since around the first others come and go.  Of the rest all are left out but the last and
+// those around which the next run's units are gathered: the last of them before that may be the
+// peak.
 template <class Amount>
 class EqualLayers {
  public:
@@ -168,7 +169,7 @@ class EqualLayers {
     if (run_ != 2) return 0;
     int last = place;
     while (last + 1 < layers.size() && &layers[last + 1] == layer) ++last;
-    const int skipped = std::max(0, last - place - 2 - ahead);
+    const int skipped = std::max(0, last - place - ahead);
     Amount change = account.now();
     change -= before_second_;
     account.repeat(change, skipped);

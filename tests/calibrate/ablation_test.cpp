@@ -195,6 +195,25 @@ TEST(Ablations, StatedSpeedUpsAreComparedWithBothEndsPredicted) {
   EXPECT_NEAR(*result.pairs.front().predicted_time, 0.9, 1e-12);
 }
 
+TEST(Ablations, NamedPairsHaveTheValuesThatAreGivenOrThoseOfTheirRuns) {
+  hwdb::Comparison named;
+  named.setting = "compile";
+  named.off_id = "slow";
+  named.on_id = "fast";
+  const std::vector runs{compiled("slow", 10.0, false), compiled("fast", 8.0, true)};
+  const auto values = [&] {
+    const AblationPair pair = of(runs, compiled_takes(9.0), {named}).pairs.front();
+    return pair.off + " " + pair.on;
+  };
+  EXPECT_EQ(values(), "off on");
+  named.values = {"eager", "graph"};
+  EXPECT_EQ(values(), "eager graph");
+  // The pair that the study itself has is that of the name, once, whichever way round.
+  EXPECT_EQ(of(runs, compiled_takes(9.0), {named}).pairs.size(), 1u);
+  std::swap(named.off_id, named.on_id);
+  EXPECT_EQ(of(runs, compiled_takes(9.0), {named}).pairs.size(), 1u);
+}
+
 TEST(Ablations, NamedPairsNeedRunsThatAreThere) {
   hwdb::Comparison named;
   named.setting = "transport";

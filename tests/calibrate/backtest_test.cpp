@@ -129,11 +129,31 @@ TEST(Backtest, RejectedAndRepeatedRunsAreListedWithTheReason) {
 TEST(Backtest, BothOutcomesCountTheSameInTheBalancedAccuracy) {
   const std::vector files{group("g", {finished("a", "ok"), finished("b", "ok"), finished("c", "ok"),
                                       finished("d", "oom"), finished("e", "crash")})};
-  const OverallErrors overall = always(files, step(1.0, 1.0, 1.0)).overall;
+  const Backtest result = always(files, step(1.0, 1.0, 1.0));
+  EXPECT_EQ(result.groups.front().outcomes, 4);
+  EXPECT_EQ(result.groups.front().outcomes_right, 3);
+  const OverallErrors& overall = result.overall;
   EXPECT_EQ(overall.outcomes, 4);
   EXPECT_EQ(overall.outcomes_right, 3);
   EXPECT_NEAR(*overall.outcome_accuracy, 0.75, 1e-12);
   EXPECT_NEAR(*overall.balanced_outcome_accuracy, 0.5, 1e-12);
+}
+
+TEST(Backtest, AnOutcomeThatIsNotScoredCountsForNothing) {
+  hwdb::RunRecord other = finished("b", "oom");
+  other.scored.outcome = false;
+  const Backtest result = always({group("g", {finished("a", "ok"), other})}, step(1.0, 1.0, 1.0));
+  EXPECT_EQ(result.overall.outcomes, 1);
+}
+
+TEST(Backtest, SaysHowFarItIs) {
+  std::vector<std::pair<std::size_t, std::size_t>> seen;
+  backtest(
+      std::vector{group("g", {scored("a", 1.0), scored("b", 1.0)}), group("h", {scored("c", 1.0)})},
+      Scope::All, [](const hwdb::RunRecord&) { return step(1.0, 1.0, 1.0); },
+      [&](std::size_t done, std::size_t all) { seen.emplace_back(done, all); });
+  EXPECT_EQ(seen.front(), std::pair(std::size_t{0}, std::size_t{3}));
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(seen[i].first, i);
 }
 
 TEST(Backtest, OutOfMemoryIsAVerdictAndAnotherBrokenRuleIsNot) {

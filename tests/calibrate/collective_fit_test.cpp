@@ -34,6 +34,7 @@ TEST(CollectiveFit, RecoversPlantedCoefficientsWithinTheirErrors) {
   unknown.fabric.latency = sim::Seconds(1e-6);
   unknown.device.achieved.collective_fraction = 0.9;
   const CollectiveFit fit = fit_fabric(unknown, samples);
+  EXPECT_EQ(fit.samples, samples.size());
   EXPECT_NEAR(fit.values[0].value, 0.68, 3.0 * fit.values[0].standard_error);
   EXPECT_NEAR(fit.values[1].value, 6e-6, 3.0 * fit.values[1].standard_error);
   EXPECT_LT(fit.median_abs_error, 0.1);

@@ -45,6 +45,15 @@ TEST(CountComparison, EachFigureIsComparedByItself) {
                                       "step: peak bytes"}));
 }
 
+// A host that holds nothing is not listed.
+TEST(CountComparison, BytesOnTheHostAreCompared) {
+  const sim::TrainingRun run = two_data_ranks();
+  hwdb::CountedStep step{.name = "step", .counts = sim::rank_counts(run, 0)};
+  step.counts.held.host = 5, step.counts.held.host_peak = 7;
+  EXPECT_EQ(different(compare_counts(step, run)),
+            (std::vector<std::string>{"step: host bytes between steps", "step: host peak bytes"}));
+}
+
 // What only the simulator expects is a difference too.
 TEST(CountComparison, ACollectiveThatIsMissingDiffers) {
   const sim::TrainingRun run = two_data_ranks();

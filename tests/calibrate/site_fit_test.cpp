@@ -91,9 +91,10 @@ const hwdb::Database& database() {
 
 // A run of the sample that takes as long as is predicted with `truth`.
 SiteRun measured(int global_batch, const hwdb::SiteEffects& truth,
-                 const std::string& framework = "pytorch", int seq_len = 2048) {
+                 const std::string& framework = "pytorch", int seq_len = 2048, int cp = 1) {
   hwdb::RunRecord record = sample_record("a", "h100_sxm", framework, global_batch);
   record.model.fields["seq_len"] = seq_len;
+  record.training.strategy["cp"] = cp;
   SiteRun run{.id = "a" + std::to_string(global_batch),
               .run = hwdb::RunResolver(database()).resolve(record)};
   sim::Run turned = run.run;
@@ -118,22 +119,32 @@ TEST(SiteRowOf, SlopesHaveTheSignOfTheirEffects) {
   EXPECT_GT(row.slopes.host, 0.0);
 }
 
-// With a = variance of all effects in the row, b of the noise: a / (a + b).
-TEST(SiteFit, ALoneRunMovesByTheShrinkageWorkedOutByHand) {
-  const SiteRun run = measured(32, {.step = 0.06});
-  const SiteRow row = site_row(run);
+// What context ranks add.
+double ranks_variance(const SiteRun& run) {
+  const sim::PredictionErrors& errors = run.run.framework.errors;
+  return errors.moe_site * errors.moe_site - errors.site * errors.site;
+}
+
+// Of the effects in the row of a run, without a site.
+double prior_variance(const SiteRun& run, const SiteRow& row) {
   const sim::PredictionErrors& errors = run.run.framework.errors;
   const double step = errors.site * errors.site + errors.efficiency * errors.efficiency +
                       std::pow(run.run.cluster.device.achieved.training_rate_error, 2);
   const double cell = errors.cell * errors.cell;
-  const double a = std::pow(row.slopes.step, 2) * (step + cell) +
-                   std::pow(errors.memory_bound * row.slopes.memory, 2) +
-                   std::pow(errors.collectives * row.slopes.network, 2) +
-                   std::pow(errors.hosts * row.slopes.host, 2);
-  const double b = errors.run * errors.run;
+  const double ranks = run.run.strategy.cp > 1 ? ranks_variance(run) : 0.0;
+  return std::pow(row.slopes.step, 2) * (step + cell + ranks) +
+         std::pow(errors.memory_bound * row.slopes.memory, 2) +
+         std::pow(errors.collectives * row.slopes.network, 2) +
+         std::pow(errors.hosts * row.slopes.host, 2);
+}
+
+// With a = variance of all effects in the row, b of the noise: a / (a + b).
+void expect_shrinkage(const SiteRun& run) {
+  const SiteRow row = site_row(run);
+  const double a = prior_variance(run, row), b = std::pow(run.run.framework.errors.run, 2);
   const SiteFit fit = fit_site("ours", {run}, "");
   const double before = predicted(run, {}), after = predicted(run, fit.site);
-  EXPECT_NEAR(std::log(after / before), a / (a + b) * row.residual, 1e-3);
+  EXPECT_NEAR(std::log(after / before), a / (a + b) * row.residual, 4e-4);
   EXPECT_NEAR(fit.rows[0].before, before, 1e-9 * before);
   EXPECT_NEAR(fit.rows[0].after, after, 1e-9 * after);
   // What is left: a b / (a + b) of the prediction, b of one more run.
@@ -141,6 +152,33 @@ TEST(SiteFit, ALoneRunMovesByTheShrinkageWorkedOutByHand) {
   EXPECT_NEAR(fit.site.cells[0].error, std::sqrt(a * b / (a + b)), 1e-3);
   EXPECT_NEAR(fit.site.run_error, std::sqrt(b), 1e-9);
   EXPECT_LT(fit.error, fit.prior_error);
+}
+
+TEST(SiteFit, ALoneRunMovesByTheShrinkageWorkedOutByHand) {
+  expect_shrinkage(measured(32, {.step = 0.06}));
+  expect_shrinkage(measured(32, {.step = 0.06}, "pytorch", 2048, 2));  // may differ more
+}
+
+TEST(SiteFit, RunsWithRanksOutsideItsCellsMayDifferMore) {
+  const SiteRun run = measured(32, {.step = 0.06});
+  const hwdb::Site site = fit_site("ours", {run}, "").site;
+  EXPECT_GT(ranks_variance(run), 0.0);
+  EXPECT_NEAR(std::pow(site.moe_error, 2) - std::pow(site.error, 2), ranks_variance(run), 1e-12);
+}
+
+TEST(SiteFit, TwoRunsHaveTheTailsOfFewAndThreeThoseOfMany) {
+  std::vector<SiteRun> runs;
+  for (const int batch : {8, 16, 32}) {
+    runs.push_back(measured(batch, {}));
+    sim::PredictionErrors& errors = runs.back().run.framework.errors;
+    errors.few_faster = 2.0, errors.few_slower = 3.0;
+    errors.site_faster = 1.5, errors.site_slower = 2.5;
+  }
+  const hwdb::Site many = fit_site("ours", runs, "").site;
+  EXPECT_EQ(std::pair(many.faster, many.slower), std::pair(1.5, 2.5));
+  runs.pop_back();
+  const hwdb::Site few = fit_site("ours", runs, "").site;
+  EXPECT_EQ(std::pair(few.faster, few.slower), std::pair(2.0, 3.0));
 }
 
 TEST(SiteFit, PlantedEffectsPredictRunsThatWereNotAmongThem) {
@@ -164,6 +202,15 @@ TEST(SiteFit, NamesItsRunsAndCells) {
   ASSERT_EQ(fit.site.cells.size(), 2U);
   EXPECT_EQ(fit.site.cells[1].framework, "megatron-lm");
   EXPECT_EQ(fit.site.cells[1].kind, hwdb::CellKind::Dense);
+}
+
+TEST(SiteRuns, TakeTime) {
+  hwdb::RunFile file = sample_group("ours", "h100_sxm", "pytorch", 1);
+  file.runs[0].measured->step_time = sim::Seconds(0.0);
+  EXPECT_NE(error_of([&] {
+              site_runs(std::vector{file}, database());
+            }).find("run ours1: measured.step_time_s is not positive"),
+            std::string::npos);
 }
 
 TEST(SiteRuns, WithoutAMeasuredTimeAreAnError) {

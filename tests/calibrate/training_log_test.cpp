@@ -289,6 +289,11 @@ TEST(LoggedNumber, HasSeparatorsSuffixesAndUnits) {
   EXPECT_EQ(value("6,150 tflops"), 6150.0);
   EXPECT_EQ(value("1,234,567.5"), 1234567.5);
   EXPECT_EQ(value("1, 234"), 1.0);
+  EXPECT_EQ(value("1,234"), 1234.0);
+  EXPECT_EQ(value("1,2345"), 1.0);
+  EXPECT_EQ(value("1,234 5"), 1234.0);
+  EXPECT_EQ(value("3 K"), 3.0);
+  EXPECT_EQ(value("3K8"), 3.0);
   EXPECT_EQ(value("3.2K |"), 3200.0);
   EXPECT_EQ(value("1.31M"), 1.31e6);
   EXPECT_EQ(value("14.25GB", kGiB), 14.25 * kGiB);

@@ -15,16 +15,16 @@ namespace {
 
 constexpr double kRounding = 1e-12;
 
-// Three equal blocks of a middle stage: each allocates 10 forward, of which 4 stay, and 7 backward.
-ChunkLayers three_blocks(const LayerMemory& memory) {
-  ChunkLayers chunk({.blocks = 3}, false);
+// Equal blocks of a middle stage: each allocates 10 forward, of which 4 stay, and 7 backward.
+ChunkLayers equal_blocks(const LayerMemory& memory, int blocks) {
+  ChunkLayers chunk({.blocks = blocks}, false);
   chunk.add(
       {.memory = &memory, .units = {.shared = {.whole = Bytes(100.0), .gradients = Bytes(200.0)}}},
       0);
-  chunk.add_again(0, 1);
-  chunk.add_again(0, 2);
+  for (int i = 1; i < blocks; ++i) chunk.add_again(0, i);
   return chunk;
 }
+ChunkLayers three_blocks(const LayerMemory& memory) { return equal_blocks(memory, 3); }
 
 LayerMemory ten_forward_seven_backward() {
   LayerMemory memory;
@@ -59,6 +59,20 @@ TEST(ChunkPasses, ShardedWeightsAreGatheredAheadAndFreed) {
   EXPECT_EQ(backward.rise().layer, 1);
   EXPECT_EQ(backward.under_reduction, Bytes(200.0));
   EXPECT_EQ(backward.net, -3.0 * 4.0 + 200.0);
+}
+
+// Weights of later blocks are there until the last one's have been gathered.
+TEST(ChunkPasses, TheLastBlockThatGathersAheadIsThePeak) {
+  const LayerMemory memory = ten_forward_seven_backward();
+  PassRules rules{.units = {.freed = true, .shards_weights = true, .shards_gradients = true}};
+  for (const int blocks : {3, 4, 5, 6, 12, 40}) {
+    for (const int ahead : {0, 1, 2}) {
+      rules.units.ahead = ahead;
+      const auto peak = forward_pass<double>(equal_blocks(memory, blocks), rules, {}).rise();
+      EXPECT_EQ(peak.layer, blocks - 1 - ahead);
+      EXPECT_EQ(peak.total, 4.0 * peak.layer + 10.0 + 100.0 * (1 + ahead));
+    }
+  }
 }
 
 // Of any run.

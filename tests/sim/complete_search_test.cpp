@@ -93,6 +93,22 @@ TEST(CompleteSearch, VisitsEachStrategyThatKeepsTheRulesOnce) {
   }
 }
 
+TEST(CompleteSearch, NothingFitsThatItsNodesCannotHold) {
+  PlanQuery query;
+  query.base = small_run(8);
+  query.base.strategy.offload.optimizer = true;
+  const auto fitting = [&](Bytes host_memory) {
+    query.base.cluster.host_memory = host_memory;
+    const PlanProblem problem(query);
+    std::size_t count = 0;
+    for_each_complete(problem, CompleteTimes::OfFitting,
+                      [&](const CompleteStrategy& one) { count += one.fits ? 1 : 0; });
+    return count;
+  };
+  EXPECT_GT(fitting(Bytes(0.0)), 0u);  // unknown
+  EXPECT_EQ(fitting(1.0 * MiB), 0u);
+}
+
 // The whole space of a 70B model on 64 devices: the search, which simulates a few hundred, finds
 // what is fastest of all that fit.
 TEST(LargeSpace, NothingIsFasterThanThePlan) {

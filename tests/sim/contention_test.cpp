@@ -92,6 +92,18 @@ TEST(HostSharing, SlowsWhatGoesToMemory) {
   EXPECT_DOUBLE_EQ(time(large, 4) / time(large, 1), 2.5);
 }
 
+// Of a framework that reaches half: both what fits the cache and what does not take twice as long.
+TEST(MemoryBoundMachine, AFrameworksEfficiencyHoldsForBothRates) {
+  Framework framework;
+  const auto rate = [&] {
+    return memory_bound_machine(ideal_cluster(1), framework, {}).rates.forward[0];
+  };
+  const MemoryBoundRate before = rate();
+  framework.efficiency = 0.5;
+  EXPECT_EQ(rate().cached, 0.5 * before.cached);
+  EXPECT_EQ(rate().streamed, 0.5 * before.streamed);
+}
+
 Operator attention_operator() {
   Operator op{.kind = OperatorKind::Attention,
               .label = "attention",
@@ -313,6 +325,14 @@ TEST(Contention, ASingleRankTakesNothing) {
   links.place.ranks = 1;
   const DeviceShare share = collective_share(links, device_of_108_units());
   EXPECT_DOUBLE_EQ(share.units + share.memory, 0.0);
+  links.loopback = true;
+  Device device = device_of_108_units();
+  device.achieved.sharing.collectives = 0.5;
+  EXPECT_EQ(collective_share(links, device).cores, 0.0);
+}
+
+TEST(Contention, WithoutWorkNothingIsLost) {
+  EXPECT_EQ(rate_loss({.arithmetic = 0.8, .memory_bound = 0.5}, {}), 0.0);
 }
 
 TEST(Contention, AMixIsSlowedDownPartByPart) {

@@ -139,6 +139,18 @@ TEST(JobEstimate, RampUpIsTheSumOfItsSteps) {
   EXPECT_NEAR(job_term(job_estimate(job), "ramp_up").value() / (time - 5000.0), 1.0, 0.01);
 }
 
+// The ramp loses steps - 100 s beside 10^4 s of training; half of both is 5 % longer.
+TEST(JobEstimate, ASlowDeviceSlowsTheRampToo) {
+  Job job = sample_job();
+  job.ramp_up =
+      BatchRampUp{.start_tokens_per_step = 1e5, .tokens = 1e8, .start_step_time = Seconds(1.9)};
+  job.slow_share = 0.5;
+  job.slowdown = 0.05;
+  const double steps = 1e8 * std::log(10.0) / 9e5;
+  EXPECT_NEAR(job_term(job_estimate(job), "slow_devices").value(), 0.025 * (1e4 + steps - 100.0),
+              1e-9);
+}
+
 TEST(JobEstimate, OneSlowDeviceSetsThePace) {
   Job job = sample_job();
   job.slow_share = 0.5;
@@ -208,6 +220,9 @@ TEST(CheckpointBytes, AreWeightsMasterWeightsAndStates) {
   run.strategy.sharding = Sharding::Zero1;
   EXPECT_DOUBLE_EQ(checkpoint_bytes_per_device(run).value(),
                    14.0 * count / run.strategy.num_devices());
+  run.strategy.sharding = Sharding::None;
+  run.strategy.tp = run.strategy.pp = run.strategy.dp = 2;  // of two replicas each has the whole
+  EXPECT_DOUBLE_EQ(checkpoint_bytes_per_device(run).value(), 14.0 * count / 4.0);
 }
 
 // BLOOM: 2.3 TB; its framework keeps 2 + 4 + 8 bytes of each of 176e9 parameters.

@@ -419,6 +419,42 @@ TEST(Streaming, OtherPassesAndKindsHaveRatesOfTheirOwn) {
   EXPECT_NEAR(memory_bound_time(residual, false, machine()) / ms, 0.4 + 0.002, 1e-9);
 }
 
+TEST(MemoryBound, KernelsAreThoseOfTheirOperatorsAndForms) {
+  using enum MemoryBoundKernel;
+  const auto kernel = [](OperatorKind kind, Module module = Module::Residual,
+                         MemoryBoundForms forms = {}) {
+    Operator op{.kind = kind};
+    op.module = module;
+    return memory_bound_kernel(op, forms);
+  };
+  EXPECT_EQ(kernel(OperatorKind::Norm), LayerNorm);
+  EXPECT_EQ(kernel(OperatorKind::Norm, Module::Norm, {.norm = Norm::RmsNorm}), RmsNorm);
+  EXPECT_EQ(kernel(OperatorKind::Softmax, Module::CoreAttention), Softmax);
+  EXPECT_EQ(kernel(OperatorKind::Softmax, Module::Router), ExpertChoice);
+  EXPECT_EQ(kernel(OperatorKind::Activation), Gelu);
+  EXPECT_EQ(kernel(OperatorKind::Activation, Module::Activation, {.gated_mlp = true}),
+            GatedActivation);
+  for (const Module module :
+       {Module::Dispatch, Module::ExpertUp, Module::ExpertActivation, Module::ExpertDown})
+    EXPECT_EQ(kernel(OperatorKind::Copy, module), RowMove);
+  for (const Module module : {Module::Qkv, Module::Router, Module::SharedUp})
+    EXPECT_EQ(kernel(OperatorKind::Copy, module), Copy);
+  EXPECT_EQ(kernel(OperatorKind::Residual, Module::Residual), Add);
+  EXPECT_EQ(kernel(OperatorKind::Residual, Module::Combine), WeightedSum);
+  EXPECT_EQ(kernel(OperatorKind::CrossEntropy), CrossEntropy);
+  EXPECT_EQ(kernel(OperatorKind::CrossEntropy, Module::Loss, {.chunked_loss = true}),
+            ChunkedCrossEntropy);
+}
+
+TEST(MemoryBound, AreAllKindsButArithmeticAndMessages) {
+  for (const OperatorKind kind :
+       {OperatorKind::Norm, OperatorKind::Copy, OperatorKind::GradientScale})
+    EXPECT_TRUE(is_memory_bound(kind)) << name_of(kind);
+  for (const OperatorKind kind : {OperatorKind::Gemm, OperatorKind::Attention,
+                                  OperatorKind::Collective, OperatorKind::HostCopy})
+    EXPECT_FALSE(is_memory_bound(kind)) << name_of(kind);
+}
+
 TEST(Streaming, WithoutAKnownCacheEverythingStreams) {
   EXPECT_EQ(streamed_share(1.0 * KiB, Bytes(0.0)), 1.0);
   EXPECT_EQ(streamed_share(2.0 * MB, 8.0 * MB), 0.0);

@@ -28,6 +28,25 @@ TEST(Launch, AnEqualHostCostsAFifth) {
   EXPECT_NEAR(waits.forward / kMs, 0.946, 1e-3);
 }
 
+TEST(HostCalls, TakeTheTimeOfEachOfTheirParts) {
+  Framework framework;
+  framework.host = {};
+  framework.host.factor = 2.0;
+  framework.host.per_kernel = 1.0 * kMs, framework.host.per_low_precision_gemm = 10.0 * kMs;
+  framework.host.per_recomputed_block = 100.0 * kMs, framework.host.per_moe_block = 1e3 * kMs;
+  framework.host.per_gradient = 1e4 * kMs;
+  framework.host.per_unit = 3.0 * kMs, framework.host.per_slice = 30.0 * kMs;
+  const HostCalls calls{.kernels = 1.0,
+                        .low_precision_gemms = 2.0,
+                        .units = 5.0,
+                        .slices = 6.0,
+                        .recomputed_blocks = 3.0,
+                        .moe_blocks = 4.0,
+                        .gradients = 5.0};
+  EXPECT_NEAR(calls.launch_time(framework) / kMs, 2.0 * 54321.0, 1e-6);
+  EXPECT_NEAR(calls.unit_time(framework) / kMs, 2.0 * (15.0 + 180.0), 1e-9);
+}
+
 TEST(Launch, NoCallsNoWait) {
   const LaunchWaits waits = launch_waits({.device = 5 * kMs}, {.device = 7 * kMs}, true);
   EXPECT_EQ(waits.forward, Seconds(0.0));

@@ -38,5 +38,38 @@ TEST(LayerPrices, AFrameworkThatSlowsTheDeviceSlowsGemmsAndAttention) {
   EXPECT_NEAR(within.attention / alone.attention, 1.25, 1e-12);
 }
 
+// Half of the layers see all 1024 tokens, half a window of 128.
+TEST(LayerPrices, ABlockIsTheMeanOfWindowedAndFullLayers) {
+  TrainingRun run = small_run();
+  run.strategy.recompute = {RecomputeKind::Full};
+  const BlockPrice full = layer_prices(run).blocks[0];
+  run.model.sliding_window = 128;
+  const BlockPrice windowed = layer_prices(run).blocks[0];
+  run.model.sliding_window_interval = 2;
+  const BlockPrice mixed = layer_prices(run).blocks[0];
+  EXPECT_LT(windowed.forward.attention, full.forward.attention);
+  for (const auto pass : {&BlockPrice::forward, &BlockPrice::recompute, &BlockPrice::backward}) {
+    EXPECT_NEAR(
+        (mixed.*pass).attention * 2.0 / ((windowed.*pass).attention + (full.*pass).attention), 1.0,
+        1e-12);
+    EXPECT_EQ((mixed.*pass).gemm, (full.*pass).gemm);
+  }
+}
+
+TEST(LayerPrices, AreOneForEachKindAndListWhatIsAskedFor) {
+  TrainingRun run = small_run();
+  run.model = small_moe();
+  run.model.moe->num_dense_layers = 1;
+  const LayerPrices prices = layer_prices(run);
+  EXPECT_EQ(prices.blocks.size(), layer_kinds(run.model).size());
+  EXPECT_EQ(prices.whole_blocks.size(), layer_kinds(run.model).size());
+  for (const BlockPrice& block : prices.blocks) {
+    EXPECT_EQ(block.operators, nullptr);
+    EXPECT_EQ(block.memory.tensors, nullptr);
+  }
+  EXPECT_NE(layers_with_operators(run).blocks[0].operators, nullptr);
+  EXPECT_NE(layers_with_tensors(run).blocks[0].memory.tensors, nullptr);
+}
+
 }  // namespace
 }  // namespace llmsim::sim

@@ -55,6 +55,8 @@ TEST(Offload, GradientsCrossTheLinkForEveryMicroBatch) {
   last.gradients(count, Bytes(2.0 * count), true);
   EXPECT_DOUBLE_EQ(other.exposed(Seconds(0.0)).value(), 1.0);  // down and up
   EXPECT_DOUBLE_EQ(last.exposed(Seconds(0.0)).value(), 3.0);   // and 4 bytes more down
+  other.weights(Bytes(kLink));  // up, beside the gradients that return
+  EXPECT_DOUBLE_EQ(other.exposed(Seconds(0.0)).value(), 2.0);
 }
 
 TEST(Offload, TheHostCastsGradientsOnceAStep) {

@@ -47,5 +47,21 @@ TEST(Passes, ReducingApartLeavesTheGathersWhereTheyAre) {
   EXPECT_GT(exposed(false, true).reduce, exposed(true, true).reduce);
 }
 
+// Eight micro-batches, each with a gather before the forward and one before the backward pass, whose
+// 2 bytes of a parameter are read and written once more, at 1 TB/s.
+TEST(Passes, GatheredWeightsAreCopiedForEachPass) {
+  TrainingRun run = small_run(8);
+  run.strategy.sharding = Sharding::Zero3;
+  const auto copies = [&](double of_weights) {
+    run.framework.sharded.weight_copies = of_weights;
+    Seconds sum;
+    for (const auto& [name, time] : predict(run).breakdown)
+      if (name == name_of(Term::GradientCopies)) sum += time;
+    return sum.value();
+  };
+  const double each = 2.0 * 2.0 * static_cast<double>(parameters(run.model).total()) / 1e12;
+  EXPECT_NEAR((copies(1.0) - copies(0.0)) / (8.0 * 2.0 * each), 1.0, 1e-3);
+}
+
 }  // namespace
 }  // namespace llmsim::sim

@@ -116,6 +116,17 @@ TEST(RankParameters, AModelOfBothKindsHasAllItsParameters) {
   EXPECT_EQ(held, static_cast<double>(parameters(run.model).total()));
 }
 
+TEST(TrainedParameters, AreThoseOfTheExpertsAndTheOthers) {
+  TrainingRun run = small_run(8);
+  run.model = small_moe();
+  run.strategy.ep = 4;
+  const RankParameters rank = rank_parameters(run.model, run.strategy);
+  const ModelChunk chunk = model_chunks(run.model, run.strategy).front();
+  const StageParameters parts = trained_parameters(rank, chunk);
+  EXPECT_GT(parts.experts, 0.0);
+  EXPECT_EQ(parts.shared + parts.experts, rank.trained(chunk));
+}
+
 TEST(StateShards, ExpertsAreSharedByFewerRanks) {
   Strategy strategy;
   strategy.dp = 8, strategy.ep = 4, strategy.sharding = Sharding::Zero3;

@@ -85,10 +85,47 @@ TEST(StageBytes, UnitsThatStayThroughTheStepAreThoseOfTheStage) {
     const StageBytes bytes = bytes_of(run, stage);
     EXPECT_EQ(bytes.gathered.value(), 2.0 * contents.held(stage));
     EXPECT_EQ(bytes.unreduced_gradients.value(), 4.0 * contents.trained(stage));
+    EXPECT_EQ(bytes.gradient_buffers, bytes.unreduced_gradients / 4.0);  // of a block
   }
+  run.strategy.global_batch = 2 * 8 * run.strategy.micro_batch;
+  EXPECT_GT(bytes_of(run, 0).unreduced_gradients, Bytes(0.0));
   // With one micro-batch there is nothing to add to.
   run.strategy.global_batch = 8 * run.strategy.micro_batch;
   EXPECT_EQ(bytes_of(run, 0).unreduced_gradients, Bytes(0.0));
+}
+
+// Two units of two blocks each, of eight.
+TEST(StageBytes, UnitsOfSeveralBlocksAreGatheredWhole) {
+  TrainingRun run = small_run(8);
+  run.strategy.sharding = Sharding::Zero3;
+  const double block = StageContents(run).rank().largest_block();
+  const Bytes one = bytes_of(run, 0).gathered;
+  run.framework.sharded.unit_blocks = 2.0;
+  EXPECT_DOUBLE_EQ((bytes_of(run, 0).gathered - one).value(), 2.0 * 2.0 * block);
+}
+
+// Queries, keys and values are 3 h of h, the attention's output h, the MLP 4 h up and 4 h down.
+TEST(StageBytes, GemmsThatAccumulateGiveAnEmptyGradientOfEachShape) {
+  TrainingRun run = small_run();
+  run.framework.reserve.transformer_engine = true;
+  run.framework.gradients.accumulated_by_gemm = true;
+  const Bytes without = bytes_of(run, 0).workspaces;
+  run.framework.reserve.dummy_weight_gradients = true;
+  EXPECT_EQ(bytes_of(run, 0).workspaces - without,
+            Bytes(2.0 * (3.0 + 1.0 + 4.0 + 4.0) * kHidden * kHidden));
+}
+
+// The runtime's own: ids and targets of eight sequences, 8 bytes each, a mask of 1024 x 1024 flags
+// and, with rotary positions, their angles in 16 bits.
+TEST(StageBytes, TheRuntimeAllocatesTheInputsOfAStepOnce) {
+  TrainingRun run = small_run();
+  EXPECT_EQ(bytes_of(run, 0).buffers, Bytes(0.0));
+  run.framework.autograd = false;
+  run.strategy.flash_attention = false;
+  const Bytes tokens(2.0 * 8.0 * 8.0 * kTokens), mask(kTokens * kTokens);
+  EXPECT_EQ(bytes_of(run, 0).buffers, tokens + mask);
+  run.model.position = Position::Rope;
+  EXPECT_EQ(bytes_of(run, 0).buffers, tokens + mask + Bytes(kTokens * 128.0 * 2.0));
 }
 
 TEST(StageBytes, GemmsOfExpertsHaveAWorkspaceForEachStream) {

@@ -275,5 +275,25 @@ TEST(StageTransfer, AppearsInTheCommunicationOfTheStep) {
   EXPECT_EQ(found, 2);
 }
 
+// Sixteen ranks, shards over groups of four, of which two have the same experts; the sums of both
+// are over the four groups.
+TEST(StepSimulation, ShardsOfExpertsAreOverTheRanksOfAGroupThatHaveThem) {
+  TrainingRun run = small_run(16);
+  run.model = small_moe();
+  run.strategy.ep = 2;
+  run.strategy.sharding = Sharding::Hsdp, run.strategy.shard_size = 4;
+  ASSERT_FALSE(broken_rule(run.model, run.strategy, run.cluster));
+  int seen = 0;
+  for (const CommunicationTerm& term : simulate_step(run, layer_prices(run)).communication) {
+    if (term.group == std::string_view(name_of(GroupKind::ExpertData))) {
+      ++seen;
+      EXPECT_EQ(term.ranks, 2);
+    } else if (term.group == std::string_view(name_of(GroupKind::Replicate))) {
+      EXPECT_EQ(term.ranks, 4);
+    }
+  }
+  EXPECT_GE(seen, 2);  // gathers and reductions
+}
+
 }  // namespace
 }  // namespace llmsim::sim

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -41,6 +42,8 @@ TEST(MemoryCurve, EveryPassHasItsPointAndTheStepBeginsAndEndsIdle) {
   EXPECT_EQ(phases, (std::vector<std::string_view>{"idle", "forward", "loss", "backward", "forward",
                                                    "loss", "backward", "update", "idle"}));
   EXPECT_EQ(timeline.points.front().allocated, timeline.points.back().allocated);
+  EXPECT_EQ(timeline.points[1].pass, 0);
+  EXPECT_EQ(timeline.points[6].pass, 3);
   for (const MemoryPoint& point : timeline.points) {
     EXPECT_DOUBLE_EQ(point.terms.total().value(), point.allocated.value()) << point.phase;
     EXPECT_GE(timeline.reserved(point), point.allocated) << point.phase;
@@ -57,6 +60,63 @@ TEST(MemoryCurve, PointsNameMicroBatchAndLayer) {
   EXPECT_EQ(backward.layer, 7);  // the first block of the backward pass is the highest
   EXPECT_EQ(backward.passes_in_flight, 1);
   EXPECT_EQ(backward.blocks_in_flight, 8);
+}
+
+// Of 40 those that are followed are the first ones and the last; a DualPipe's second half comes from
+// the other end of the pipeline.
+TEST(MemoryCurve, MicroBatchesThatAreLeftOutAreCounted) {
+  TrainingRun run = small_run(4);
+  run.strategy.pp = 4, run.strategy.dp = 1;
+  run.strategy.global_batch = 40;
+  const auto numbers = [&] {
+    std::set<int> seen;
+    for (const MemoryPoint& point : timeline_of(run, 0, false).points)
+      if (point.micro_batch) seen.insert(*point.micro_batch);
+    return seen;
+  };
+  const std::set<int> one_end = numbers();
+  int next = 0;
+  for (const int number : one_end) EXPECT_EQ(number, number == *one_end.rbegin() ? 39 : next++);
+  run.strategy.pipeline_schedule = PipelineSchedule::DualPipe;
+  const std::set<int> both_ends = numbers();
+  const auto of_each = static_cast<int>(both_ends.size()) / 2;
+  EXPECT_LT(of_each, 20);
+  for (int i = 0; i < of_each; ++i) {
+    EXPECT_TRUE(both_ends.contains(i)) << i;
+    EXPECT_TRUE(both_ends.contains(i + 1 == of_each ? 39 : 20 + i)) << i;
+  }
+}
+
+// The first of four stages has four micro-batches in flight when its first backward pass begins.
+TEST(MemoryPeak, TheHostHoldsWhatMicroBatchesInFlightOffload) {
+  TrainingRun run = small_run(4);
+  run.strategy.pp = 4, run.strategy.dp = 1;
+  run.model.num_layers = 16;
+  run.framework.autograd = false;
+  run.strategy.offload.activations = true;
+  run.strategy.recompute = {RecomputeKind::Full, 1};
+  const LayerPrices prices = layer_bytes(run);
+  const StageContents contents(run);
+  SharedChunks chunks(run, contents.rank());
+  const Bytes each = chunks.of(prices, contents.chunk(0, 0)).offloaded();
+  ASSERT_GT(each, Bytes(0.0));
+  EXPECT_DOUBLE_EQ(stage_peak(run, prices, contents, 0).host_peak.value(), 4.0 * each.value());
+}
+
+// A single stage sends nothing.
+TEST(MemoryCurve, StagesOfTheRuntimeHoldWhatTheySend) {
+  TrainingRun run = small_run();
+  run.framework.autograd = false;
+  const auto sent = [&] {
+    Bytes most;
+    for (const MemoryPoint& point : timeline_of(run).points)
+      most = std::max(most, term_of(point, "pipeline_buffers"));
+    return most;
+  };
+  EXPECT_EQ(sent(), Bytes(0.0));
+  run.cluster = ideal_cluster(2);
+  run.strategy.pp = 2;
+  EXPECT_GT(sent(), Bytes(0.0));
 }
 
 TEST(MemoryCurve, ThePeakIsThatOfTheFootprint) {

@@ -193,6 +193,45 @@ TEST_P(TimelineOf, DrawsAllPasses) {
 
 // The operators of a pass take what its terms of compute and of inner collectives do; what is left
 // is waiting and copies.
+// Of every micro-batch activations between two model chunks and their gradients back, unless one
+// stage has both.
+TEST_P(TimelineOf, EveryMessageLeavesOneStageAndArrivesAtAnother) {
+  struct Message {
+    std::vector<int> from, to;  // stages
+    std::vector<bool> gradients;
+    Seconds leaves{}, arrives{};
+  };
+  std::map<std::int64_t, Message> messages;
+  for (const StageTimeline& stage : step_timeline(run_, prices_).stages) {
+    for (const MessageEnd& end : stage.messages) {
+      Message& message = messages[end.message];
+      (end.arrives ? message.to : message.from).push_back(stage.stage);
+      (end.arrives ? message.arrives : message.leaves) = end.time;
+      message.gradients.push_back(end.gradients);
+    }
+  }
+  const StageLayout layout = stage_layout(run_.strategy);
+  std::size_t expected = 0;
+  for (int stage = 0; stage < run_.strategy.pp; ++stage) {
+    for (int chunk = 0; chunk < layout.chunks(); ++chunk)
+      for (const bool backward : {false, true})
+        if (layout.next_stage(stage, chunk, backward)) expected += 16;
+  }
+  // A DualPipe has both directions of half of the micro-batches each.
+  if (run_.strategy.pipeline_schedule == DualPipe) expected /= 2;
+  EXPECT_EQ(messages.size(), expected);
+  for (const auto& [number, message] : messages) {
+    ASSERT_EQ(message.from.size(), 1u) << number;
+    ASSERT_EQ(message.to.size(), 1u) << number;
+    EXPECT_NE(message.from[0], message.to[0]) << number;
+    EXPECT_EQ(message.gradients[0], message.gradients[1]) << number;
+    EXPECT_LE(message.leaves, message.arrives) << number;
+    if (layout.chunks() == 1) {
+      EXPECT_EQ(message.to[0] < message.from[0], message.gradients[0]);
+    }
+  }
+}
+
 TEST_P(TimelineOf, OperatorsFillTheirPass) {
   std::map<Term, double> sums;
   double operators = 0.0, work = 0.0;

@@ -54,6 +54,25 @@ TEST(LaunchReading, AnOpenSizeOfAModelThatIsGivenIsNotAskedFor) {
   parse_launch(script, "a.sh", {.given = {{"model", "mixtral-8x7b"}}});
 }
 
+TEST(LaunchReading, RanksThatMegatronIsNotToldOfAreOneEach) {
+  const ReadLaunch read = parse_launch("pretrain_gpt.py " + kShape, "a.sh");
+  for (const char* degree : {"tp", "pp", "cp"})
+    EXPECT_EQ(stated_value(read, degree), "1") << degree;
+}
+
+// overlap_comm is on under stage 3 and nowhere else.
+TEST(LaunchReading, DeepSpeedOverlapsUnderStageThreeAlone) {
+  for (const char* stage : {"0", "1", "2", "3"}) {
+    const ReadLaunch read = parse_launch(
+        std::string(R"({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": )") +
+            stage + "}}",
+        "ds.json");
+    const bool three = std::string(stage) == "3";
+    EXPECT_EQ(stated_value(read, "gradient_overlap"), three ? "true" : "false") << stage;
+    EXPECT_EQ(stated_value(read, "gather_overlap"), three ? "true" : "") << stage;
+  }
+}
+
 // A word for which there is no number to give.
 TEST(LaunchReading, AnOpenWordIsTheProgramsOwnAndIsSaid) {
   const ReadLaunch read = parse_launch(
