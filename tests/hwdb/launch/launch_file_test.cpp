@@ -322,7 +322,7 @@ TEST(LaunchFile, AccelerateReadsWhatItWrote) {
                                {"recompute.kind", {"none", "full"}},
                                {"precision", {"bf16", "fp16"}}},
                               "fsdp2"),
-            16);
+            12);  // tensor ranks go with shards alone
   EXPECT_EQ(check_round_trips("llama-3-8b", 16, "accelerate",
                               {{"sharding", {"hsdp"}}, {"shard_size", {4, 8}}}, "fsdp2"),
             2);
@@ -572,6 +572,23 @@ TEST(LaunchFile, TorchtitanHasFlavorsOfGptOssWithoutStages) {
             "gpt-oss have no stages");
 }
 
+TEST(LaunchFile, TorchtitansDeepEpHasWholeExperts) {
+  const auto refusal = [](const Changes& changes) {
+    return error_of([&] {
+      launch_files(run_on("llama-4-scout", 16, "torchtitan", changes), "torchtitan", resolver());
+    });
+  };
+  const auto changed = [](Changes changes) {
+    changes.insert({{"sharding", "zero3"}, {"ep", 8}, {"moe_dispatch", "deepep"}});
+    return changes;
+  };
+  const std::string rule = "DeepEP exchanges tokens of whole experts (etp 1)";
+  EXPECT_EQ(refusal(changed({})), "");
+  EXPECT_EQ(refusal(changed({{"tp", 2}, {"etp", 1}})), "");
+  EXPECT_NE(refusal(changed({{"tp", 2}})).find(rule), std::string::npos);
+  EXPECT_NE(refusal(changed({{"tp", 2}, {"etp", 2}})).find(rule), std::string::npos);
+}
+
 // A recipe's scales of whole tensors are named, but beside gathers in 8 bits, which go without.
 TEST(LaunchFile, TorchtitanNamesTheRecipeOfEightBits) {
   const auto text = [](Changes changes) {
@@ -742,6 +759,12 @@ TEST(LaunchFile, WhatATargetCannotExpressIsNamed) {
   EXPECT_EQ(refusal("accelerate", {{"sharding", "zero1"}}),
             "accelerate cannot express sharding = zero1: FSDP shards gradients with the states "
             "(zero2), or weights too (zero3, hsdp)");
+  EXPECT_EQ(error_of([&] {
+              launch_files(run_on("llama-3-8b", 16, "fsdp2", {{"sharding", "none"}, {"tp", 2}}),
+                           "accelerate", resolver());
+            }),
+            "accelerate cannot express sharding = none, dp = 8, tp = 2: plain data parallelism "
+            "goes with no other ranks");
   EXPECT_EQ(refusal("megatron", {{"sharding", "hsdp"}, {"shard_size", 8}}),
             "megatron cannot express sharding = hsdp: copies of shards are those of the "
             "distributed optimizer (zero1 with a shard size)");
