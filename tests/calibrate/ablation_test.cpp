@@ -123,6 +123,26 @@ TEST(Ablations, OfMicroBatchesNeighboursArePaired) {
   EXPECT_EQ(result.pairs[1].off_id + " " + result.pairs[1].on_id, "two four");
 }
 
+TEST(Ablations, TimesThatAreNotScoredAreNoPair) {
+  hwdb::RunRecord off = compiled("off", 10.0, false), on = compiled("on", 8.0, true);
+  off.scored.step_time = on.scored.step_time = false;
+  EXPECT_TRUE(of({off, on}, compiled_takes(9.0)).pairs.empty());
+}
+
+// Of peaks those of one kind and of one device, or of the fullest.
+TEST(Ablations, PeaksOfOtherDevicesAreNoPair) {
+  hwdb::RunRecord off = compiled("off", 10.0, false), on = compiled("on", 8.0, true);
+  for (hwdb::RunRecord* run : {&off, &on}) {
+    run->scored = {}, run->scored.memory = true;
+    run->measured->peak_memory = sim::Bytes(run == &off ? 40e9 : 30e9);
+  }
+  const Ablations same = of({off, on}, compiled_takes(9.0));
+  ASSERT_EQ(same.pairs.size(), 1u);
+  EXPECT_NEAR(*same.pairs[0].measured_peak, 0.75, 1e-12);
+  on.measured->memory_scope = "last-stage";
+  EXPECT_TRUE(of({off, on}, compiled_takes(9.0)).pairs.empty());
+}
+
 TEST(Ablations, OfRepeatsTheFastestCounts) {
   const Ablations result =
       of({compiled("off", 10.0, false), compiled("slow", 12.0, true), compiled("on", 8.0, true)},

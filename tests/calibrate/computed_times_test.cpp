@@ -45,6 +45,17 @@ TEST(ComputedTimes, NoiseOfATenThousandthIsAMachine) {
 // Four digits cannot tell a line from noise of a hundred-thousandth.
 TEST(ComputedTimes, RoundedTimesSayNothing) { EXPECT_TRUE(computed_groups(study(0.0, 3)).empty()); }
 
+// Three triples lie on lines, three of another accelerator do not.
+TEST(ComputedTimes, HalfOfTheTriplesOnALineIsChance) {
+  std::vector<hwdb::RunFile> files = study(0.0);
+  const std::vector<hwdb::RunFile> noisy = study(1e-4);
+  for (hwdb::RunRecord run : noisy[0].runs) {
+    run.id += "-h100", run.hardware.accelerator = "h100_sxm";
+    files[0].runs.push_back(run);
+  }
+  EXPECT_TRUE(computed_groups(files).empty());
+}
+
 TEST(ComputedTimes, TwoTriplesAreTooFew) {
   std::vector<hwdb::RunFile> files = study(0.0);
   files[0].runs.pop_back();

@@ -92,6 +92,13 @@ TEST(DeviceFit, FindsAPlantedDeviceAgain) {
           .backward[static_cast<std::size_t>(sim::MemoryBoundKernel::LayerNorm)];
   EXPECT_NEAR(norm.cached, 2.0, 1e-6);
   EXPECT_NEAR(norm.streamed, 0.5, 1e-6);
+  const auto value_of = [&](const std::string& key) {
+    for (const hwdb::Coefficient& row : fit.coefficients)
+      if (row.key == key) return row.value;
+    return 0.0;
+  };
+  EXPECT_NEAR(value_of("memory_bound.fp32.layer_norm.backward"), 0.5, 1e-6);
+  EXPECT_NEAR(value_of("memory_bound.fp32.layer_norm.backward_cached"), 2.0, 1e-6);
   for (const FitQuality& row : fit.quality) EXPECT_LT(row.median_error, 0.02) << row.what;
 }
 

@@ -51,6 +51,12 @@ TEST_F(KernelFitsTest, TheShippedRowsAreTheFittedOnes) {
   }
 }
 
+TEST_F(KernelFitsTest, TransfersOfManyNodesHaveASummary) {
+  EXPECT_TRUE(std::ranges::any_of(fits_->summaries, [](const FitSummary& fit) {
+    return fit.what == "all-to-alls, many nodes";
+  }));
+}
+
 // At a lower power per clock they throttle less; no clock is above that of short kernels.
 TEST_F(KernelFitsTest, EightBitGemmsSustainAHigherClockThanSixteenBitOnes) {
   for (const char* id : {"h100_sxm", "h200_sxm", "b200_sxm", "b300_sxm", "gb200", "gb300"}) {

@@ -81,6 +81,7 @@ TEST(SourceTableErrors, CountScoredFiguresAndThoseOfTablesThatSayWhatTheyAssume)
   EXPECT_EQ(errors.rows, 2);
   EXPECT_EQ(errors.times, 2);
   EXPECT_NEAR(*errors.time_worst, std::log(2.0), 1e-12);
+  EXPECT_NEAR(*errors.time_median, std::log(2.0), 1e-12);
   EXPECT_EQ(errors.outcomes, 1);
   EXPECT_EQ(errors.outcomes_right, 1);
 }
@@ -113,7 +114,9 @@ TEST(SourceTables, OfPairsTakeThoseOfTheProjectsGroups) {
   ablations.pairs = {own, other};
   hwdb::SourceTable table;
   table.comparisons = {"compile"};
-  EXPECT_EQ(fill(table, files({run("a", 1.0)}), ablations).tables[0].pairs.size(), 1u);
+  const FilledProject project = fill(table, files({run("a", 1.0)}), ablations);
+  ASSERT_EQ(project.tables[0].pairs.size(), 1u);
+  EXPECT_EQ(project.tables[0].pairs[0].group, "g");
 }
 
 }  // namespace

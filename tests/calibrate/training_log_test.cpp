@@ -291,6 +291,7 @@ TEST(LoggedNumber, HasSeparatorsSuffixesAndUnits) {
   EXPECT_EQ(value("1, 234"), 1.0);
   EXPECT_EQ(value("1,234"), 1234.0);
   EXPECT_EQ(value("1,2345"), 1.0);
+  EXPECT_EQ(value("1234,567"), 1234567.0);
   EXPECT_EQ(value("1,234 5"), 1234.0);
   EXPECT_EQ(value("3 K"), 3.0);
   EXPECT_EQ(value("3K8"), 3.0);
@@ -810,6 +811,7 @@ TEST_F(LogFiles, ExportedByTensorBoardAreNamedByTheirTag) {
   EXPECT_EQ(of("run-.-tag-time_step.csv").phase.median, 2.5);
   EXPECT_FALSE(of("run-.-tag-time_step.csv").by_wall_clock);
   EXPECT_EQ(of("run-.-tag-time_metrics_end_to_end_s_.csv").phase.median, 2.5);
+  EXPECT_EQ(of("time_step.csv").phase.median, 2.5);
   rows.replace(rows.find("Value"), 5, "train/step_time");
   EXPECT_EQ(of("wide.csv").phase.median, 2.5);
   EXPECT_FALSE(of("wide.csv").by_wall_clock);
