@@ -109,7 +109,11 @@ ModelReading read_document(const json& document, const std::string& file) {
     for (const char* key :
          {"tie_word_embeddings", "model_type", "num_labels", "id2label", "architectures"})
       if (!part.contains(key) && document.contains(key)) part[key] = document[key];
-    return model_of_type(type_of(part, place), part, place, true);
+    ModelType type = type_of(part, place);
+    const std::string whole = ObjectReader(document, file).text("model_type").value_or("");
+    if (const ModelType* const row = find_model_type(whole))
+      type.class_defaults.update(row->text_defaults);
+    return model_of_type(type, part, place, true);
   }
   return model_of_type(type_of(document, file), document, file, false);
 }

@@ -20,8 +20,9 @@ namespace {
 using nlohmann::json;
 using Rows = std::map<std::string, ModelType>;
 
-constexpr const char* kOwnKeys[] = {"type",           "base",    "like",   "when", "refuse",
-                                    "class_defaults", "refused", "source", "note"};
+constexpr const char* kOwnKeys[] = {
+    "type",           "base",          "like",    "when",   "refuse",
+    "class_defaults", "text_defaults", "refused", "source", "note"};
 
 bool is_own(const std::string& key) {
   return std::find(std::begin(kOwnKeys), std::end(kOwnKeys), key) != std::end(kOwnKeys);
@@ -86,6 +87,8 @@ ModelType read_row(const json& row, const Rows& above, const std::string& place,
   }
   for (const auto& [key, value] : member(row, "class_defaults", json::value_t::object, of).items())
     type.class_defaults[key] = value;
+  for (const auto& [key, value] : member(row, "text_defaults", json::value_t::object, of).items())
+    type.text_defaults[key] = value;
   return type;
 }
 
@@ -164,7 +167,8 @@ class Reading {
 
   const json* default_of(const std::string& key) const {
     const auto found = type_.class_defaults.find(key);
-    return nested_ && found != type_.class_defaults.end() ? &*found : nullptr;
+    const bool known = nested_ && found != type_.class_defaults.end() && !found->is_null();
+    return known ? &*found : nullptr;
   }
 
   bool has_object_of(const std::string& key) const {

@@ -7,7 +7,9 @@
 //
 //   when            objects that a model has only where their expression holds
 //   refuse          [{"if": EXPRESSION, "key": KEY, "because": TEXT}]: what is not modelled
-//   class_defaults  of keys that a text_config leaves out, as its configuration class has them
+//   class_defaults  of keys that a text_config leaves out, as its configuration class has them;
+//                   null where it has none and the row above has one
+//   text_defaults   what the class of a whole model says instead of its text_config's class
 //   refused         why models of this type are not read at all
 //
 // Private to hwdb.
@@ -35,7 +37,8 @@ struct ModelType {
   std::map<std::string, Expression> fields;   // of a transformer, by key
   std::map<std::string, Expression> objects;  // when a model has them
   std::vector<ModelTypeRule> rules;
-  nlohmann::json class_defaults = nlohmann::json::object();
+  nlohmann::json class_defaults = nlohmann::json::object(),
+                 text_defaults = nlohmann::json::object();
   std::string refused;
 };
 

@@ -70,10 +70,8 @@ void add_mla(LayerTable& table, const Mla& mla) {
              .biases = bias});
   table.add({.name = MlaNorm, .columns = rank});
   const Count query_width = heads * query_head_dim(table.model);
-  queries > 0
-      ? table.column_parallel({.name = QueryUp, .rows = queries, .columns = query_width})
-      : table.column_parallel(
-            {.name = QueryUp, .rows = table.hidden, .columns = query_width, .biases = bias});
+  table.column_parallel(
+      {.name = QueryUp, .rows = queries > 0 ? queries : table.hidden, .columns = query_width});
   table.column_parallel(
       {.name = MlaUp, .rows = rank, .columns = heads * (mla.qk_nope_head_dim + mla.v_head_dim)});
 }

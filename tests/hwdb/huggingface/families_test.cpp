@@ -580,5 +580,180 @@ TEST(Families, WhatTheyCannotHaveIsRefused) {
             "attention_layers, a list of global and local");
 }
 
+// What transformers' classes have, built without weights (torch's device "meta"), of files that leave
+// sizes to these.
+TEST(Families, HaveTheSizesOfTheirClassWhereATextConfigLeavesThemOut) {
+  expect_counts(
+      {{R"({"model_type": "llava", "tie_word_embeddings": false, "text_config": {"model_type":
+      "mixtral", "tie_word_embeddings": false, "num_hidden_layers": 2, "vocab_size": 1000}})",
+        2'910'736'384},
+       {R"({"model_type": "llava", "tie_word_embeddings": false, "text_config": {"model_type":
+      "gpt_oss", "tie_word_embeddings": false, "num_hidden_layers": 2, "vocab_size": 1000,
+      "num_local_experts": 4}})",
+        258'032'456},
+       {R"({"model_type": "llava", "tie_word_embeddings": false, "text_config": {"model_type":
+      "llama4_text", "tie_word_embeddings": false, "num_hidden_layers": 2, "vocab_size": 1000}})",
+        4'414'448'640},
+       {R"({"model_type": "llava", "tie_word_embeddings": false, "text_config": {"model_type":
+      "deepseek_v3", "tie_word_embeddings": false, "num_hidden_layers": 2, "vocab_size": 1000,
+      "first_k_dense_replace": 1}})",
+        12'105'112'832},
+       {R"({"model_type": "llava", "tie_word_embeddings": false, "text_config": {"model_type":
+      "deepseek_v32", "tie_word_embeddings": false, "num_hidden_layers": 2, "vocab_size": 1000,
+      "mlp_layer_types": ["dense", "sparse"]}})",
+        12'133'031'680},
+       {R"({"model_type": "llava", "tie_word_embeddings": false, "text_config": {"model_type":
+      "glm4_moe_lite", "tie_word_embeddings": false, "num_hidden_layers": 2, "vocab_size":
+      1000}})",
+        724'087'360},
+       {R"({"model_type": "llava", "tie_word_embeddings": false, "text_config": {"model_type":
+      "qwen3_next", "tie_word_embeddings": false, "num_hidden_layers": 2, "vocab_size": 1000,
+      "layer_types": ["linear_attention", "full_attention"]}})",
+        3'294'706'368},
+       {R"({"model_type": "llava", "tie_word_embeddings": false, "text_config": {"model_type":
+      "minimax_m2", "tie_word_embeddings": false, "num_hidden_layers": 2, "vocab_size": 1000}})",
+        7'343'584'768},
+       {R"({"model_type": "llava", "tie_word_embeddings": false, "text_config": {"model_type":
+      "olmoe", "tie_word_embeddings": false, "num_hidden_layers": 2, "vocab_size": 1000}})",
+        1'648'543'744},
+       {R"({"model_type": "llava", "tie_word_embeddings": false, "text_config": {"model_type":
+      "afmoe", "tie_word_embeddings": false, "num_hidden_layers": 2, "vocab_size": 1000,
+      "num_dense_layers": 1}})",
+        654'887'488},
+       {R"({"model_type": "llava", "tie_word_embeddings": false, "text_config": {"model_type":
+      "exaone4", "tie_word_embeddings": false, "num_hidden_layers": 2, "vocab_size": 1000}})",
+        545'083'904},
+       {R"({"model_type": "llava", "tie_word_embeddings": false, "text_config": {"model_type":
+      "ernie4_5", "tie_word_embeddings": false, "num_hidden_layers": 2, "vocab_size": 1000}})",
+        30'364'672},
+       {R"({"model_type": "llava", "tie_word_embeddings": false, "text_config": {"model_type":
+      "qwen3_vl_moe_text", "tie_word_embeddings": false, "num_hidden_layers": 2, "vocab_size":
+      1000}})",
+        1'075'997'184},
+       {R"({"model_type": "llava", "tie_word_embeddings": false, "text_config": {"model_type":
+      "hy_v3", "tie_word_embeddings": false, "num_hidden_layers": 2, "vocab_size": 1000}})",
+        3'966'325'440},
+       {R"({"model_type": "llava", "tie_word_embeddings": false, "text_config": {"model_type":
+      "gpt2", "tie_word_embeddings": false, "n_layer": 2}})",
+        92'158'464},
+       {R"({"model_type": "llava", "tie_word_embeddings": false, "text_config": {"model_type":
+      "cohere2", "tie_word_embeddings": false, "num_hidden_layers": 4, "vocab_size": 1000}})",
+        3'304'759'296},
+       {R"({"model_type": "voxtral", "text_config": {"model_type": "llama", "vocab_size": 131072,
+      "hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 30,
+      "num_attention_heads": 32, "num_key_value_heads": 8, "tie_word_embeddings": false},
+      "tie_word_embeddings": false})",
+        4'014'136'320}});
+}
+
+// The same of small files: sizes of heads that a class works out or states, biases, lists of kinds
+// of layers that newer files have in place of numbers, classes of one type that differ.
+TEST(Families, HaveTheParametersThatTransformersGivesSmallFiles) {
+  expect_counts(
+      {{R"({"model_type": "qwen3_moe", "vocab_size": 1000, "hidden_size": 64,
+      "intermediate_size": 96, "num_hidden_layers": 4, "num_attention_heads": 4,
+      "num_key_value_heads": 2, "max_position_embeddings": 128, "tie_word_embeddings": false,
+      "moe_intermediate_size": 48, "num_experts": 8, "num_experts_per_tok": 2})",
+        474'816},
+       {R"({"model_type": "glm4_moe", "vocab_size": 1000, "hidden_size": 90, "intermediate_size":
+      96, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
+      "max_position_embeddings": 128, "tie_word_embeddings": false, "moe_intermediate_size": 48,
+      "n_routed_experts": 8, "num_experts_per_tok": 2, "first_k_dense_replace": 1})",
+        653'874},
+       {R"({"model_type": "ernie4_5", "vocab_size": 1000, "hidden_size": 64, "intermediate_size":
+      96, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
+      "max_position_embeddings": 128, "tie_word_embeddings": false})",
+        595'520},
+       {R"({"model_type": "minimax_m2", "vocab_size": 1000, "hidden_size": 64,
+      "intermediate_size": 96, "num_hidden_layers": 4, "num_attention_heads": 4,
+      "num_key_value_heads": 2, "max_position_embeddings": 128, "tie_word_embeddings": false,
+      "num_local_experts": 8, "num_experts_per_tok": 2})",
+        1'116'768},
+       {R"({"model_type": "llama4_text", "vocab_size": 1000, "hidden_size": 64,
+      "intermediate_size": 96, "num_hidden_layers": 4, "num_attention_heads": 4,
+      "num_key_value_heads": 2, "max_position_embeddings": 128, "tie_word_embeddings": false,
+      "intermediate_size_mlp": 128, "num_local_experts": 4, "attention_chunk_size": 32})",
+        891'456},
+       {R"({"model_type": "gpt2", "vocab_size": 1000, "n_embd": 64, "n_layer": 2, "n_head": 4})",
+        229'632},
+       {R"({"model_type": "qwen2_moe", "vocab_size": 1000, "hidden_size": 64,
+      "intermediate_size": 96, "num_hidden_layers": 4, "num_attention_heads": 4,
+      "num_key_value_heads": 2, "max_position_embeddings": 128, "tie_word_embeddings": false,
+      "moe_intermediate_size": 48, "num_experts": 8, "num_experts_per_tok": 2,
+      "shared_expert_intermediate_size": 40, "qkv_bias": false})",
+        505'664},
+       {R"({"model_type": "laguna", "vocab_size": 1000, "hidden_size": 64, "intermediate_size":
+      96, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
+      "max_position_embeddings": 128, "tie_word_embeddings": false, "moe_intermediate_size": 48,
+      "num_experts": 8, "num_experts_per_tok": 2, "head_dim": 16,
+      "shared_expert_intermediate_size": 40, "gating": false, "layer_types": ["full_attention",
+      "full_attention", "full_attention", "full_attention"], "mlp_layer_types": ["dense",
+      "sparse", "sparse", "sparse"]})",
+        458'456},
+       {R"({"model_type": "qwen3_5_text", "vocab_size": 1000, "hidden_size": 64,
+      "intermediate_size": 96, "num_hidden_layers": 4, "num_attention_heads": 4,
+      "num_key_value_heads": 2, "max_position_embeddings": 128, "tie_word_embeddings": false,
+      "head_dim": 16, "attention_bias": true, "linear_num_key_heads": 2,
+      "linear_num_value_heads": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 16,
+      "layer_types": ["linear_attention", "linear_attention", "linear_attention",
+      "full_attention"]})",
+        271'272},
+       {R"({"model_type": "mimo_v2_flash", "vocab_size": 1000, "hidden_size": 64,
+      "intermediate_size": 96, "num_hidden_layers": 4, "num_attention_heads": 4,
+      "num_key_value_heads": 2, "max_position_embeddings": 128, "tie_word_embeddings": false,
+      "head_dim": 24, "v_head_dim": 16, "moe_intermediate_size": 48, "n_routed_experts": 8,
+      "num_experts_per_tok": 2, "sliding_window": 16, "layer_types": ["full_attention",
+      "sliding_attention", "full_attention", "sliding_attention"], "mlp_layer_types": ["dense",
+      "sparse", "sparse", "sparse"]})",
+        441'440},
+       {R"({"model_type": "deepseek_v32", "vocab_size": 1000, "hidden_size": 64,
+      "intermediate_size": 96, "num_hidden_layers": 4, "num_attention_heads": 4,
+      "num_key_value_heads": 2, "max_position_embeddings": 128, "tie_word_embeddings": false,
+      "moe_intermediate_size": 48, "n_routed_experts": 8, "n_shared_experts": 1,
+      "num_experts_per_tok": 2, "kv_lora_rank": 32, "q_lora_rank": 24, "qk_nope_head_dim": 16,
+      "qk_rope_head_dim": 8, "v_head_dim": 12, "n_group": 1, "topk_group": 1, "index_topk": 8,
+      "index_n_heads": 4, "index_head_dim": 16, "mlp_layer_types": ["dense", "dense", "sparse",
+      "sparse"], "first_k_dense_replace": 3})",
+        396'208},
+       {R"({"model_type": "deepseek_v3", "vocab_size": 1000, "hidden_size": 64,
+      "intermediate_size": 96, "num_hidden_layers": 4, "num_attention_heads": 4,
+      "num_key_value_heads": 2, "max_position_embeddings": 128, "tie_word_embeddings": false,
+      "moe_intermediate_size": 48, "n_routed_experts": 8, "n_shared_experts": 1,
+      "num_experts_per_tok": 2, "kv_lora_rank": 32, "q_lora_rank": null, "qk_nope_head_dim": 16,
+      "qk_rope_head_dim": 8, "v_head_dim": 12, "n_group": 1, "topk_group": 1,
+      "first_k_dense_replace": 1, "attention_bias": true})",
+        459'384},
+       {R"({"model_type": "hyperclovax", "vocab_size": 1000, "hidden_size": 64,
+      "intermediate_size": 96, "num_hidden_layers": 4, "num_attention_heads": 4,
+      "num_key_value_heads": 2, "max_position_embeddings": 128, "tie_word_embeddings": false})",
+        251'968},
+       {R"({"model_type": "bert", "architectures": ["BertLMHeadModel"], "vocab_size": 1000,
+      "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4, "num_attention_heads":
+      4, "num_key_value_heads": 2, "max_position_embeddings": 128, "tie_word_embeddings": true})",
+        195'112},
+       {R"({"model_type": "helium", "vocab_size": 1000, "hidden_size": 64, "intermediate_size":
+      96, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
+      "max_position_embeddings": 128, "tie_word_embeddings": false, "head_dim": 16,
+      "attention_bias": true})",
+        251'968},
+       {R"({"model_type": "minimax", "architectures": ["MiniMaxForCausalLM"], "vocab_size": 1000,
+      "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4, "num_attention_heads":
+      4, "num_key_value_heads": 2, "max_position_embeddings": 128, "tie_word_embeddings": false,
+      "num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 16, "layer_types":
+      ["full_attention", "full_attention", "full_attention", "full_attention"]})",
+        473'664},
+       {R"({"model_type": "minimax_m3_vl", "text_config": {"model_type": "minimax_m3_vl_text",
+      "vocab_size": 1000, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4,
+      "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128,
+      "tie_word_embeddings": false, "head_dim": 16, "num_local_experts": 4,
+      "num_experts_per_tok": 2, "dense_intermediate_size": 128, "shared_intermediate_size": 40,
+      "mlp_layer_types": ["dense", "sparse", "sparse", "sparse"], "layer_types":
+      ["full_attention", "full_attention", "full_attention", "full_attention"]},
+      "vision_config": {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+      "num_attention_heads": 4, "image_size": 56, "patch_size": 14}, "tie_word_embeddings":
+      false})",
+        447'436}});
+}
+
 }  // namespace
 }  // namespace llmsim::hwdb

@@ -98,6 +98,29 @@ TEST(ImageTowers, AreWhatTheWeightsHaveMoreThanTheirTextParts) {
             24'011'361'280);
 }
 
+// What transformers' classes have, built without weights, where a file leaves sizes to them: a CLIP of
+// 768 channels in patches of 32 (its own class, not LLaVA's), two images in a patch of Qwen's; and of
+// Llama 4 a projector as wide as its MLP, whatever the hidden size.
+TEST(ImageTowers, HaveTheSizesOfTheirOwnClass) {
+  const std::string sizes = R"("vocab_size": 1000, "hidden_size": 64, "intermediate_size": 96,
+    "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2})";
+  EXPECT_EQ(count(R"({"model_type": "llava", "text_config": {"model_type": "llama", )" + sizes +
+                  R"(, "vision_config": {"model_type": "clip_vision_model",
+    "num_hidden_layers": 2}})"),
+            16'630'656);
+  EXPECT_EQ(count(R"({"model_type": "qwen3_vl", "text_config": {"model_type": "qwen3_vl_text", )" +
+                  sizes + R"(, "vision_config": {"depth": 2, "hidden_size": 64,
+    "intermediate_size": 96, "num_heads": 4, "patch_size": 14, "out_hidden_size": 64,
+    "num_position_embeddings": 16, "deepstack_visual_indexes": [0], "spatial_merge_size": 2}})"),
+            300'160);
+  EXPECT_EQ(count(R"({"model_type": "llama4", "text_config": {"model_type": "llama4_text",
+    "intermediate_size_mlp": 128, "num_local_experts": 4, )" +
+                  sizes + R"(, "vision_config": {"hidden_size": 64, "intermediate_size": 192,
+    "num_hidden_layers": 2, "num_attention_heads": 4, "image_size": 56, "patch_size": 14,
+    "vision_output_dim": 128, "projector_input_dim": 128, "projector_output_dim": 128}})"),
+            171'648);
+}
+
 // The weights of Qwen2-Audio-7B are 8,397,094,912.
 TEST(AudioTowers, OfWhisperAreCountedWithTheirConvolutions) {
   const std::string qwen2 = R"({"model_type": "qwen2_audio", "text_config": {
