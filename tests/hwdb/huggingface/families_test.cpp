@@ -752,7 +752,29 @@ TEST(Families, HaveTheParametersThatTransformersGivesSmallFiles) {
       "vision_config": {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
       "num_attention_heads": 4, "image_size": 56, "patch_size": 14}, "tie_word_embeddings":
       false})",
-        447'436}});
+        447'436},
+       {R"({"model_type": "nemotron_h", "vocab_size": 1000, "hidden_size": 64,
+      "intermediate_size": 96, "num_attention_heads": 4, "num_key_value_heads": 2,
+      "max_position_embeddings": 128, "tie_word_embeddings": false, "mamba_num_heads": 8,
+      "mamba_head_dim": 16, "n_groups": 2, "ssm_state_size": 16, "conv_kernel": 4, "chunk_size":
+      16, "head_dim": 16, "layers_block_type": ["linear_attention", "mlp", "full_attention",
+      "mlp"]})",
+        195'480},
+       {R"({"model_type": "granitemoehybrid", "vocab_size": 1000, "hidden_size": 64,
+      "intermediate_size": 96, "num_hidden_layers": 4, "num_attention_heads": 4,
+      "num_key_value_heads": 2, "max_position_embeddings": 128, "tie_word_embeddings": false,
+      "layer_types": ["linear_attention", "full_attention", "linear_attention",
+      "full_attention"], "num_local_experts": 4, "num_experts_per_tok": 2,
+      "shared_intermediate_size": 40, "mamba_n_heads": 8, "mamba_d_head": 16, "mamba_n_groups":
+      1, "mamba_d_state": 16, "mamba_d_conv": 4, "mamba_expand": 2})",
+        535'984},
+       {R"({"model_type": "qwen3_5_text", "vocab_size": 1000, "hidden_size": 64,
+      "intermediate_size": 96, "num_hidden_layers": 4, "num_attention_heads": 4,
+      "num_key_value_heads": 2, "max_position_embeddings": 128, "tie_word_embeddings": false,
+      "head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+      "linear_key_head_dim": 16, "linear_value_head_dim": 16, "layer_types": ["full_attention",
+      "full_attention", "full_attention", "full_attention"]})",
+        267'968}});
 }
 
 }  // namespace
