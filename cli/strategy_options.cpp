@@ -105,8 +105,15 @@ void check_products(const sim::Restriction& restriction) {
 
 }  // namespace
 
+// A field without a limit has that of the type.
 NumberRange range_of(const sim::StrategyField& field) {
-  return {static_cast<std::int64_t>(field.least), static_cast<std::int64_t>(field.most)};
+  using Whole = std::numeric_limits<std::int64_t>;
+  const auto limit = [](double value) {
+    if (value >= static_cast<double>(Whole::max())) return Whole::max();
+    return value <= static_cast<double>(Whole::min()) ? Whole::min()
+                                                      : static_cast<std::int64_t>(value);
+  };
+  return {limit(field.least), limit(field.most)};
 }
 
 bool is_searched(const std::string& key, const std::string& text) {
