@@ -321,7 +321,7 @@ const std::vector<StateBounds>& Searcher::states_of(const SearchNode& node, std:
 // Those that need too much or take too long whatever is recomputed.  False: all.
 bool Searcher::leave_out_shardings(const SearchNode& node) {
   left_out_.assign(node.shardings.size(), false);
-  const std::vector<StageActivations> no_activations(parameters_.size());
+  activations_.assign(parameters_.size(), {});  // none yet: states alone
   const LayoutPrices* prices = nullptr;
   const StepShape* shape = nullptr;
   Seconds passes;
@@ -329,7 +329,7 @@ bool Searcher::leave_out_shardings(const SearchNode& node) {
   for (std::size_t i = 0; i < node.shardings.size(); ++i) {
     const ShardingSearch& sharding = node.shardings[i];
     if (sharding.rule) continue;
-    left_out_[i] = is_too_large(peak_bound(states_of(node, i), no_activations) + node.context);
+    left_out_[i] = is_too_large(peak_bound(states_of(node, i), activations_) + node.context);
     if (left_out_[i]) {
       too_large_ += node.ways.size();
       continue;
