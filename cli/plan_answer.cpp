@@ -198,33 +198,43 @@ void add_ranking_options(CLI::App& c, PlanOptions& o) {
             {"--objective", "--top", "--headroom", "--sensitivity", "--risk", "--jobs"});
 }
 
+namespace {
+
+int shown_plans(const PlanOptions& options) {
+  return static_cast<int>(number_in("--top", options.top, {.least = 1, .most = 1000}));
+}
+
+}  // namespace
+
+sim::PlanQuery plan_query(const PlanOptions& options, const RunOptions& run,
+                          const hwdb::Database& database) {
+  sim::PlanQuery query = query_of(run, database);
+  query.objective = objective_of(options.objective);
+  query.threads = static_cast<int>(number_in("--jobs", options.jobs, {.least = 0, .most = 1024}));
+  query.top = std::max(shown_plans(options), kCompared);
+  query.pareto = options.pareto;
+  if (options.headroom) query.headroom = *options.headroom / 100.0;
+  if (!options.export_folder) return query;
+  const std::string target = target_of(options, query.base);
+  query = hwdb::written_by(std::move(query), target);
+  query.top = std::max(query.top, kTriedForExport);
+  return query;
+}
+
 reports::PlanAnswer planned(const PlanOptions& options, const RunOptions& run,
                             const hwdb::Database& database) {
-  const int top = static_cast<int>(number_in("--top", options.top, {.least = 1, .most = 1000}));
-  reports::PlanAnswer answer{.query = query_of(run, database),
+  reports::PlanAnswer answer{.query = plan_query(options, run, database),
                              .plan = {},
-                             .shown = static_cast<std::size_t>(top),
+                             .shown = static_cast<std::size_t>(shown_plans(options)),
                              .verbose = options.verbose,
                              .duration = {},
                              .provenance = {.database = name_of(database)}};
-  answer.query.objective = objective_of(options.objective);
-  answer.query.threads =
-      static_cast<int>(number_in("--jobs", options.jobs, {.least = 0, .most = 1024}));
-  answer.query.top = std::max(top, kCompared);
-  answer.query.pareto = options.pareto;
-  if (options.headroom) answer.query.headroom = *options.headroom / 100.0;
   answer.price = device_hour_price(options.job, answer.query.base.cluster, database);
   if (answer.query.objective == sim::Objective::Cost && !answer.price)
     throw Error("--objective = cost: no price of " + answer.query.base.cluster.device.id +
                 " is known; --price USD is expected");
-  const int wanted = answer.query.top;
-  if (options.export_folder) {
-    const std::string target = target_of(options, answer.query.base);
-    answer.query = hwdb::written_by(std::move(answer.query), target);
-    answer.query.top = std::max(wanted, kTriedForExport);
-  }
   answer.plan = timed_plan(answer.query, answer.duration);
-  answer.query.top = wanted;
+  answer.query.top = std::max(shown_plans(options), kCompared);
   if (answer.plan.plans.empty()) return answer;
   if (options.export_folder) keep_written(options, database, answer);
   if (options.risk) order_by_risk(answer);

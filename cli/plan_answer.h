@@ -37,6 +37,11 @@ void add_ranking_options(CLI::App& command, PlanOptions& options);
 // Throws Error for an unknown name.
 sim::Objective objective_of(const std::string& name);
 
+// What is searched for the question of `run`, which stands for options.run: with --export, what the
+// target's files can say.  Throws Error as query_of() does.
+sim::PlanQuery plan_query(const PlanOptions& options, const RunOptions& run,
+                          const hwdb::Database& database);
+
 // The answer to the question of `run`, which stands for options.run.  Ctrl-C ends the search with
 // what it has found.  Throws Error as query_of() does.
 reports::PlanAnswer planned(const PlanOptions& options, const RunOptions& run,

@@ -9,10 +9,12 @@
 #include "cli/help_format.h"
 #include "cli/number_list.h"
 #include "cli/predict_command.h"
+#include "cli/progress.h"
 #include "cli/run_request.h"
 #include "sim/base/error.h"
 #include "sim/memory/shards.h"
 #include "sim/model/parameters.h"
+#include "sim/plan.h"
 #include "sim/predict.h"
 
 namespace llmsim::cli {
@@ -218,11 +220,12 @@ PlanOptions one_question(PlanOptions options) {
 std::string what_would_fit(const PlanOptions& options, const hwdb::Database& database) {
   constexpr int kMostDevices = 1 << 20;
   bool interrupted = false;
+  const Interruption pressed;
   const auto fits = [&](const RunOptions& run) {
     try {
-      const reports::PlanAnswer answer = planned(options, run, database);
-      interrupted = !answer.plan.complete;
-      return !interrupted && !answer.plan.plans.empty();
+      sim::PlanQuery query = plan_query(options, run, database);
+      query.progress = [&](std::size_t, std::size_t) { return !(interrupted = pressed.came()); };
+      return sim::fits_anywhere(query);
     } catch (const Error&) {
       return false;  // a program for which files are to be written cannot do it
     }

@@ -6,6 +6,7 @@
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "sim/base/uncertainty.h"
@@ -54,8 +55,9 @@ RankingRules ranking_rules(const PlanQuery& query, double headroom) {
           .nearly = (1.0 + kNearlyFits) * usable};
 }
 
-PlanFindings search(PlanProblem& problem, double headroom) {
-  PlanFindings found{.ranking = Ranking(ranking_rules(problem.query, headroom))};
+// Until `is_enough` or the query's progress ends it, which is false.
+template <class Enough>
+bool search_groups(const PlanProblem& problem, PlanFindings& found, const Enough& is_enough) {
   const std::size_t all = problem.groups.size();
   std::size_t done = 0;
   std::atomic<bool> ended{false};
@@ -63,10 +65,16 @@ PlanFindings search(PlanProblem& problem, double headroom) {
     if (ended) return;
     searcher.search(problem.groups[i]);
     const std::lock_guard lock(problem.telling);
-    if (problem.query.progress && !problem.query.progress(++done, all)) ended = true;
+    const bool goes_on = !problem.query.progress || problem.query.progress(++done, all);
+    if (!goes_on || is_enough()) ended = true;
   });
+  return !ended;
+}
+
+PlanFindings search(const PlanProblem& problem, double headroom) {
+  PlanFindings found{.ranking = Ranking(ranking_rules(problem.query, headroom))};
   found.plan.headroom = headroom;
-  found.plan.complete = !ended;
+  found.plan.complete = search_groups(problem, found, [] { return false; });
   return found;
 }
 
@@ -116,7 +124,8 @@ Plan plan(const PlanQuery& query) {
   }
   std::stable_sort(problem.groups.begin(), problem.groups.end(),
                    [](const LayoutGroup& one, const LayoutGroup& other) {
-                     return one.expected < other.expected;
+                     return std::tuple(one.expected, one.least) <
+                            std::tuple(other.expected, other.least);
                    });
   PlanFindings found = search(problem, headroom);
   if (headroom > 0.0 && found.plan.complete && found.ranking.best().strategies.empty()) {
@@ -125,6 +134,23 @@ Plan plan(const PlanQuery& query) {
     found.plan.headroom = 0.0;
   }
   return answer(problem, found);
+}
+
+bool fits_anywhere(const PlanQuery& query) {
+  query.base.model.validate();
+  PlanQuery smallest = query;
+  smallest.objective = Objective::Memory, smallest.pareto = false, smallest.top = 1;
+  PlanProblem problem(smallest);
+  PlanFindings found{.ranking = Ranking(ranking_rules(smallest, 0.0))};
+  in_parallel(problem, found, problem.groups.size(),
+              [&](Searcher& searcher, std::size_t i) { searcher.bound_memory(problem.groups[i]); });
+  std::erase_if(problem.groups,
+                [&](const LayoutGroup& group) { return !found.ranking.may_fit(group.least); });
+  std::stable_sort(
+      problem.groups.begin(), problem.groups.end(),
+      [](const LayoutGroup& one, const LayoutGroup& other) { return one.least < other.least; });
+  search_groups(problem, found, [&] { return found.plan.feasible > 0; });
+  return found.plan.feasible > 0;
 }
 
 bool price_space(const PlanQuery& query, const std::function<void(const PricedStrategy&)>& visit) {

@@ -13,6 +13,8 @@
 //
 // which no pipeline and no sharding can undercut: the stage with most of the work of a micro-batch
 // has at least its p-th part.  So the best come first, and whole groups fall by one comparison.
+// Groups of which not even the states nearly fit have no such bound and come last, the smallest of
+// them first.
 #pragma once
 
 #include <functional>
@@ -25,6 +27,10 @@ namespace llmsim::sim {
 double headroom_for(double probability, const PredictionErrors& errors);
 
 Plan plan(const PlanQuery& query);
+
+// Whether any strategy of a query's space fits, headroom apart.  Layouts whose states need least are
+// asked first, no times are, and the first that fits ends it; false also where query.progress has.
+bool fits_anywhere(const PlanQuery& query);
 
 // A strategy of a query's space, with its memory and, where it fits, the time of its step.
 struct PricedStrategy {

@@ -37,6 +37,7 @@ struct LayoutRange {
 // step takes at least.  Those with the same switches share the prices of layers.
 struct LayoutGroup {
   std::vector<LayoutRange> variants{};  // each with its switches, one after the other
+  Bytes least{};                        // needed by each of them, for its states alone
   Seconds bound{};
   // As the first of them may turn out: those that promise most are searched first.
   Seconds expected{};

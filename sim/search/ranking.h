@@ -85,6 +85,12 @@ class Ranking {
   // `peak` and `needed`: at least.
   bool may_matter(Seconds time, Bytes peak) const;
   bool may_matter(const Idea& idea, Seconds time, Bytes peak, Bytes needed) const;
+  // Whether times decide anything.
+  bool asks_times() const { return !rules_.by_memory || rules_.has_front; }
+  // Whether one that needs so much at least may fit, or nearly.
+  bool may_fit(Bytes needed) const {
+    return needed <= (rules_.by_memory ? rules_.usable : rules_.nearly);
+  }
   // Whether one that needs more than a device has, but no more than this, may be the fastest that
   // nearly fits.
   bool may_nearly_fit(Seconds time, Bytes needed) const;

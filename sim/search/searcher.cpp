@@ -189,7 +189,31 @@ double Searcher::expected_slowdown(const SearchLayout& layout) const {
                                                                                    : kTooLarge);
 }
 
+void Searcher::set_rank(const SearchLayout& layout) {
+  const Run& run = prices_.run_of(problem_.space.strategy(layout, {}, {}, Recompute{}));
+  rank_ = rank_parameters(run.model, run.strategy);
+}
+
+void Searcher::bound_memory(LayoutGroup& group) {
+  group.least = kUnbounded;
+  for (const LayoutRange& variant : group.variants) {
+    bool ranked = false;
+    for (std::size_t i = variant.first; i < variant.last; ++i) {
+      const SearchLayout& layout = problem_.layouts[i];
+      if (broken_layout(problem_, layout)) continue;
+      if (!std::exchange(ranked, true)) set_rank(layout);
+      for (const SearchSharding& sharding : problem_.space.shardings(layout))
+        group.least = std::min(group.least, least_needed(layout, sharding));
+    }
+  }
+}
+
 void Searcher::bound(LayoutGroup& group) {
+  bound_memory(group);
+  if (!found_.ranking.may_fit(group.least)) {
+    group.expected = Seconds(std::numeric_limits<double>::infinity());
+    return;
+  }
   const StepBounds bounds =
       this->bounds({group.variants.front().first, group.variants.back().last});
   group.bound = group.variants.size() > 1 ? bounds.compute : bounds.all;
@@ -207,8 +231,9 @@ void Searcher::search(const LayoutGroup& group) {
     nearest_ = nearest_in(found_.plan);
   }
   for (const LayoutRange& variant : group.variants) {
-    const bool is_known =
-        group.variants.size() == 1 || !ranking_.may_matter(group.bound, Bytes(0.0));
+    const bool is_known = group.variants.size() == 1 || !ranking_.asks_times() ||
+                          !ranking_.may_fit(group.least) ||
+                          !ranking_.may_matter(group.bound, Bytes(0.0));
     search_variant(variant, is_known ? group.bound : bounds(variant).all);
   }
   tell();
@@ -233,10 +258,7 @@ void Searcher::search_variant(const LayoutRange& layouts, Seconds least) {
       plan_.pruned += count;
       continue;
     }
-    if (!std::exchange(ranked, true)) {
-      const Run& run = prices_.run_of(problem_.space.strategy(layout, {}, {}, Recompute{}));
-      rank_ = rank_parameters(run.model, run.strategy);
-    }
+    if (!std::exchange(ranked, true)) set_rank(layout);
     search(layout);
   }
   evaluate_candidates();
@@ -435,9 +457,11 @@ void Searcher::search_sharding(const SearchNode& node, std::size_t number,
 // In the order of their bounds: what comes first is likely to be so good that most others need not
 // be looked at.
 void Searcher::evaluate_candidates() {
-  std::stable_sort(
-      candidates_.begin(), candidates_.end(),
-      [](const Candidate& one, const Candidate& other) { return one.bound < other.bound; });
+  const bool by_time = ranking_.asks_times();
+  std::stable_sort(candidates_.begin(), candidates_.end(),
+                   [&](const Candidate& one, const Candidate& other) {
+                     return by_time ? one.bound < other.bound : one.needed < other.needed;
+                   });
   for (const Candidate& one : candidates_) {
     if (ranking_.may_matter(one.idea, one.bound, one.peak, one.needed)) {
       evaluate(one);

@@ -47,8 +47,11 @@ class Searcher {
   Searcher(const PlanProblem& problem, PlanFindings& found)
       : problem_(problem), found_(found), prices_(problem) {}
 
+  // What states need at least.
+  void bound_memory(LayoutGroup& group);
   // What the passes of a micro-batch through the whole model take at least, as a step; of several
-  // variants their compute alone, which switches of communication do not change.
+  // variants their compute alone, which switches of communication do not change.  Nothing is worked
+  // out of a group that cannot even nearly fit.
   void bound(LayoutGroup& group);
   void search(const LayoutGroup& group);
   void tell();
@@ -95,6 +98,8 @@ class Searcher {
   void leave_out(Bytes needed, const LayoutPrices& prices, const StrategyOf& strategy);
   bool is_nearer(Bytes needed) const;
   bool is_too_large(Bytes needed) const;
+  // The parameters of a rank, which the layouts of a variant share.
+  void set_rank(const SearchLayout& layout);
   Bytes least_needed(const SearchLayout& layout, const SearchSharding& sharding);
   const std::vector<StateBounds>& states_of(const SearchNode& node, std::size_t sharding);
 

@@ -407,6 +407,7 @@ void expect_exhaustive(const PlanQuery& query) {
   for (const auto& [rule, count] : result.rejected) rejected += count;
   EXPECT_EQ(result.evaluated, all.strategies);
   EXPECT_EQ(result.evaluated, result.feasible + result.pruned + rejected);
+  EXPECT_EQ(fits_anywhere(query), !all.ranked.empty());
   expect_ranked(result, all, query.tie);
   expect_equal(result.pareto, all.front, "front");
   ASSERT_EQ(result.tight.has_value(), all.tight.has_value());
