@@ -8,6 +8,7 @@
 #include "hwdb/launch/layer_pattern.h"
 #include "hwdb/models/catalogue.h"
 #include "sim/base/error.h"
+#include "sim/model/layer_kinds.h"
 #include "sim/model/tower.h"
 #include "sim/search/searched_fields.h"
 #include "sim/strategy/stages.h"
@@ -20,6 +21,7 @@ const std::string kModel = "model.";
 // Names of the header that are neither of the model, of the strategy nor of a setting: those in
 // which runs of one meaning are equal, and those in which they may differ.
 constexpr const char* kDerivedFields[] = {"model.moe.shared_width",
+                                          "model.linear_layers",
                                           "model.lora.rank",
                                           "model.lora.targets",
                                           "model.vocab_divisor",
@@ -59,10 +61,18 @@ void forget_unknown(sim::PartialTransformer& fields, sim::PartialTransformer& ot
   }
 }
 
-// Names of models are those of their text part.
+bool has_dense_layers(const sim::Transformer& model) {
+  const sim::LayerKinds kinds = sim::layer_kinds(model);
+  return std::any_of(kinds.begin(), kinds.end(),
+                     [](const sim::LayerKind& kind) { return kind.mlp == sim::LayerMlp::Dense; });
+}
+
+// Names of models are those of their text part; MLPs that no layer has may have any width.
 sim::PartialTransformer text_fields(sim::Transformer model) {
   model.vision.reset(), model.audio.reset();
-  return sim::fields_of(model);
+  sim::PartialTransformer fields = sim::fields_of(model);
+  if (!has_dense_layers(model)) fields.erase("ffn_size");
+  return fields;
 }
 
 bool same_but_length(const sim::Transformer& model, const sim::Transformer& known) {
@@ -96,7 +106,13 @@ void add_model_fields(const sim::Transformer& model, LaunchValues& fields) {
   for (const auto& [key, value] : sim::fields_of(model)) fields[kModel + key] = sim::text_of(value);
   if (model.position == sim::Position::Learned && model.max_positions == 0)
     fields["model.max_positions"] = std::to_string(model.seq_len);
-  if (model.layer_pattern) fields["model.layer_pattern"] = pattern_of_all(model);
+  if (model.layer_pattern && model.gated_delta_net &&
+      model.layer_pattern->find_first_not_of("G*") == std::string::npos) {
+    fields.erase("model.layer_pattern");
+    fields["model.linear_layers"] = linear_layers(pattern_of_all(model));
+  } else if (model.layer_pattern) {
+    fields["model.layer_pattern"] = pattern_of_all(model);
+  }
   if (const auto name = catalogue_name(model)) fields["model.catalogue"] = *name;
   if (!model.moe) return;
   fields["model.moe.shared_width"] =
@@ -206,6 +222,7 @@ LaunchValues canonical_fields(const sim::Run& run) {
                           "embeddings_as_layers", "stage_layers"})
     fields.erase(key);
   for (const auto& [key, value] : run.settings) fields.erase(key);
+  if (!has_dense_layers(run.model)) fields.erase("model.ffn_size");
   if (run.strategy.optimizer == sim::OptimizerKind::Adam) fields["optimizer"] = "adamw";
   if (run.strategy.sharding == sim::Sharding::None) fields.erase("gather_overlap");
   if (run.strategy.expert_tensor_ranks() == run.strategy.tp || !run.model.moe) fields.erase("etp");

@@ -3,6 +3,7 @@
 // and which follow from these.
 //
 //   model.catalogue     name of the catalogue's model with the same fields but seq_len
+//   model.linear_layers which layers have linear attention, as Megatron writes it: "4"
 //   model.moe.shared_width      num_shared_experts * shared_expert_ffn_size
 //   model.layer_pattern a letter for each layer
 //   model.moe.layers    Megatron's pattern of layers with experts: "1", "2", "([0]*3+[1]*58)"

@@ -135,22 +135,21 @@ void put_stages(LaunchValues& fields, RunRecord& record) {
 }
 
 // A width that a file leaves to its program, which makes it of the hidden size h: "4h", or "8h/3"
-// in whole 64s.  Whether it did.
-bool put_width(LaunchValues& fields) {
+// in whole 64s.
+void put_width(LaunchValues& fields) {
   if (const auto both = taken_count(fields, "model.gate_and_up"))
     fields["model.ffn_size"] = std::to_string(*both / 2);
   const auto width = fields.find("model.ffn_size");
-  if (width == fields.end() || (width->second != "4h" && width->second != "8h/3")) return false;
+  if (width == fields.end() || (width->second != "4h" && width->second != "8h/3")) return;
   const std::int64_t hidden = count_in(fields, "model.hidden_size", 0);
   if (hidden > 0)
     width->second = std::to_string(width->second == "4h" ? 4 * hidden : hidden * 8 / 3 / 64 * 64);
   else
     fields.erase(width);
-  return true;
 }
 
 void put_experts(LaunchValues& fields, RunRecord& record) {
-  const bool is_usual = put_width(fields);
+  put_width(fields);
   if (const auto width = taken(fields, "model.moe.shared_width"); width && *width != "0") {
     fields["model.moe.num_shared_experts"] = "1";
     fields["model.moe.shared_expert_ffn_size"] = *width;
@@ -163,11 +162,21 @@ void put_experts(LaunchValues& fields, RunRecord& record) {
   const auto wide = fields.find("model.ffn_size");
   if (fields.contains("model.moe.num_experts") && wide != fields.end())
     fields.emplace("model.moe.expert_ffn_size", wide->second);
-  // Where each layer has experts, MLPs have no width.
-  const auto& put = record.model.fields;
-  if (is_usual && sim::stated<int>(put, "moe.num_dense_layers") == 0 &&
-      sim::stated<int>(put, "moe.layer_interval") == 1)
-    fields.erase("model.ffn_size");
+}
+
+// Layers that are only predicted and model chunks, which a hybrid's pattern may say.
+void put_hybrid_parts(LaunchValues& fields) {
+  const auto pattern = fields.find("model.layer_pattern");
+  if (pattern == fields.end()) return;
+  const HybridLayers layers = hybrid_layers(pattern->second);
+  pattern->second = layers.letters;
+  fields.emplace("model.num_layers", std::to_string(layers.letters.size()));
+  if (layers.predicted > 0) fields["model.mtp_layers"] = std::to_string(layers.predicted);
+  if (layers.chunks.size() == 1) return;
+  std::string layout;
+  for (const int chunk : layers.chunks)
+    layout += (layout.empty() ? "t*" : "|t*") + std::to_string(chunk);
+  fields["stage_layout"] = layout;
 }
 
 // A hybrid's layers are one thing each: without a letter for them there are no MLPs.  Heads fill
@@ -180,6 +189,11 @@ void put_hybrid(LaunchValues& fields) {
   if (width > 0)
     fields.emplace("model.mamba.num_heads",
                    std::to_string(2LL * count_in(fields, "model.hidden_size", 0) / width));
+}
+
+void put_linear_layers(LaunchValues& fields, RunRecord& record) {
+  if (const auto layers = taken(fields, "model.linear_layers"))
+    record.model.fields["layer_pattern"] = mixers_of(*layers);
 }
 
 void put_vocabulary(LaunchValues& fields) {
@@ -371,9 +385,11 @@ RunRecord record_of(LaunchValues fields) {
     record.model.name = model_of_weights(*name);
   record.training.framework = taken(fields, "framework");
   put_vocabulary(fields);
+  put_hybrid_parts(fields);
   put_stages(fields, record);
   put_experts(fields, record);
   put_hybrid(fields);
+  put_linear_layers(fields, record);
   put_adapters(fields, record);
   taken(fields, "model.overridden");
   put_kept(fields);

@@ -113,10 +113,12 @@ std::string listed(const std::string& names, const NameList& list) {
   return list.in_brackets ? "[" + sim::joined(parts, ", ") + "]" : sim::joined(parts, " ");
 }
 
-// The names of a list, whose brackets are gone, as "a+b".
+// The names of a list, with brackets or without, as "a+b".
 std::string joined_names(const std::string& text, const NameList& list) {
   std::vector<std::string> parts;
-  std::istringstream stream(text);
+  std::string names = text;
+  std::erase_if(names, [](char c) { return c == '[' || c == ']'; });
+  std::istringstream stream(names);
   const char separator = list.in_brackets ? ',' : ' ';
   for (std::string part; std::getline(stream >> std::ws, part, separator);) {
     part.erase(part.find_last_not_of(' ') + 1);

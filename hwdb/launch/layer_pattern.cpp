@@ -39,40 +39,57 @@ std::string repeated(const std::string& text, int times) {
   return all;
 }
 
-// A layout without repetitions.
-std::string expanded(const std::string& layout) {
+// The bracket that closes the one at `open`.
+std::size_t closing(const std::string& text, std::size_t open) {
+  constexpr int kDeepest = 8;
+  int depth = 0;
+  for (std::size_t at = open; at < text.size() && depth <= kDeepest; ++at) {
+    depth += text[at] == '(' ? 1 : text[at] == ')' ? -1 : 0;
+    if (depth == 0) return at;
+  }
+  throw Error("pattern " + text + ": ) is missing");
+}
+
+// A pattern without repetitions.
+std::string expanded(const std::string& pattern) {
   std::string plain;
-  for (std::size_t at = 0; at < layout.size();) {
+  for (std::size_t at = 0; at < pattern.size();) {
     std::size_t next = at + 1;
-    std::string item(1, layout[at]);
-    if (layout[at] == '(') {
-      const std::size_t close = layout.find(')', at);
-      if (close == std::string::npos) throw Error("pipeline layout " + layout + ": ) is missing");
-      item = expanded(layout.substr(at + 1, close - at - 1));
+    std::string item(1, pattern[at]);
+    if (pattern[at] == '(') {
+      const std::size_t close = closing(pattern, at);
+      item = expanded(pattern.substr(at + 1, close - at - 1));
       next = close + 1;
     }
-    plain += repeated(item, repetitions(layout, next));
-    if (plain.size() > kMostLayers) throw Error("pipeline layout: has too many layers");
+    plain += repeated(item, repetitions(pattern, next));
+    if (plain.size() > kMostLayers) throw Error("pattern: has too many layers");
     at = next;
   }
   return plain;
 }
 
-// "[0]*3+[1]*58" as 0 and 1 for each layer.
+// "([0]*3+[1]*58)", a list in Python, as 0 and 1 for each layer.
 std::string layer_bits(const std::string& pattern) {
-  const std::string text = without_marks(pattern, " ()'\",+");
-  std::string bits;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t close = text.find(']', at);
-    if (text[at] != '[' || close == std::string::npos)
-      throw Error("moe.layers = " + pattern + ": a pattern such as ([0]*3+[1]*58) is expected");
-    std::size_t next = close + 1;
-    const std::string item = text.substr(at + 1, close - at - 1);
-    bits += repeated(item, repetitions(text, next));
-    if (bits.size() > kMostLayers) throw Error("moe.layers: has too many layers");
-    at = next;
-  }
+  std::string groups = without_marks(pattern, "'\"");
+  std::replace(groups.begin(), groups.end(), '[', '(');
+  std::replace(groups.begin(), groups.end(), ']', ')');
+  for (const char mark : {',', '+'}) std::replace(groups.begin(), groups.end(), mark, ' ');
+  const std::string bits = without_marks(expanded(groups), " ");
+  if (bits.empty() || bits.find_first_not_of("01") != std::string::npos)
+    throw Error("layers " + pattern + ": a pattern such as ([0]*3+[1]*58) is expected");
   return bits;
+}
+
+bool is_number(const std::string& text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(),
+                                      [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+// "[1,1,0]".
+std::string list_of(const std::string& bits) {
+  std::string list;
+  for (const char bit : bits) list += std::string(list.empty() ? "[" : ",") + bit;
+  return list + "]";
 }
 
 // "2": every second layer; 0 and what is beyond all layers are not told apart from 1 and the most.
@@ -94,16 +111,11 @@ std::string layer_pattern(int num_layers, int dense, int interval) {
   if (dense == 0) return std::to_string(interval);
   if (interval == 1)
     return "([0]*" + std::to_string(dense) + "+[1]*" + std::to_string(num_layers - dense) + ")";
-  std::string list;
-  for (const char bit : bits_of(num_layers, {dense, interval}))
-    list += std::string(list.empty() ? "" : ",") + bit;
-  return "[" + list + "]";
+  return list_of(bits_of(num_layers, {dense, interval}));
 }
 
 ExpertLayers expert_layers(const std::string& pattern, int num_layers) {
-  if (!pattern.empty() && std::all_of(pattern.begin(), pattern.end(),
-                                      [](unsigned char c) { return std::isdigit(c) != 0; }))
-    return {.dense = 0, .interval = interval_in(pattern)};
+  if (is_number(pattern)) return {.dense = 0, .interval = interval_in(pattern)};
   const std::string bits = layer_bits(pattern);
   const std::size_t first = bits.find('1');
   ExpertLayers layers;
@@ -115,6 +127,44 @@ ExpertLayers expert_layers(const std::string& pattern, int num_layers) {
   if (num_layers > kMostLayers || bits != bits_of(num_layers, layers))
     throw Error("moe.layers = " + pattern + ": not modelled, dense layers first and then one of " +
                 "every few with experts, " + std::to_string(num_layers) + " in all, are expected");
+  return layers;
+}
+
+std::string linear_layers(const std::string& letters) {
+  const std::size_t interval = letters.find('*') + 1;  // 0: there is none
+  std::string bits;
+  for (std::size_t l = 0; l < letters.size(); ++l) bits += letters[l] == '*' ? '0' : '1';
+  for (std::size_t l = 0; l < letters.size(); ++l)
+    if (interval == 0 || (bits[l] == '0') != ((l + 1) % interval == 0)) return list_of(bits);
+  return std::to_string(interval);
+}
+
+std::string mixers_of(const std::string& linear_layers) {
+  std::string bits;
+  if (is_number(linear_layers))
+    bits = std::string(static_cast<std::size_t>(interval_in(linear_layers) - 1), '1') + '0';
+  else
+    bits = layer_bits(linear_layers);
+  std::replace(bits.begin(), bits.end(), '0', '*');
+  std::replace(bits.begin(), bits.end(), '1', 'G');
+  return bits;
+}
+
+HybridLayers hybrid_layers(const std::string& pattern) {
+  HybridLayers layers{.chunks = {0}};
+  std::istringstream parts(pattern);
+  std::string main;
+  std::getline(parts, main, '/');
+  for (std::string one; std::getline(parts, one, '/'); ++layers.predicted) {
+    if (one != "*E")
+      throw Error("layers of multi-token prediction, " + one + ": not modelled, *E is expected");
+  }
+  for (const char letter : main) {
+    if (letter == '|')
+      layers.chunks.push_back(0);
+    else
+      layers.letters += letter, ++layers.chunks.back();
+  }
   return layers;
 }
 

@@ -34,6 +34,9 @@ std::string written_for(const std::string& target) {
 std::string megatron_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
   const int devices = run.strategy.num_devices();
   const int node = std::min(run.cluster.devices_per_node, devices);
+  const bool hybrid = std::any_of(entries.begin(), entries.end(), [](const LaunchEntry& entry) {
+    return entry.key == "--is-hybrid-model";
+  });
   std::string text = "#!/bin/bash\n# " + title("Megatron-LM", run) + "\n# " +
                      written_for("megatron") +
                      "\n# Data, tokenizer, learning rate, iterations and checkpoints are "
@@ -47,8 +50,7 @@ std::string megatron_text(const sim::Run& run, const std::vector<LaunchEntry>& e
   }
   return text + ")\ntorchrun --nnodes " + std::to_string((devices + node - 1) / node) +
          " --nproc_per_node " + std::to_string(node) +
-         (is_hybrid(run.model) ? " pretrain_mamba.py" : " pretrain_gpt.py") +
-         " \"${args[@]}\" \"$@\"\n";
+         (hybrid ? " pretrain_mamba.py" : " pretrain_gpt.py") + " \"${args[@]}\" \"$@\"\n";
 }
 
 LaunchTarget megatron_target() {
@@ -57,7 +59,7 @@ LaunchTarget megatron_target() {
           .file_name = "megatron.sh",
           .parsed = parsed_command_line,
           .written = megatron_text,
-          .beginnings = {"--tensor-model-parallel-size", "--num-layers"},
+          .beginnings = {"--tensor-model-parallel-size", "--num-layers", "--hybrid-layer-pattern"},
           .command = [](const sim::Run&) -> std::string { return "bash megatron.sh \"$@\""; }};
 }
 

@@ -208,13 +208,23 @@ TEST(LaunchFile, MegatronsHybridsOfOtherReleasesAreRead) {
 }
 
 TEST(LaunchFile, MegatronHasNoOtherMixers) {
-  for (const char* model : {"jamba-mini", "qwen3-next"}) {
-    const std::string error = error_of([&] {
-      launch_files(run_on(model, 16, "megatron-lm", {{"grouped_gemm", true}}), "megatron",
-                   resolver());
-    });
-    EXPECT_EQ(error.substr(0, 45), "megatron cannot express model.layer_pattern =") << model;
-  }
+  const std::string error = error_of([&] {
+    launch_files(run_on("jamba-mini", 16, "megatron-lm", {{"grouped_gemm", true}}), "megatron",
+                 resolver());
+  });
+  EXPECT_EQ(error.substr(0, 45), "megatron cannot express model.layer_pattern =");
+}
+
+// What is written is read again there, and must be the same run.
+TEST(LaunchFile, MegatronHasLinearAttention) {
+  const std::string text =
+      launch_files(run_on("qwen3-next", 16, "megatron-lm", {{"grouped_gemm", true}}), "megatron",
+                   resolver())
+          .back()
+          .text;
+  for (const char* argument : {"--experimental-attention-variant gated_delta_net",
+                               "--linear-attention-freq 4", "--attention-output-gate"})
+    EXPECT_NE(text.find(argument), std::string::npos) << argument;
 }
 
 TEST(LaunchFile, MegatronReadsSettingsAndSwitches) {
@@ -957,10 +967,10 @@ TEST(LaunchFile, MegatronsWidthsThatAreNotStated) {
   EXPECT_EQ(widths("--swiglu"), std::pair(41 * 64, 0));
   EXPECT_EQ(widths("--quick-geglu"), std::pair(4000, 0));
   EXPECT_EQ(widths("--swiglu --ffn-hidden-size 1024"), std::pair(1024, 0));
-  // Experts have that width too, unless they have their own; MLPs of the first layers keep theirs.
+  // Experts have that width too, unless they have their own.
   const std::string experts = "--num-experts 8 ", own = "--moe-ffn-hidden-size 512 ",
                     first = "--moe-layer-freq '([0]*1+[1]*3)' ";
-  EXPECT_EQ(widths(experts), std::pair(0, 4000));
+  EXPECT_EQ(widths(experts), std::pair(4000, 4000));
   EXPECT_EQ(widths(experts + first), std::pair(4000, 4000));
   EXPECT_EQ(widths(experts + first + own), std::pair(4000, 512));
   EXPECT_EQ(widths(experts + first + "--ffn-hidden-size 1024"), std::pair(1024, 1024));
