@@ -14,7 +14,7 @@
 #include "tests/runtime/simulated_run.h"
 #include "tests/runtime/training_setup.h"
 
-namespace llmsim::runtime {
+namespace llmsim::runtime::data_parallel_test {
 namespace {
 
 using sim::Sharding;
@@ -213,4 +213,4 @@ TEST(ShippedFramework, HoldsAndSendsAsTheRuntimeDoes) {
 }
 
 }  // namespace
-}  // namespace llmsim::runtime
+}  // namespace llmsim::runtime::data_parallel_test

@@ -14,7 +14,7 @@
 #include "tests/runtime/print_counts.h"
 #include "tests/runtime/simulated_run.h"
 
-namespace llmsim::runtime {
+namespace llmsim::runtime::experts_test {
 namespace {
 
 enum class Formats { Fp32, Bf16, Autocast };
@@ -188,4 +188,4 @@ INSTANTIATE_TEST_SUITE_P(Cpu, MoeOnManyRanks,
                          name_of_divided);
 
 }  // namespace
-}  // namespace llmsim::runtime
+}  // namespace llmsim::runtime::experts_test

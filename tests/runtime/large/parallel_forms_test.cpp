@@ -15,7 +15,7 @@
 #include "tests/runtime/local_training.h"
 #include "tests/runtime/training_setup.h"
 
-namespace llmsim::runtime {
+namespace llmsim::runtime::parallel_forms_test {
 namespace {
 
 constexpr int kSteps = 2;  // the second one is after an update
@@ -492,4 +492,4 @@ TEST(Moe, TheLossFallsOnTheLearnableStream) {
 }
 
 }  // namespace
-}  // namespace llmsim::runtime
+}  // namespace llmsim::runtime::parallel_forms_test

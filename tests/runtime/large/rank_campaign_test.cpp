@@ -22,7 +22,7 @@
 #include "runtime/parallel/local_ranks.h"
 #include "tests/temporary_folder.h"
 
-namespace llmsim::runtime {
+namespace llmsim::runtime::rank_campaign_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -139,4 +139,4 @@ TEST_F(RankCampaign, KeepsItsResultsWhenARankIsKilled) {
 }
 
 }  // namespace
-}  // namespace llmsim::runtime
+}  // namespace llmsim::runtime::rank_campaign_test

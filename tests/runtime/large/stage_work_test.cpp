@@ -14,7 +14,7 @@
 #include "tests/runtime/simulated_run.h"
 #include "tests/runtime/training_setup.h"
 
-namespace llmsim::runtime {
+namespace llmsim::runtime::stage_work_test {
 namespace {
 
 using sim::GroupKind;
@@ -149,4 +149,4 @@ TEST(StageWork, IsTheSameOnTheCpu) {
 }
 
 }  // namespace
-}  // namespace llmsim::runtime
+}  // namespace llmsim::runtime::stage_work_test

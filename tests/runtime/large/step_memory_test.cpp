@@ -15,7 +15,7 @@
 #include "tests/runtime/simulated_run.h"
 #include "tests/runtime/training_setup.h"
 
-namespace llmsim::runtime {
+namespace llmsim::runtime::step_memory_test {
 namespace {
 
 enum class Formats { Fp32, Bf16, Autocast };
@@ -286,4 +286,4 @@ TEST(StepMemory, AChunkedLossHoldsTheLogitsOfOneChunk) {
 }
 
 }  // namespace
-}  // namespace llmsim::runtime
+}  // namespace llmsim::runtime::step_memory_test
