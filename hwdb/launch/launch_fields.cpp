@@ -309,6 +309,9 @@ std::vector<std::string> unsaid_fields(const sim::Run& run, const sim::Run& othe
     if (field.costless && known != fields.end() && !same)
       unsaid.push_back(known->first + " = " + known->second);
   }
+  if (run.strategy.optimizer == sim::OptimizerKind::Adam &&
+      other.strategy.optimizer == sim::OptimizerKind::AdamW)
+    unsaid.emplace_back("training.optimizer = adam (weight decay as part of the gradient)");
   return unsaid;
 }
 
