@@ -5,6 +5,7 @@
 #include <cmath>
 #include <exception>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -55,26 +56,66 @@ RankingRules ranking_rules(const PlanQuery& query, double headroom) {
           .nearly = (1.0 + kNearlyFits) * usable};
 }
 
-// Until `is_enough` or the query's progress ends it, which is false.
-template <class Enough>
-bool search_groups(const PlanProblem& problem, PlanFindings& found, const Enough& is_enough) {
-  const std::size_t all = problem.groups.size();
-  std::size_t done = 0;
+using Groups = std::span<const LayoutGroup>;
+
+// Until `goes_on()` ends it, which is false.
+template <class GoesOn>
+bool search_groups(const PlanProblem& problem, Groups groups, PlanFindings& found,
+                   const GoesOn& goes_on) {
   std::atomic<bool> ended{false};
-  in_parallel(problem, found, all, [&](Searcher& searcher, std::size_t i) {
+  in_parallel(problem, found, groups.size(), [&](Searcher& searcher, std::size_t i) {
     if (ended) return;
-    searcher.search(problem.groups[i]);
+    searcher.search(groups[i]);
     const std::lock_guard lock(problem.telling);
-    const bool goes_on = !problem.query.progress || problem.query.progress(++done, all);
-    if (!goes_on || is_enough()) ended = true;
+    if (!goes_on()) ended = true;
   });
   return !ended;
 }
 
+// Whether any strategy needs at most so much: those whose states need least are asked first, and no
+// times are.  False also where the query's progress ends it.
+bool fits_within(const PlanProblem& problem, Bytes room) {
+  PlanFindings found{.ranking = Ranking({.ideas = 1,
+                                         .by_memory = true,
+                                         .has_front = false,
+                                         .limit = room,
+                                         .enough = room,
+                                         .usable = room,
+                                         .nearly = room})};
+  std::vector<LayoutGroup> groups = problem.groups;
+  std::erase_if(groups, [&](const LayoutGroup& group) { return group.least > room; });
+  std::stable_sort(
+      groups.begin(), groups.end(),
+      [](const LayoutGroup& one, const LayoutGroup& other) { return one.least < other.least; });
+  const auto& progress = problem.query.progress;
+  search_groups(problem, groups, found, [&] {
+    return found.plan.feasible == 0 && (!progress || progress(0, groups.size()));
+  });
+  return found.plan.feasible > 0;
+}
+
+// With so much headroom, or without where nothing leaves it: once the groups that promise most have
+// brought nothing, the question is asked of all, by memory alone.
 PlanFindings search(const PlanProblem& problem, double headroom) {
-  PlanFindings found{.ranking = Ranking(ranking_rules(problem.query, headroom))};
+  constexpr std::size_t kPromising = 64;
+  const Groups all = problem.groups, first = all.first(std::min(kPromising, all.size()));
+  std::size_t done = 0;
+  const auto& progress = problem.query.progress;
+  const auto goes_on = [&] { return !progress || progress(++done, all.size()); };
+  const auto nothing = [&] {
+    return PlanFindings{.ranking = Ranking(ranking_rules(problem.query, headroom))};
+  };
+  PlanFindings found = nothing();
+  bool complete = search_groups(problem, first, found, goes_on);
+  if (complete && headroom > 0.0 && found.ranking.best().strategies.empty() &&
+      !fits_within(problem, ranking_rules(problem.query, headroom).limit)) {
+    headroom = 0.0, done = 0;
+    found = nothing();
+    complete = search_groups(problem, first, found, goes_on);
+  }
+  complete = complete && search_groups(problem, all.subspan(first.size()), found, goes_on);
   found.plan.headroom = headroom;
-  found.plan.complete = search_groups(problem, found, [] { return false; });
+  found.plan.complete = complete;
   return found;
 }
 
@@ -128,29 +169,16 @@ Plan plan(const PlanQuery& query) {
                             std::tuple(other.expected, other.least);
                    });
   PlanFindings found = search(problem, headroom);
-  if (headroom > 0.0 && found.plan.complete && found.ranking.best().strategies.empty()) {
-    // Of what no device holds none fits without headroom either.
-    if (found.plan.feasible + found.plan.pruned > 0) found = search(problem, 0.0);
-    found.plan.headroom = 0.0;
-  }
   return answer(problem, found);
 }
 
 bool fits_anywhere(const PlanQuery& query) {
   query.base.model.validate();
-  PlanQuery smallest = query;
-  smallest.objective = Objective::Memory, smallest.pareto = false, smallest.top = 1;
-  PlanProblem problem(smallest);
-  PlanFindings found{.ranking = Ranking(ranking_rules(smallest, 0.0))};
-  in_parallel(problem, found, problem.groups.size(),
+  PlanProblem problem(query);
+  PlanFindings none{.ranking = Ranking(ranking_rules(query, 0.0))};
+  in_parallel(problem, none, problem.groups.size(),
               [&](Searcher& searcher, std::size_t i) { searcher.bound_memory(problem.groups[i]); });
-  std::erase_if(problem.groups,
-                [&](const LayoutGroup& group) { return !found.ranking.may_fit(group.least); });
-  std::stable_sort(
-      problem.groups.begin(), problem.groups.end(),
-      [](const LayoutGroup& one, const LayoutGroup& other) { return one.least < other.least; });
-  search_groups(problem, found, [&] { return found.plan.feasible > 0; });
-  return found.plan.feasible > 0;
+  return fits_within(problem, query.base.cluster.device.usable_memory);
 }
 
 bool price_space(const PlanQuery& query, const std::function<void(const PricedStrategy&)>& visit) {

@@ -63,7 +63,7 @@ struct RankingRules {
   double tie = 0.0;  // w
   Bytes limit{};     // what a candidate needs at most
   Bytes enough{};    // with what a device surely has room
-  Bytes usable{};    // what a device has
+  Bytes usable{};    // what a device has, or what is asked about
   Bytes nearly{};    // what a strategy needs at most that nearly fits
 };
 
@@ -85,6 +85,8 @@ class Ranking {
   // `peak` and `needed`: at least.
   bool may_matter(Seconds time, Bytes peak) const;
   bool may_matter(const Idea& idea, Seconds time, Bytes peak, Bytes needed) const;
+  // What a strategy needs at most that fits.
+  Bytes room() const { return rules_.usable; }
   // Whether times decide anything.
   bool asks_times() const { return !rules_.by_memory || rules_.has_front; }
   // Whether one that needs so much at least may fit, or nearly.

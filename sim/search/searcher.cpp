@@ -57,8 +57,8 @@ NearestMiss out_of_memory(const Run& run, const Memory& memory) {
           .fit_probability = memory.fit_probability()};
 }
 
-std::optional<NearestMiss> missed(const Run& run, const Memory& memory) {
-  if (!memory.fits()) return out_of_memory(run, memory);
+std::optional<NearestMiss> missed(const Run& run, const Memory& memory, Bytes room) {
+  if (memory.needed() > room) return out_of_memory(run, memory);
   if (memory.host.fits()) return std::nullopt;
   return NearestMiss{.rule = kOutOfHostMemory,
                      .strategy = run.strategy,
@@ -374,8 +374,7 @@ bool Searcher::is_nearer(Bytes needed) const {
 
 // Whether strategies that need so much at least may be left out and counted, however fast they are.
 bool Searcher::is_too_large(Bytes needed) const {
-  return needed > problem_.query.base.cluster.device.usable_memory &&
-         !ranking_.may_nearly_fit(Seconds(0.0), needed) &&
+  return needed > found_.ranking.room() && !ranking_.may_nearly_fit(Seconds(0.0), needed) &&
          (!ranking_.empty() || !is_nearer(needed));
 }
 
@@ -390,7 +389,7 @@ Bytes Searcher::least_needed(const SearchLayout& layout, const SearchSharding& s
 // By its bounds.  How near one is that does not fit matters while nothing does.
 template <class StrategyOf>
 void Searcher::leave_out(Bytes needed, const LayoutPrices& prices, const StrategyOf& strategy) {
-  if (needed <= problem_.query.base.cluster.device.usable_memory) {
+  if (needed <= found_.ranking.room()) {
     ++plan_.pruned;
   } else if (!ranking_.empty() || !is_nearer(needed)) {
     ++too_large_;
@@ -431,8 +430,7 @@ void Searcher::search_sharding(const SearchNode& node, std::size_t number,
   const auto own_strategy = [&] { return strategy(node, sharding.choice); };
   const Bytes peak = peak_bound(states_of(node, number), activations_),
               needed = peak + node.context;
-  if (needed > problem_.query.base.cluster.device.usable_memory &&
-      !ranking_.may_nearly_fit(passes, needed))
+  if (needed > found_.ranking.room() && !ranking_.may_nearly_fit(passes, needed))
     return leave_out(needed, prices, own_strategy);
   Idea idea = node.idea;
   idea.sharding = sharding.choice.sharding;
@@ -497,7 +495,7 @@ void Searcher::evaluate(const Candidate& candidate) {
   }
   const Memory memory = memory_footprint(run, prices, contents, MemoryStages::Fullest);
   RankedStrategy ranked{.strategy = run.strategy, .peak = memory.peak, .needed = memory.needed()};
-  if (const std::optional<NearestMiss> miss = missed(run, memory)) {
+  if (const std::optional<NearestMiss> miss = missed(run, memory, found_.ranking.room())) {
     reject(plan_, *miss);
     if (!memory.host.fits() || !ranking_.may_nearly_fit(bound, ranked.needed)) return;
     step.simulate();
