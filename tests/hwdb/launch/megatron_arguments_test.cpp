@@ -7,6 +7,7 @@
 #include "hwdb/launch/launch_file.h"
 #include "sim/base/error.h"
 #include "tests/error_of.h"
+#include "tests/hwdb/launch/shipped_resolver.h"
 
 namespace llmsim::hwdb {
 namespace {
@@ -106,6 +107,18 @@ TEST(MegatronArguments, AHybridsPatternSaysItsChunksAndPredictedLayers) {
 
 TEST(MegatronArguments, ANumberOfLayersAloneRecomputesNothing) {
   EXPECT_EQ(value_of(record_of_arguments("--recompute-num-layers 1"), "recompute.kind"), "none");
+}
+
+// A workspace for each of four streams, unless experts run one after the other.
+TEST(MegatronArguments, GemmsOfExpertsAreGroupedUnlessARunSaysOtherwise) {
+  const auto streams = [](const std::string& framework, const Changes& changes) {
+    return run_on("mixtral-8x7b", 16, framework, changes).framework.reserve.grouped_gemm_streams;
+  };
+  EXPECT_EQ(streams("megatron-lm", {}), 4);
+  EXPECT_EQ(streams("megatron-lm", {{"grouped_gemm", true}}), 4);
+  EXPECT_EQ(streams("megatron-lm", {{"grouped_gemm", false}}), 0);
+  EXPECT_EQ(streams("megatron-bridge", {{"grouped_gemm", false}}), 0);
+  EXPECT_EQ(streams("nanotron", {}), 0);
 }
 
 }  // namespace
