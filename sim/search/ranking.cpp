@@ -49,7 +49,8 @@ Idea idea_of(const Strategy& s) {
 bool comes_first(const Strategy& one, const Strategy& other) {
   if (one.recompute != other.recompute) return one.recompute < other.recompute;
   for (const SearchedField* field : fields_by_simplicity()) {
-    const std::int64_t a = field->value.of(one), b = field->value.of(other);
+    const auto of = field->labour ? field->labour : field->value.of;
+    const std::int64_t a = of(one), b = of(other);
     if (a != b) return a < b;
   }
   return one.stage_layers < other.stage_layers;

@@ -284,6 +284,19 @@ std::vector<SearchedField> pipeline_fields() {
   };
 }
 
+// What experts choose of equal ones: states that each of several data ranks holds whole are none of
+// the 324 layouts that NVIDIA tunes in Megatron-Bridge (scripts/performance/configs).
+std::int64_t sharding_labour(const Strategy& s) {
+  switch (s.sharding) {
+    case Sharding::None: return s.dp * s.cp > 1 ? 2 : -1;
+    case Sharding::Zero1: return 0;
+    case Sharding::Zero2: return 1;
+    case Sharding::Zero3: return 3;
+    case Sharding::Hsdp: return 4;
+  }
+  return 5;
+}
+
 std::vector<SearchedField> sharding_fields() {
   return {
       {SHARDING(mesh_order), .simplicity = 12, .applies = has_stages_and_data_ranks,
@@ -291,7 +304,7 @@ std::vector<SearchedField> sharding_fields() {
        .help = "orders in which ranks are numbered, the fastest dimension first; default "
                "tp-cp-ep-dp-pp, and tp-cp-ep-pp-dp where the framework has it; example: "
                "--mesh-order tp-cp-ep-dp-pp"},
-      {SHARDING(sharding), .simplicity = 10, .sensible = shardings,
+      {SHARDING(sharding), .simplicity = 10, .labour = sharding_labour, .sensible = shardings,
        .help = "none, zero1, zero2, zero3, hsdp; default all that make sense; example: --sharding "
                "zero1,zero3"},
       {SHARDING(shard_size), .simplicity = 11, .sensible = shard_sizes,

@@ -118,8 +118,9 @@ struct SearchedField {
   SearchLevel level = SearchLevel::Layout;
   SearchedValue value{};
   // Equal plans are ordered by the field with the smallest place in which they differ: the smaller
-  // value is the simpler one.
+  // value is the simpler one, or where there is a `labour`, what takes less of it.
   int simplicity = 0;
+  std::int64_t (*labour)(const Strategy&) = nullptr;
   // Where it does not apply, it has its plain value, whatever is asked for.  Null: everywhere.
   bool (*applies)(const SearchBase&, const SearchChoice& so_far) = nullptr;
   // The values that make sense.  Null: all fields of the level are chosen together (SearchSpace).
