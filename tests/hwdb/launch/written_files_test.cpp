@@ -359,6 +359,8 @@ TEST(WrittenFiles, MegatronStartsWithNoneOfThese) {
     EXPECT_NE(said.find(rule), std::string::npos) << said;
   };
   expect_refused({{"sharding", "zero3"}, {"optimizer", "muon"}}, "Megatron-FSDP");
+  expect_refused({{"moe_overlap", true}, {"ep", 1}}, "exchanges of ranks overlap");
+  EXPECT_EQ(refusal("deepseek-v2-lite", {{"moe_overlap", true}, {"ep", 8}}), "");
   EXPECT_EQ(refusal("llama-3-8b", {{"sharding", "zero3"}}), "");
   const std::string eight = "fp8_param_gather";
   expect_refused({{"precision", "fp8"}, {"fp8_all_gather", true}, {"sharding", "none"}}, eight);
