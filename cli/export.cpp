@@ -63,6 +63,15 @@ int run_export(ExportOptions options) {
   return 0;
 }
 
+// With a line on what it does not say, where its format has comments.
+std::string text_of(const hwdb::LaunchFile& file) {
+  if (file.unsaid.empty() || file.name.ends_with(".json")) return file.text;
+  const std::size_t first = file.text.starts_with("#!") ? file.text.find('\n') + 1 : 0;
+  std::string text = file.text;
+  return text.insert(first, "# Not said here, so that the program has its own: " +
+                                sim::joined(file.unsaid, ", ") + ".\n");
+}
+
 }  // namespace
 
 void export_run(const sim::Run& run, const std::optional<std::string>& target,
@@ -75,12 +84,12 @@ void export_run(const sim::Run& run, const std::optional<std::string>& target,
     if (!file.unsaid.empty())
       std::cerr << "warning: " << file.name << " does not say " << sim::joined(file.unsaid, ", ")
                 << ": the program trains with its own\n";
-  if (!folder) return write_result(files.back().text, {});
+  if (!folder) return write_result(text_of(files.back()), {});
   std::error_code error;
   fs::create_directories(*folder, error);
   if (error) throw Error(*folder + ": cannot be made: " + error.message());
   for (const hwdb::LaunchFile& file : files)
-    write_file(file.text, (fs::path(*folder) / file.name).string());
+    write_file(text_of(file), (fs::path(*folder) / file.name).string());
 }
 
 void warn_of_memory(sim::Bytes needed, sim::Bytes available, const std::string& of_what) {

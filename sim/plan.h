@@ -28,8 +28,9 @@ double headroom_for(double probability, const PredictionErrors& errors);
 
 Plan plan(const PlanQuery& query);
 
-// Whether any strategy of a query's space fits, headroom apart.  Layouts whose states need least are
-// asked first, no times are, and the first that fits ends it; false also where query.progress has.
+// Whether any strategy of a query's space fits, with headroom or without.  Layouts whose states
+// need least are asked first, no times are, and the first that fits ends it; false also where
+// query.progress has ended it.
 bool fits_anywhere(const PlanQuery& query);
 
 // A strategy of a query's space, with its memory and, where it fits, the time of its step.

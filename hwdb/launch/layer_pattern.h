@@ -2,17 +2,17 @@
 //
 //   layers with experts (--moe-layer-freq)   "2": every second one; "([0]*3+[1]*58)": 0 is a dense
 //                layer, 1 one with experts
-//   layers with linear attention (--linear-attention-freq)   "4": all but every fourth; "[1,1,0]": 1
-//                is one with it, 0 one with softmax attention
-//   layers of a hybrid (--hybrid-layer-pattern)   "M-M*|ME-E/*E/*E": a letter for each, a model chunk
-//                between bars, and behind each slash a layer of multi-token prediction
+//   layers with linear attention (--linear-attention-freq)   "4": all but every fourth; "[1,1,0]":
+//                1 is one with it, 0 one with softmax attention
+//   layers of a hybrid (--hybrid-layer-pattern)   "M-M*|ME-E/*E/*E": a letter for each, a model
+//                chunk between bars, and behind each slash a layer of multi-token prediction
 //   pipeline layout (--pipeline-model-parallel-layout)   "Et*2|(tt|)*30L": a model chunk
 //                between bars, t a layer, E the embedding, m a layer of multi-token prediction, L
 //                the LM head; x*N and (...)*N repeat
 //
 // Sources: NVIDIA/Megatron-LM megatron/training/arguments.py (moe_freq_type, la_freq_type),
-// megatron/core/transformer/pipeline_parallel_layer_layout.py (parse_str_to_list),
-// megatron/core/ssm/mamba_hybrid_layer_allocation.py.
+// megatron/core/transformer/pipeline_parallel_layer_layout.py (parse_str_to_list), and
+// megatron/core/ssm/mamba_hybrid_layer_allocation.py (patterns of hybrids).
 //
 // Private to hwdb.
 #pragma once
@@ -37,8 +37,8 @@ struct ExpertLayers {
 std::string layer_pattern(int num_layers, int dense, int interval);
 ExpertLayers expert_layers(const std::string& pattern, int num_layers);
 
-// The same of the letters G and * of Transformer::layer_pattern, one for each layer, and its inverse,
-// one period of them.
+// The same of the letters G and * of Transformer::layer_pattern, one for each layer, and its
+// inverse, which gives one period of them.
 std::string linear_layers(const std::string& letters);
 std::string mixers_of(const std::string& linear_layers);
 

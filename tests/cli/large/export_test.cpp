@@ -43,6 +43,18 @@ TEST_F(Program, ExportsToStandardOutput) {
   EXPECT_NE(outcome.out.find("\ndata_parallel_shard_degree = 8\n"), std::string::npos);
 }
 
+// Megatron-LM's Adam is AdamW.
+TEST_F(Program, AnExportedFileSaysWhatItDoesNotSay) {
+  const std::string command =
+      "export --model llama-3.2-1b --gpus 8 --framework megatron-lm --to megatron --optimizer ";
+  const std::string adam = run(command + "adam").out, adamw = run(command + "adamw").out;
+  EXPECT_NE(adam.find("#!/bin/bash\n# Not said here, so that the program has its own: "),
+            std::string::npos)
+      << adam;
+  EXPECT_NE(adam.find("training.optimizer = adam"), std::string::npos) << adam;
+  EXPECT_EQ(adamw.find("training.optimizer"), std::string::npos) << adamw;
+}
+
 TEST_F(Program, ExportsForAReleaseThatIsKnown) {
   const std::string options = "export --model llama3-8b --gpus 8 --sharding zero3 --to ";
   const Outcome outcome = run(options + "torchtitan@0.2");
