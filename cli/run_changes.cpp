@@ -110,7 +110,7 @@ RunOptions merged(RunOptions options, const RunOptions& change) {
 // None where it cannot be asked for.
 std::optional<Prediction> predicted(const RunOptions& options, RunRequests& requests) {
   try {
-    return sim::predict(requests.request_of(options).run);
+    return sim::predict_without_terms(requests.request_of(options).run);
   } catch (const Error&) {
     return std::nullopt;
   }
@@ -195,7 +195,7 @@ std::vector<reports::RunChange> hardware_changes(const Prediction& prediction) {
     sim::Run run = prediction.run;
     change.improve(run.cluster, kBetterHardware);
     outcomes.push_back(
-        outcome(prediction, sim::predict(run), std::string(change.name) + " x 1.25"));
+        outcome(prediction, sim::predict_without_terms(run), std::string(change.name) + " x 1.25"));
     outcomes.back().of_hardware = true;
   }
   return outcomes;

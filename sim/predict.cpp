@@ -188,9 +188,7 @@ std::vector<std::string> implausible_figures(const Prediction& p) {
   return lines;
 }
 
-}  // namespace
-
-Prediction predict(const Run& asked) {
+Prediction predicted(const Run& asked, bool explains_peaks) {
   asked.model.validate();
   Prediction prediction{.run = asked};
   const Run& run = prediction.run;
@@ -205,13 +203,18 @@ Prediction predict(const Run& asked) {
   prediction.model_flops = model_flops(asked);
   prediction.hardware_flops = hardware_flops(run, prices);
   prediction.memory = memory_footprint(run, prices);
-  prediction.memory_peak = explain_peaks(prediction.memory, run, prices);
+  if (explains_peaks) prediction.memory_peak = explain_peaks(prediction.memory, run, prices);
   add_rates(prediction);
   require_possible(prediction);
   add_out_of_memory(prediction);
   prediction.warnings = implausible_figures(prediction);
   return prediction;
 }
+
+}  // namespace
+
+Prediction predict(const Run& asked) { return predicted(asked, true); }
+Prediction predict_without_terms(const Run& asked) { return predicted(asked, false); }
 
 std::vector<std::string> implausible_measurement(const Prediction& p, Seconds measured) {
   std::vector<std::string> lines;
@@ -230,7 +233,7 @@ std::vector<std::string> implausible_measurement(const Prediction& p, Seconds me
 }
 
 std::vector<SwitchWorth> switch_worths(const Run& run, const std::vector<std::string>& keys) {
-  const Seconds time = predict(run).step_time;
+  const Seconds time = predict_without_terms(run).step_time;
   std::vector<SwitchWorth> worths;
   for (const std::string& key : keys) {
     const StrategyField* const field = find_strategy_field(key);
@@ -240,7 +243,7 @@ std::vector<SwitchWorth> switch_worths(const Run& run, const std::vector<std::st
     const bool on = std::get<bool>(*value);
     Run other = run;
     put(PartialStrategy{{key, !on}}, other.strategy);
-    const Prediction prediction = predict(other);
+    const Prediction prediction = predict_without_terms(other);
     if (prediction.feasible() && prediction.step_time != time)
       worths.push_back({key, on, prediction.step_time / time});
   }

@@ -74,6 +74,10 @@ struct Prediction {
 // The prediction's run has the vocabulary as the framework pads it.
 Prediction predict(const Run& asked);
 
+// The same without what a peak is made of: where it is (memory_peak), and the phases and terms of
+// stages.  For questions of time and of what fits: of thousands of stages these take most of it.
+Prediction predict_without_terms(const Run& asked);
+
 // Why a measured step time cannot be right, a line each: it implies a rate above the peak, or it is
 // less than a third or more than three times of the predicted one.  The
 // prediction must have a step time.

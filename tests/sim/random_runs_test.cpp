@@ -64,6 +64,17 @@ TEST(RandomRuns, HoldTheirParameters) {
   });
 }
 
+TEST(RandomRuns, TakeAsLongAndNeedAsMuchWithoutTheTermsOfTheirPeak) {
+  for_random_runs([](const TrainingRun& run, RandomChoice&) {
+    const Prediction whole = predict(run), short_one = predict_without_terms(run);
+    EXPECT_EQ(whole.step_time, short_one.step_time);
+    EXPECT_EQ(whole.memory.peak, short_one.memory.peak);
+    EXPECT_EQ(whole.memory.needed(), short_one.memory.needed());
+    EXPECT_EQ(whole.feasible(), short_one.feasible());
+    EXPECT_EQ(whole.mfu, short_one.mfu);
+  });
+}
+
 // Days grow with the tokens, with what fails and with the slow devices.
 TEST(RandomRuns, TakeLongerForMoreTokens) {
   for_random_runs([](const TrainingRun& run, RandomChoice& choose) {
