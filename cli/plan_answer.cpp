@@ -204,6 +204,10 @@ int shown_plans(const PlanOptions& options) {
   return static_cast<int>(number_in("--top", options.top, {.least = 1, .most = 1000}));
 }
 
+int predicted_plans(const PlanOptions& options) {
+  return std::max(shown_plans(options), kCompared);
+}
+
 }  // namespace
 
 sim::PlanQuery plan_query(const PlanOptions& options, const RunOptions& run,
@@ -211,7 +215,7 @@ sim::PlanQuery plan_query(const PlanOptions& options, const RunOptions& run,
   sim::PlanQuery query = query_of(run, database);
   query.objective = objective_of(options.objective);
   query.threads = static_cast<int>(number_in("--jobs", options.jobs, {.least = 0, .most = 1024}));
-  query.top = std::max(shown_plans(options), kCompared);
+  query.top = predicted_plans(options);
   query.pareto = options.pareto;
   if (options.headroom) query.headroom = *options.headroom / 100.0;
   if (!options.export_folder) return query;
@@ -234,7 +238,7 @@ reports::PlanAnswer planned(const PlanOptions& options, const RunOptions& run,
     throw Error("--objective = cost: no price of " + answer.query.base.cluster.device.id +
                 " is known; --price USD is expected");
   answer.plan = timed_plan(answer.query, answer.duration);
-  answer.query.top = std::max(shown_plans(options), kCompared);
+  answer.query.top = predicted_plans(options);
   if (answer.plan.plans.empty()) return answer;
   if (options.export_folder) keep_written(options, database, answer);
   if (options.risk) order_by_risk(answer);

@@ -284,8 +284,8 @@ std::vector<SearchedField> pipeline_fields() {
   };
 }
 
-// What experts choose of equal ones: states that each of several data ranks holds whole are none of
-// the 324 layouts that NVIDIA tunes in Megatron-Bridge (scripts/performance/configs).
+// What experts choose of equal ones: of 299 layouts that NVIDIA tunes none has several data ranks
+// that each hold all states (NVIDIA-NeMo/Megatron-Bridge scripts/performance @067f987df).
 std::int64_t sharding_labour(const Strategy& s) {
   switch (s.sharding) {
     case Sharding::None: return s.dp * s.cp > 1 ? 2 : -1;

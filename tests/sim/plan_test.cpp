@@ -209,6 +209,22 @@ TEST(Plan, TriesExpertRanksWhereTheModelHasExperts) {
   for (const Prediction& p : restricted.plans) EXPECT_EQ(p.run.strategy.ep, 4);
 }
 
+// No one tunes data ranks that each hold all states; where there is one rank there is nothing to
+// divide.
+TEST(Plan, OfEqualStrategiesThoseThatDivideStatesComeBeforeRanksThatHoldThemWhole) {
+  const auto sharded = [](Sharding sharding, int dp) {
+    Strategy strategy;
+    strategy.sharding = sharding, strategy.dp = dp;
+    return strategy;
+  };
+  for (const Sharding divided : {Sharding::Zero1, Sharding::Zero2}) {
+    EXPECT_TRUE(comes_first(sharded(divided, 8), sharded(Sharding::None, 8)));
+    EXPECT_FALSE(comes_first(sharded(Sharding::None, 8), sharded(divided, 8)));
+    EXPECT_TRUE(comes_first(sharded(Sharding::None, 1), sharded(divided, 1)));
+  }
+  EXPECT_TRUE(comes_first(sharded(Sharding::None, 8), sharded(Sharding::Zero3, 8)));
+}
+
 // --- against every strategy of the space, each predicted ---
 
 // A text of what the search chooses.
