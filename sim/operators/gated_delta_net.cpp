@@ -44,6 +44,21 @@ TensorId add_delta_rule(LayerBuilder& b, const GatedDeltaNet& net, TensorId proj
   return output;
 }
 
+// What the delta rule reads, of all tokens and a rank's heads: q, k, v, z and both gates in one
+// exchange, for which their columns are put into the order of the ranks.
+TensorId exchange_inputs(LayerBuilder& b, const GatedDeltaNet& net, TensorId projected) {
+  if (b.strategy.cp == 1) return projected;
+  const double columns = b.columns(WeightName::MixerInput),
+               width = columns + 2.0 * net.num_value_heads / b.ranks;
+  const TensorId ordered = b.values("mixer input in the order of ranks", columns);
+  b.layer
+      .add(Module::Scan, elementwise(OperatorKind::Copy, "head_order", b.tokens * width,
+                                     permutation_traffic(b.element)))
+      .reads(projected)
+      .writes(ordered);
+  return exchange_heads(b, "mixer input of all tokens", ordered, columns, {width});
+}
+
 // Decays of channels and the gate of the output, each from a bottleneck that every tensor rank
 // has whole.
 void add_bottlenecks(LayerBuilder& b, TensorId normed) {
@@ -83,8 +98,12 @@ TensorId add_gated_delta_net_mixer(LayerBuilder& b, TensorId normed, bool alone)
   const TensorId projected =
       b.mixer_input(inputs.append(b.linear_of(WeightName::MixerGates)), normed);
   if (b.model.gated_delta_net->gate_rank) add_bottlenecks(b, normed);
-  const TensorId output = add_delta_rule(b, *b.model.gated_delta_net, projected);
-  return b.mixer_output(add_gated_norm(b, "gated_norm", output, false), alone);
+  const GatedDeltaNet& net = *b.model.gated_delta_net;
+  const TensorId output = add_delta_rule(b, net, exchange_inputs(b, net, projected)),
+                 gated = add_gated_norm(b, "gated_norm", output, false);
+  const double width = b.rows(WeightName::MixerOutput);
+  return b.mixer_output(exchange_heads(b, "mixer output of own tokens", gated, width, {width}),
+                        alone);
 }
 
 }  // namespace llmsim::sim

@@ -29,9 +29,14 @@
 // model/mixers.h, twice in the backward pass; what a kernel reaches of the memory
 // bandwidth is MemoryBoundKernel::Scan.
 //
+// Over context ranks the convolution, the delta rule and the norm have all tokens and a rank's
+// heads: columns are put into the order of the ranks, q, k, v, z and both gates go out in one
+// all-to-all and the gated output comes back in another (scan.h).
+//
 // Sources: fla-org/flash-linear-attention fla/ops/gated_delta_rule/chunk.py, fla/ops/common
 // chunk_delta_h.py and chunk_o.py (what each kernel loads and stores);
-// Megatron-LM megatron/core/ssm/gated_delta_net.py.
+// Megatron-LM megatron/core/ssm/gated_delta_net.py, since 2026 gated_delta_net/common.py
+// (a2a_cp_to_hp, a2a_hp_to_cp).
 #pragma once
 
 #include "sim/operators/layer_builder.h"

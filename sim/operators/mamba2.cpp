@@ -1,7 +1,6 @@
 #include "sim/operators/mamba2.h"
 
 #include <algorithm>
-#include <initializer_list>
 
 #include "sim/operators/traffic.h"
 
@@ -30,25 +29,6 @@ double channels_of(const LayerBuilder& b, const Mamba& mamba) {
   return b.tokens * (mamba.inner_size() + group_copies(b, mamba) * shared) / b.ranks;
 }
 
-// `x` of a rank's tokens and all heads becomes that of all tokens and a rank's heads, or back:
-// all-to-alls over the context ranks, and a copy into the order of the tokens.
-TensorId exchanged(LayerBuilder& b, const char* name, TensorId x, double columns,
-                   std::initializer_list<double> widths) {
-  if (b.strategy.cp == 1) return x;
-  LayerOperators exchange;
-  for (const double width : widths) {
-    const Operator one = collective("context_heads", CollectiveKind::AllToAll, GroupKind::Context,
-                                    Bytes(b.tokens * width * b.element));
-    exchange.forward.push_back(one), exchange.backward.push_back(one);
-  }
-  if (b.strategy.cp_balanced)
-    exchange.append(elementwise(OperatorKind::Copy, "context_order", b.tokens * columns,
-                                permutation_traffic(b.element)));
-  const TensorId whole = b.values(name, columns);
-  b.layer.add(Module::Scan, std::move(exchange)).reads(x).writes(whole);
-  return whole;
-}
-
 LayerOperators scan_operators(const LayerBuilder& b, const Mamba& mamba) {
   const double e = b.element, channels = channels_of(b, mamba),
                heads = b.tokens * mamba.num_heads / b.ranks, inner = mamba.inner_size();
@@ -72,8 +52,9 @@ TensorId add_scan(LayerBuilder& b, const Mamba& mamba, TensorId projected) {
                channels = channels_of(b, mamba), width = b.rows(WeightName::MixerOutput);
   const double group = mamba.num_groups * mamba.state_size * group_copies(b, mamba) / b.ranks,
                steps = mamba.num_heads / b.ranks;
-  projected = exchanged(b, "scan input of all tokens", projected, 2.0 * width + 2.0 * group + steps,
-                        {width, width, group, group, steps});
+  projected =
+      exchange_heads(b, "scan input of all tokens", projected, 2.0 * width + 2.0 * group + steps,
+                     {width, width, group, group, steps});
   const ScanBytes bytes = scan_bytes(mamba, e);
   const TensorId y = b.values("scan output", width),
                  before_gate = b.tensor("scan output before its gate", {b.tokens, width, e},
@@ -84,7 +65,7 @@ TensorId add_scan(LayerBuilder& b, const Mamba& mamba, TensorId projected) {
       .saves(projected, before_gate)
       .forward_workspace(Bytes(channels * e + heads * bytes.forward_workspace))
       .backward_workspace(Bytes(2.0 * channels * e + heads * bytes.backward_workspace));
-  return exchanged(b, "scan output of own tokens", y, width, {width});
+  return exchange_heads(b, "scan output of own tokens", y, width, {width});
 }
 
 }  // namespace

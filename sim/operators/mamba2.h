@@ -29,9 +29,8 @@
 // Megatron-LM's activations have the tokens first.
 //
 // Over context ranks the scan has all tokens and a rank's heads: z, x, B, C and dt are exchanged
-// before the convolution and y after the gate, an all-to-all each, and copied between the order of
-// balanced attention and that of the tokens; more ranks than groups have copies of B and C
-// (Megatron-LM megatron/core/ssm/mamba_context_parallel.py).
+// before the convolution and y after the gate, an all-to-all each (scan.h); more ranks than groups
+// have copies of B and C.
 //
 // Sources: state-spaces/mamba mamba_ssm/ops/triton/ssd_combined.py, ssd_chunk_state.py,
 // ssd_chunk_scan.py, ssd_state_passing.py, ssd_bmm.py (what each kernel loads and stores);

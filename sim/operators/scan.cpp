@@ -11,6 +11,23 @@ LayerOperators convolution(double elements, double element) {
           memory_bound(OperatorKind::Convolution, "conv1d_backward", elements, 3.0 * element, 1)}};
 }
 
+TensorId exchange_heads(LayerBuilder& b, const char* name, TensorId x, double columns,
+                        std::initializer_list<double> widths) {
+  if (b.strategy.cp == 1) return x;
+  LayerOperators exchange;
+  for (const double width : widths) {
+    const Operator one = collective("context_heads", CollectiveKind::AllToAll, GroupKind::Context,
+                                    Bytes(b.tokens * width * b.element));
+    exchange.forward.push_back(one), exchange.backward.push_back(one);
+  }
+  if (b.strategy.cp_balanced)
+    exchange.append(elementwise(OperatorKind::Copy, "context_order", b.tokens * columns,
+                                permutation_traffic(b.element)));
+  const TensorId whole = b.values(name, columns);
+  b.layer.add(Module::Scan, std::move(exchange)).reads(x).writes(whole);
+  return whole;
+}
+
 TensorId add_gated_norm(LayerBuilder& b, const char* label, TensorId output,
                         bool saves_deviations) {
   const TensorShape shape = b.layer[output].shape;

@@ -165,20 +165,31 @@ bool breaks_experts(Check& c) {
          breaks_ranks("etp * ep does not divide tp * shard_size", "shard_size", s.shard_size);
 }
 
+bool exchanges_heads(const Transformer& model, const ScanMixer& mixer) {
+  return mixer.mixer == Mixer::Mamba2 || mixer.mixer == Mixer::AttentionAndMamba2 ||
+         (mixer.mixer == Mixer::GatedDeltaNet && !model.gated_delta_net->gate_rank);
+}
+
 // Scans work on whole sequences: context ranks exchange tokens for heads, as Megatron-LM does it
-// for Mamba-2 alone, where several of them may have the B and C of one group.
+// for Mamba-2, where several of them may have the B and C of one group, and for gated delta nets
+// without bottlenecks.
 bool breaks_context_of_scans(Check& c) {
   if (c.s.cp == 1) return false;
   for (const ScanMixer& mixer : scan_mixers()) {
-    const bool exchanges = mixer.mixer == Mixer::Mamba2 || mixer.mixer == Mixer::AttentionAndMamba2;
-    if (!exchanges && mixer.is_given(c.model))
+    if (mixer.is_given(c.model) && !exchanges_heads(c.model, mixer))
       return c.breaks("context parallelism of these scans is not offered", [&] {
-        return equals("cp", c.s.cp) + ": scans of Mamba-2 have context parallelism, those of " +
-               mixer.name + " have not (nearest: cp = 1)";
+        return equals("cp", c.s.cp) +
+               ": scans of Mamba-2 and of gated delta nets have context parallelism, those of " +
+               mixer.name + (mixer.mixer == Mixer::GatedDeltaNet ? " with gate_rank" : "") +
+               " have not (nearest: cp = 1)";
       });
   }
-  if (!c.model.mamba) return false;
   const std::int64_t ranks = product_of(c.s.cp, c.s.tp);
+  if (c.model.gated_delta_net &&
+      c.breaks_division("cp * tp does not divide gated_delta_net.num_key_heads", "cp * tp", ranks,
+                        "gated_delta_net.num_key_heads", c.model.gated_delta_net->num_key_heads))
+    return true;
+  if (!c.model.mamba) return false;
   const int groups = c.model.mamba->num_groups;
   return c.breaks_division("cp * tp does not divide mamba.num_heads", "cp * tp", ranks,
                            "mamba.num_heads", c.model.mamba->num_heads) ||

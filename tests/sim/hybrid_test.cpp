@@ -216,6 +216,13 @@ TEST(HybridPredictions, ExecuteTheModelsFlops) {
   EXPECT_NEAR(prediction.hardware_flops / prediction.model_flops, 1.0, 1e-9);
 }
 
+double sent_between_context_ranks(const OperatorList& list) {
+  Bytes sum;
+  for (const Operator& op : list)
+    if (op.group == GroupKind::Context) sum += op.message;
+  return sum.value();
+}
+
 // z, x, B, C and steps of a rank's tokens go out as those of its heads, y comes back: widths 2048,
 // 2048, 1024, 1024, 32 and 2048 of half of the tokens.
 TEST(HybridOperators, ContextRanksExchangeTokensForHeads) {
@@ -223,12 +230,7 @@ TEST(HybridOperators, ContextRanksExchangeTokensForHeads) {
   const auto block = [&] {
     return lower_block(run.model, run.strategy, run.framework, RecomputeKind::None, kMambaAlone);
   };
-  const auto sent = [](const OperatorList& list) {
-    Bytes sum;
-    for (const Operator& op : list)
-      if (op.group == GroupKind::Context) sum += op.message;
-    return sum.value();
-  };
+  const auto sent = sent_between_context_ranks;
   const LayerGraph alone = block();
   EXPECT_EQ(sent(alone.forward), 0.0);
   run.strategy.cp = 2, run.strategy.dp = 1;
@@ -260,9 +262,14 @@ TEST(HybridRules, NameWhatIsNotModelled) {
   run.model.layer_pattern = "G-G*G-G-", run.model.mamba.reset();
   run.model.gated_delta_net = GatedDeltaNet{
       .num_key_heads = 8, .key_head_dim = 128, .num_value_heads = 16, .value_head_dim = 128};
+  EXPECT_FALSE(broken_rule(run.model, run.strategy, run.cluster));
+  run.model.gated_delta_net->num_key_heads = 1;
+  EXPECT_EQ(broken_rule(run.model, run.strategy, run.cluster)->rule,
+            "cp * tp does not divide gated_delta_net.num_key_heads");
+  run.model.gated_delta_net->num_key_heads = 8, run.model.gated_delta_net->gate_rank = 128;
   EXPECT_EQ(broken_rule(run.model, run.strategy, run.cluster)->message,
-            "cp = 2: scans of Mamba-2 have context parallelism, those of gated delta net have not "
-            "(nearest: cp = 1)");
+            "cp = 2: scans of Mamba-2 and of gated delta nets have context parallelism, those of "
+            "gated delta net with gate_rank have not (nearest: cp = 1)");
   run = hybrid_run(16);
   run.strategy.tp = 16, run.strategy.dp = 1;
   run.model.num_heads = run.model.num_kv_heads = 16;
@@ -310,6 +317,28 @@ TEST(DeltaNetBytes, AreWhatTheKernelsLoadAndStore) {
   const ScanBytes bytes = scan_bytes(*small_delta_net().gated_delta_net, 2.0);
   EXPECT_DOUBLE_EQ(bytes.forward, 17 * 256.0 + 4 * 256.0 + 12 * 64.0);
   EXPECT_DOUBLE_EQ(bytes.backward, 42 * 256.0 + 8 * 256.0 + 4 * 64.0);
+}
+
+// q, k, v, z and two gates of 16 heads go out, in one message, the gated output of 2048 comes back.
+TEST(DeltaNetOperators, ContextRanksExchangeTokensForHeads) {
+  TrainingRun run = small_run(2);
+  run.model = small_delta_net();
+  const auto block = [&] {
+    return lower_block(run.model, run.strategy, run.framework, RecomputeKind::None, kDeltaNet);
+  };
+  const LayerGraph alone = block();
+  EXPECT_EQ(sent_between_context_ranks(alone.forward), 0.0);
+  run.strategy.cp = 2, run.strategy.dp = 1;
+  const LayerGraph divided = block();
+  const double tokens = run.strategy.micro_batch * run.model.seq_len / 2.0;
+  EXPECT_DOUBLE_EQ(sent_between_context_ranks(divided.forward),
+                   tokens * 2.0 * (4096 + 2048 + 2 * 16 + 2048));
+  EXPECT_DOUBLE_EQ(sent_between_context_ranks(divided.backward),
+                   sent_between_context_ranks(divided.forward));
+  EXPECT_DOUBLE_EQ(gemm_flops(divided.forward), gemm_flops(alone.forward) / 2.0);
+  EXPECT_DOUBLE_EQ(named(divided.forward, "delta_rule").moved.value(),
+                   named(alone.forward, "delta_rule").moved.value() / 2.0);
+  EXPECT_EQ(saved_bytes(divided), saved_bytes(alone) * 0.5);
 }
 
 // Kimi delta attention: no gate in the input, one step a head, and from two bottlenecks of 64 a
