@@ -58,7 +58,9 @@ SearchTask task_of(const RunRecord& record, const sim::Run& run, hwdb::RunResolv
   SearchTask task{.hardware = record.hardware,
                   .query = hwdb::plan_query(hwdb::without_layout(record, run), resolver)};
   task.query.top = 1;
-  task.query.tie = 0.0, task.query.headroom = 0.0;  // the fastest that fits
+  // The fastest that fits.
+  task.query.prefer = sim::Preference::Fast;
+  task.query.tie = 0.0, task.query.headroom = 0.0;
   task.query.pareto = false;
   task.query.base = without_facts(std::move(task.query.base));
   for (auto& [sharding, under] : task.query.under) under = without_facts(std::move(under));

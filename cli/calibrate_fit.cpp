@@ -8,6 +8,7 @@
 #include "calibrate/backtest.h"
 #include "calibrate/learning_curve.h"
 #include "calibrate/memory_fit.h"
+#include "calibrate/ratio_fit.h"
 #include "calibrate/run_fit.h"
 #include "calibrate/statistics.h"
 #include "cli/commands.h"
@@ -129,6 +130,24 @@ reports::Table spread_table(const calibrate::RunFit& fit) {
   return table;
 }
 
+reports::Table ratio_table(const calibrate::RatioFit& fit) {
+  reports::Table table(
+      "Errors of ratios of step times, by what layouts of one problem differ in",
+      {as_text("trait"), as_integer("studies"), in_percent("bias"),
+       in_percent("standard_error", "standard error"), in_percent("spread", "spread of studies")});
+  for (std::size_t k = 0; k < sim::kLayoutTraits; ++k) {
+    const calibrate::TraitFit& trait = fit.traits[k];
+    table.add_row({std::string(sim::name_of(static_cast<sim::LayoutTrait>(k))),
+                   std::int64_t{trait.studies}, trait.bias, trait.standard_error, trait.spread});
+  }
+  table.add_row(
+      {std::string("run"), std::int64_t{fit.studies}, reports::Cell(), reports::Cell(), fit.run});
+  table.add_note(std::to_string(fit.runs) + " runs of " + std::to_string(fit.problems) +
+                 " problems; ranks, micro-batch and virtual stages a doubling; a bias above zero: "
+                 "predictions are too fast");
+  return table;
+}
+
 reports::Table effect_table(const calibrate::RunFit& fit) {
   reports::Table table("Effects on the logarithms",
                        {as_text("level"), as_text("id"), in_percent("mean"),
@@ -210,7 +229,9 @@ int run_calibrate_fit(const FitOptions& options) {
   if (runs.runs.empty())
     throw Error("no run with a scored step time that can be predicted; a fit needs some");
   const calibrate::RunFit fit = calibrate::run_fit(runs);
+  const calibrate::RatioFit ratios = calibrate::ratio_fit(runs, fit);
   std::vector<hwdb::Coefficient> rows = calibrate::fitted_rows(fit);
+  for (hwdb::Coefficient& row : calibrate::fitted_rows(ratios)) rows.push_back(std::move(row));
   if (options.learning_curve) {
     const auto studies = calibrate::learning_curves(runs, fit);
     if (studies.empty()) throw Error("no study of at least six runs; a learning curve needs one");
@@ -236,7 +257,8 @@ int run_calibrate_fit(const FitOptions& options) {
     write_result(hwdb::coefficients_json(rows), options.output);
     return 0;
   }
-  std::vector<reports::Table> tables{group_table(runs, fit), spread_table(fit)};
+  std::vector<reports::Table> tables{group_table(runs, fit), spread_table(fit),
+                                     ratio_table(ratios)};
   if (!memory.groups.empty()) {
     tables.push_back(peak_table(memory, memory_fit));
     tables.push_back(memory_table(memory_fit));

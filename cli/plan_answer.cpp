@@ -175,10 +175,24 @@ sim::Objective objective_of(const std::string& name) {
   throw Error("--objective = " + name + ": throughput, memory, time or cost is expected");
 }
 
+namespace {
+
+sim::Preference preference_of(const std::string& name) {
+  if (name == "simple") return sim::Preference::Simple;
+  if (name == "fast") return sim::Preference::Fast;
+  throw Error("--prefer = " + name + ": simple or fast is expected");
+}
+
+}  // namespace
+
 void add_ranking_options(CLI::App& c, PlanOptions& o) {
   add_option(c, "--objective", o.objective, "NAME",
              "what the best plan has the best of: throughput, memory, time (of the whole job, with "
              "--tokens) or cost; default throughput; example: --objective memory");
+  add_option(c, "--prefer", o.prefer, "NAME",
+             "what goes first of plans that are nearly as fast: simple, what takes less labour "
+             "(pipelines, uneven stages, expert ranks beyond a fast domain ...), or fast, what is "
+             "predicted to be the fastest; default simple; example: --prefer fast");
   add_option(c, "--top", o.top, "N", "plans to show, 1 to 1000; default 10; example: --top 20");
   add_option(c, "--headroom", o.headroom, "PERCENT",
              "memory to leave free on each device, in percent (0-90); default as much as makes 3 "
@@ -194,8 +208,9 @@ void add_ranking_options(CLI::App& c, PlanOptions& o) {
   add_option(
       c, "--jobs", o.jobs, "N",
       "threads of the search, 0 to 1024; default 1; 0: one for each core; example: --jobs 8");
-  set_group(c, "Search",
-            {"--objective", "--top", "--headroom", "--sensitivity", "--risk", "--jobs"});
+  set_group(
+      c, "Search",
+      {"--objective", "--prefer", "--top", "--headroom", "--sensitivity", "--risk", "--jobs"});
 }
 
 namespace {
@@ -214,6 +229,7 @@ sim::PlanQuery plan_query(const PlanOptions& options, const RunOptions& run,
                           const hwdb::Database& database) {
   sim::PlanQuery query = query_of(run, database);
   query.objective = objective_of(options.objective);
+  query.prefer = preference_of(options.prefer);
   query.threads = static_cast<int>(number_in("--jobs", options.jobs, {.least = 0, .most = 1024}));
   query.top = predicted_plans(options);
   query.pareto = options.pareto;

@@ -18,6 +18,7 @@ struct PlanOptions {
   RunOptions run;
   JobOptions job;
   std::string objective = "throughput";
+  std::string prefer = "simple";
   std::string top = "10";
   std::optional<double> headroom, deadline;
   std::optional<std::string> largest;
@@ -31,7 +32,7 @@ struct PlanOptions {
   std::string database;
 };
 
-// How plans are found and ordered: --objective, --top, --headroom, --sensitivity, --risk, --jobs.
+// How plans are found and ordered, and what is said of them: --objective, --prefer, --risk ...
 void add_ranking_options(CLI::App& command, PlanOptions& options);
 
 // Throws Error for an unknown name.

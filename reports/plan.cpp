@@ -6,6 +6,7 @@
 #include "reports/plan_screen.h"
 #include "reports/prediction.h"
 #include "reports/result_text.h"
+#include "sim/search/layout_costs.h"
 
 namespace llmsim::reports {
 namespace {
@@ -92,6 +93,15 @@ Json plan_json(const PlanAnswer& answer) {
   const auto predicted_or_null = [&](const std::optional<Prediction>& p) {
     return p ? predicted(*p) : Json();
   };
+  const auto labour_json = [&, context = sim::labour_context(answer.query)](const Prediction& p) {
+    Json keys = Json::array();
+    for (const sim::Labour* labour : sim::labours_of(p.run.strategy, context))
+      keys.push_back(labour->key);
+    return keys;
+  };
+  const auto odds = [&](const Prediction& p) {
+    return sim::probability_faster(p, plan.plans.front());
+  };
   Json rejected = Json::object();
   for (const auto& [rule, count] : plan.rejected) rejected[rule] = count;
   Json json = {{"query", query_json(answer)},
@@ -105,6 +115,8 @@ Json plan_json(const PlanAnswer& answer) {
                {"headroom", plan.headroom},
                {"ties", std::min(plan.ties, answer.shown)},
                {"plans", list_json(shown_plans(answer), predicted)},
+               {"labour", list_json(shown_plans(answer), labour_json)},
+               {"faster_than_first", list_json(shown_plans(answer), odds)},
                {"tight", predicted_or_null(plan.tight)},
                {"nearly_fits", predicted_or_null(plan.nearly_fits)},
                {"command", answer.command},

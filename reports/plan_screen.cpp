@@ -8,6 +8,7 @@
 
 #include "reports/result_text.h"
 #include "reports/step_detail.h"
+#include "sim/search/layout_costs.h"
 
 namespace llmsim::reports {
 namespace {
@@ -91,6 +92,30 @@ void finish(Table& table, bool experts) {
   table.fold_constants({"cp", "virtual_stages"});
 }
 
+// What is no row costs less than the first: in time, or in labour.
+std::string faster_or_simpler(double change) { return change < 0.0 ? "faster" : "simpler"; }
+
+// The fastest of the rows where it is not the first: what it gains, how sure that is, and what it
+// takes more of.
+void add_dearer(Table& table, const PlanAnswer& answer) {
+  const std::span<const Prediction> plans = shown_plans(answer);
+  const Prediction& first = plans.front();
+  const auto fastest = std::ranges::min_element(plans, {}, &Prediction::step_time);
+  if (fastest->step_time >= first.step_time) return;
+  const sim::LabourContext context = sim::labour_context(answer.query);
+  const auto known = sim::labours_of(first.run.strategy, context);
+  std::string labour;
+  for (const sim::Labour* one : sim::labours_of(fastest->run.strategy, context)) {
+    if (std::ranges::find(known, one) == known.end())
+      labour += (labour.empty() ? "; takes " : ", ") + std::string(one->what);
+  }
+  const double gain = 100.0 * (1.0 - fastest->step_time / first.step_time);
+  add_wrapped_note(table, "row " + std::to_string(fastest - plans.begin() + 1) + " is " +
+                              significant(gain, 2) + " % faster with " +
+                              probability_text(sim::probability_faster(*fastest, first)) +
+                              " probability" + labour);
+}
+
 Table ranking_table(const PlanAnswer& answer) {
   Table table = plans_table("Best plan of each kind");
   const std::span<const Prediction> plans = shown_plans(answer);
@@ -104,21 +129,24 @@ Table ranking_table(const PlanAnswer& answer) {
                    "times as good or as bad; the last " +
                    significant(answer.regrets[plans.size() - 1], 3));
   if (ties > 1)
-    table.add_note("1=: closer than " + significant(100.0 * answer.query.tie, 2) +
-                   " %, the error of ratios; more memory to spare goes first, then the simpler");
+    add_wrapped_note(table, "1=: which of them is the fastest is not sure (below " +
+                                percent(sim::kDecided) +
+                                "); what takes less labour goes first where they are close");
+  add_dearer(table, answer);
   if (const auto& tight = answer.plan.tight) {
     const double change = 100.0 * (tight->step_time / plans.front().step_time - 1.0);
-    add_wrapped_note(table, "faster with less headroom than " + percent(answer.plan.headroom) +
-                                ": " + strategy_text(tight->run.strategy) + ": " +
-                                human(tight->step_time) + " (" + significant(change, 2) +
-                                " %), fits with " +
-                                probability_text(tight->memory.fit_probability()));
+    add_wrapped_note(table,
+                     faster_or_simpler(change) + " with less headroom than " +
+                         percent(answer.plan.headroom) + ": " + strategy_text(tight->run.strategy) +
+                         ": " + human(tight->step_time) + " (" + significant(change, 2) +
+                         " %), fits with " + probability_text(tight->memory.fit_probability()));
   }
   if (const auto& nearly = answer.plan.nearly_fits) {
     const sim::Memory& memory = nearly->memory;
     const double change = 100.0 * (nearly->step_time / plans.front().step_time - 1.0),
                  more = 100.0 * (memory.needed() / memory.capacity - 1.0);
-    add_wrapped_note(table, "faster, but does not fit: " + strategy_text(nearly->run.strategy) +
+    add_wrapped_note(table, faster_or_simpler(change) +
+                                ", but does not fit: " + strategy_text(nearly->run.strategy) +
                                 ": " + human(nearly->step_time) + " (" + significant(change, 2) +
                                 " %), needs " + human(memory.needed()) + ", " +
                                 significant(more, 2) + " % more than is usable");

@@ -107,7 +107,7 @@ PlanFindings search(const PlanProblem& problem, double headroom) {
   };
   PlanFindings found = nothing();
   bool complete = search_groups(problem, first, found, goes_on);
-  if (complete && headroom > 0.0 && found.ranking.best().strategies.empty() &&
+  if (complete && headroom > 0.0 && found.ranking.best().empty() &&
       !fits_within(problem, ranking_rules(problem.query, headroom).limit)) {
     headroom = 0.0, done = 0;
     found = nothing();
@@ -119,12 +119,21 @@ PlanFindings search(const PlanProblem& problem, double headroom) {
   return found;
 }
 
-// Whether a plan before it is faster by more than ratios are uncertain by and needs no more.
-bool is_dominated(const Prediction& one, const std::vector<Prediction>& before, double tie) {
+// Whether a plan before it is clearly faster and needs no more.
+bool is_dominated(const Prediction& one, const std::vector<Prediction>& before) {
   return std::any_of(before.begin(), before.end(), [&](const Prediction& other) {
-    return (1.0 + tie) * other.step_time < one.step_time &&
+    return (1.0 + kClearlySlower) * other.step_time < one.step_time &&
            other.memory.needed() <= one.memory.needed();
   });
+}
+
+// The first, and those after it of which it is not sure that they are slower.
+std::size_t ties_of(const std::vector<Prediction>& plans) {
+  const auto is_sure = [&](const Prediction& plan) {
+    return probability_faster(plans.front(), plan) >= kDecided;
+  };
+  const auto rest = plans.begin() + (plans.empty() ? 0 : 1);
+  return static_cast<std::size_t>(std::find_if(rest, plans.end(), is_sure) - plans.begin());
 }
 
 Plan answer(const PlanProblem& problem, PlanFindings& found) {
@@ -134,13 +143,14 @@ Plan answer(const PlanProblem& problem, PlanFindings& found) {
     run.strategy = one.strategy;
     return predict(run);
   };
-  const RankedIdeas best = found.ranking.best();
-  plan.ties = best.ties;
-  for (const RankedStrategy& one : best.strategies) {
+  for (const RankedStrategy& one : found.ranking.best()) {
     Prediction prediction = prediction_of(one);
-    const bool dominated = is_dominated(prediction, plan.plans, problem.query.tie);
+    const bool dominated = is_dominated(prediction, plan.plans);
     (dominated ? plan.others : plan.plans).push_back(std::move(prediction));
   }
+  plan.ties = problem.query.objective == Objective::Memory
+                  ? std::min<std::size_t>(1, plan.plans.size())
+                  : ties_of(plan.plans);
   if (const auto tight = found.ranking.tight()) plan.tight = prediction_of(*tight);
   if (const auto nearly = found.ranking.nearly_fitting()) plan.nearly_fits = prediction_of(*nearly);
   for (const RankedStrategy& one : found.ranking.front()) plan.pareto.push_back(prediction_of(one));
@@ -148,6 +158,11 @@ Plan answer(const PlanProblem& problem, PlanFindings& found) {
 }
 
 }  // namespace
+
+double probability_faster(const Prediction& one, const Prediction& other) {
+  return probability_faster(one.run.framework.ratios, std::log(other.step_time / one.step_time),
+                            traits_of(one.run.strategy), traits_of(other.run.strategy));
+}
 
 double headroom_for(double probability, const PredictionErrors& errors) {
   return 1.0 - std::exp(-errors.needed_memory * student_quantile(probability));

@@ -26,6 +26,10 @@ namespace llmsim::sim {
 // The share of memory that stays free where `probability` of the runs that need what is left fit.
 double headroom_for(double probability, const PredictionErrors& errors);
 
+// The probability that a plan is faster than another of the same query (strategy/layout_ratio.h),
+// by what they differ in.
+double probability_faster(const Prediction& one, const Prediction& other);
+
 Plan plan(const PlanQuery& query);
 
 // Whether any strategy of a query's space fits, with headroom or without.  Layouts whose states

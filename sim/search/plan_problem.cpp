@@ -98,6 +98,7 @@ PlanProblem::PlanProblem(const PlanQuery& of)
       bases(bases_of(of)),
       base(search_base(of)),
       space(base, of.restriction),
+      costs(of),
       whole_model(model_chunks(of.base.model, {}).front()) {
   add_groups(*this);
 }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "sim/search/layout_costs.h"
 #include "sim/search/plan_query.h"
 #include "sim/search/space.h"
 #include "sim/search/step_bounds.h"
@@ -39,6 +40,7 @@ struct LayoutGroup {
   std::vector<LayoutRange> variants{};  // each with its switches, one after the other
   Bytes least{};                        // needed by each of them, for its states alone
   Seconds bound{};
+  double price = 1.0;  // what each of them costs in addition to its time, at least
   // As the first of them may turn out: those that promise most are searched first.
   Seconds expected{};
 };
@@ -49,6 +51,7 @@ struct PlanProblem {
   ShardedRuns bases;
   SearchBase base;
   SearchSpace space;
+  LayoutCosts costs;
   ModelChunk whole_model{};  // without a pipeline
   std::vector<SearchLayout> layouts{};
   std::vector<LayoutGroup> groups{};

@@ -15,14 +15,22 @@
 
 namespace llmsim::sim {
 
-// The least of the errors that measured ratios of runs with one different setting show, 2 to 6 %.
-inline constexpr double kRatioError = 0.02;
+// Of plans of one idea, one that surely fits may take so much longer than the fastest.
+inline constexpr double kRoomWorth = 0.01;
 // A run nearly fits that needs at most so much more than a device has.
 inline constexpr double kNearlyFits = 0.1;
+// A plan that takes so much longer than another and needs no less is clearly worse.
+inline constexpr double kClearlySlower = 0.02;
+// One plan is faster than another where that is so probable; else they are ties.
+inline constexpr double kDecided = 0.75;
 // The odds of a plan that is made with the usual headroom, and of one with memory to spare.
 inline constexpr double kLikely = 0.75, kSurely = 0.95;
 
 enum class Objective { Throughput, Cost, Memory, Time };
+
+// What decides between plans that are nearly as fast: the labour they take and what predictions are
+// known to miss (layout_costs.h), or nothing but the predicted time.
+enum class Preference { Simple, Fast };
 
 // What to plan.  Every plan equals predict() of its run.  Of the searched fields everything that
 // makes sense is tried, or the values of the restriction; the rest is as in `base`.
@@ -39,9 +47,10 @@ struct PlanQuery {
   std::string rule{};
   std::function<bool(const Strategy&)> admits{};
   Objective objective = Objective::Throughput;
+  Preference prefer = Preference::Simple;
   int top = 10;  // how many ideas to return (ranking.h)
-  // Error of predicted ratios of step times: plans that are closer are ties.
-  double tie = kRatioError;
+  // Of plans of one idea, what needs less may cost so much more (ranking.h).
+  double tie = kRoomWorth;
   // Share of a device's memory that stays free; none: kLikely of runs as predicted fit.
   std::optional<double> headroom{};
   // Also the Pareto front of time and memory: what is slow but small has to be looked at too.
@@ -94,7 +103,8 @@ struct Plan {
   // Per rule, the strategy that came closest: among all where nothing fits, else among those that
   // were looked at one by one.
   std::vector<NearestMiss> nearest{};
-  // One of each idea, in the order of ranking.h; the first `ties` of them are ties.
+  // One of each idea, in the order of ranking.h; which of the first `ties` of them is the fastest
+  // is not sure.
   std::vector<Prediction> plans{};
   std::size_t ties = 0;
   // Ideas that are clearly slower than a plan and need no less.

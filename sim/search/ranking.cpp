@@ -10,6 +10,7 @@ namespace llmsim::sim {
 namespace {
 
 constexpr double kAny = std::numeric_limits<double>::infinity();
+constexpr double kRounding = 1e-12;  // of a quotient of costs
 
 const std::vector<const SearchedField*>& fields_by_simplicity() {
   static const std::vector<const SearchedField*> order = [] {
@@ -24,6 +25,13 @@ const std::vector<const SearchedField*>& fields_by_simplicity() {
     return fields;
   }();
   return order;
+}
+
+bool cheaper(const RankedStrategy& one, const RankedStrategy& other) {
+  const Seconds a = one.cost(), b = other.cost();
+  if (a != b) return a < b;
+  if (one.peak != other.peak) return one.peak < other.peak;
+  return comes_first(one.strategy, other.strategy);
 }
 
 bool faster(const RankedStrategy& one, const RankedStrategy& other) {
@@ -61,9 +69,9 @@ Ranking::Ranking(const RankingRules& rules) : rules_(rules), last_(kAny) {
   if (rules_.by_memory) rules_.tie = 0.0;
 }
 
-Ranking::Worth Ranking::worth(Seconds time, Bytes needed) const {
-  if (rules_.by_memory) return {needed.value(), time.value()};
-  return {time.value(), std::max(needed, rules_.enough).value()};
+Ranking::Worth Ranking::worth(Seconds cost, Bytes needed) const {
+  if (rules_.by_memory) return {needed.value(), cost.value()};
+  return {cost.value(), std::max(needed, rules_.enough).value()};
 }
 
 // Total: of candidates of one idea.
@@ -78,7 +86,7 @@ void Ranking::add(const RankedStrategy& strategy) {
   if (rules_.has_front) add_to_front(strategy);
   if (strategy.needed <= rules_.limit)
     add_candidate(strategy);
-  else if (!tight_ || faster(strategy, *tight_))
+  else if (!tight_ || cheaper(strategy, *tight_))
     tight_ = strategy;
 }
 
@@ -91,7 +99,7 @@ void Ranking::add(const Ranking& other) {
 }
 
 void Ranking::add_unfitting(const RankedStrategy& strategy) {
-  if (strategy.needed <= rules_.nearly && (!nearly_ || faster(strategy, *nearly_)))
+  if (strategy.needed <= rules_.nearly && (!nearly_ || cheaper(strategy, *nearly_)))
     nearly_ = strategy;
 }
 
@@ -139,17 +147,17 @@ double Ranking::least_cost() const {
   return least;
 }
 
-bool Ranking::may_be_tight(Seconds time) const {
-  return !rules_.by_memory && (!tight_ || time <= tight_->time) && time.value() <= least_cost();
+bool Ranking::may_be_tight(Seconds cost) const {
+  return !rules_.by_memory && is_cheaper_than_fitting(cost);
 }
 
-bool Ranking::is_faster_than_fitting(Seconds time) const {
-  return time.value() <= least_cost() && (!tight_ || time <= tight_->time);
+bool Ranking::is_cheaper_than_fitting(Seconds cost) const {
+  return cost.value() <= least_cost() && (!tight_ || cost <= tight_->cost());
 }
 
-bool Ranking::may_nearly_fit(Seconds time, Bytes needed) const {
-  return !rules_.by_memory && needed <= rules_.nearly && (!nearly_ || time <= nearly_->time) &&
-         is_faster_than_fitting(time);
+bool Ranking::may_nearly_fit(const LeastCost& least, Bytes needed) const {
+  return !rules_.by_memory && needed <= rules_.nearly &&
+         (!nearly_ || least.cost() <= nearly_->cost()) && is_cheaper_than_fitting(least.cost());
 }
 
 bool Ranking::may_be_on_front(Seconds time, Bytes peak) const {
@@ -170,23 +178,24 @@ bool Ranking::may_be_best(const Candidates& idea, Worth least) const {
   return true;
 }
 
-bool Ranking::may_matter(Seconds time, Bytes peak) const {
-  return worth(time, peak).cost <= within(last_) || may_be_on_front(time, peak);
+bool Ranking::may_matter(const LeastCost& least, Bytes peak) const {
+  return worth(least.cost(), peak).cost <= within(last_) || may_be_on_front(least.time, peak);
 }
 
-bool Ranking::may_matter(const Idea& idea, Seconds time, Bytes peak, Bytes needed) const {
-  if (needed > rules_.usable) return may_nearly_fit(time, needed);
-  if (may_be_on_front(time, peak)) return true;
-  if (needed > rules_.limit) return may_be_tight(time);
-  const Worth least = worth(time, needed);
+bool Ranking::may_matter(const Idea& idea, const LeastCost& bound, Bytes peak, Bytes needed) const {
+  if (needed > rules_.usable) return may_nearly_fit(bound, needed);
+  if (may_be_on_front(bound.time, peak)) return true;
+  if (needed > rules_.limit) return may_be_tight(bound.cost());
+  const Worth least = worth(bound.cost(), needed);
   if (least.cost > within(last_)) return false;
   const auto known = ideas_.find(idea);
   // What needs more than its bound may be tight.
-  return known == ideas_.end() || may_be_best(known->second, least) || may_be_tight(time);
+  return known == ideas_.end() || may_be_best(known->second, least) || may_be_tight(bound.cost());
 }
 
 Seconds Ranking::longest_time(const RankedStrategy& untimed) const {
   const Worth least = worth(Seconds(0.0), untimed.needed);
+  const auto time_of = [&](double cost) { return cost / untimed.price * (1.0 + kRounding); };
   double longest = 0.0;
   if (rules_.has_front) {
     const auto as_small = std::partition_point(
@@ -195,7 +204,8 @@ Seconds Ranking::longest_time(const RankedStrategy& untimed) const {
     longest = as_small == front_.end() ? kAny : as_small->time.value();
   }
   if (untimed.needed > rules_.limit)
-    return Seconds(std::max(longest, std::min(least_cost(), tight_ ? tight_->time.value() : kAny)));
+    return Seconds(
+        std::max(longest, time_of(std::min(least_cost(), tight_ ? tight_->cost().value() : kAny))));
   if (rules_.by_memory) return Seconds(least.cost > last_ ? longest : kAny);
   const auto known = ideas_.find(idea_of(untimed.strategy));
   double own = within(last_);
@@ -203,11 +213,11 @@ Seconds Ranking::longest_time(const RankedStrategy& untimed) const {
     own = std::min(own, within(cost_of(known->second)));
     for (const RankedStrategy& other : known->second) {
       if (worth(other).spare > least.spare) continue;
-      own = std::min(own, other.time.value());
+      own = std::min(own, worth(other).cost);
       break;
     }
   }
-  return Seconds(std::max(longest, own));
+  return Seconds(std::max(longest, time_of(own)));
 }
 
 std::vector<const Ranking::Candidates*> Ranking::best_ideas() const {
@@ -220,33 +230,21 @@ std::vector<const Ranking::Candidates*> Ranking::best_ideas() const {
   return order;
 }
 
-RankedIdeas Ranking::best() const {
-  RankedIdeas best;
-  for (const Candidates* idea : best_ideas()) best.strategies.push_back(idea->back());
-  double least = kAny;
-  for (const RankedStrategy& one : best.strategies) least = std::min(least, worth(one).cost);
-  const double most = within(least);
-  const auto is_tie = [&](const RankedStrategy& one) { return worth(one).cost <= most; };
-  std::sort(best.strategies.begin(), best.strategies.end(),
-            [&](const RankedStrategy& one, const RankedStrategy& other) {
-              if (is_tie(one) != is_tie(other)) return is_tie(one);
-              const double spare = worth(one).spare, other_spare = worth(other).spare;
-              if (is_tie(one) && spare != other_spare) return spare < other_spare;
-              if (is_tie(one)) return comes_first(one.strategy, other.strategy);
-              return precedes(one, other);
-            });
-  best.ties = static_cast<std::size_t>(
-      std::count_if(best.strategies.begin(), best.strategies.end(), is_tie));
+std::vector<RankedStrategy> Ranking::best() const {
+  std::vector<RankedStrategy> best;
+  for (const Candidates* idea : best_ideas()) best.push_back(idea->back());
+  std::sort(best.begin(), best.end(),
+            [&](const auto& one, const auto& other) { return precedes(one, other); });
   return best;
 }
 
 std::optional<RankedStrategy> Ranking::tight() const {
-  if (!tight_ || !may_be_tight(tight_->time)) return std::nullopt;
+  if (!tight_ || !may_be_tight(tight_->cost())) return std::nullopt;
   return tight_;
 }
 
 std::optional<RankedStrategy> Ranking::nearly_fitting() const {
-  if (!nearly_ || empty() || !is_faster_than_fitting(nearly_->time)) return std::nullopt;
+  if (!nearly_ || empty() || !is_cheaper_than_fitting(nearly_->cost())) return std::nullopt;
   return nearly_;
 }
 

@@ -3,24 +3,23 @@
 //
 // An idea is what a layout is called by: tp, pp, cp, expert ranks, the sharding, the schedule.  Its
 // strategies differ in micro-batch, recomputation, virtual stages, group sizes; one of them stands
-// for it.  With t the time of a step, c the memory that a device needs, T the fastest of an idea,
-// and w the error of predicted ratios,
+// for it.  With t the time of a step, k = t times what the layout costs in
+// addition (layout_costs.h), c the memory that a device needs, and K the least k of an idea,
 //
 //   candidates   strategies with c <= limit, which leaves the memory that is asked to stay free
-//   of an idea   of its candidates with t <= (1 + w) T the one with the smallest max(c, enough):
-//                memory beyond what is surely enough is worth nothing; of equal ones the fastest
-//   order        ideas by T; of the strategies that stand for them, those that take at most (1 + w)
-//                of the fastest of these are ties: they go by max(c, enough), then the simpler
-//                first (comes_first); then the others, by t
+//   of an idea   of its candidates with k <= (1 + w) K the one with the smallest max(c, enough):
+//                memory beyond what is surely enough is worth nothing; of equal ones the least k
+//   order        ideas by K are those that count; what stands for them goes by k, then
+//                max(c, enough), then the simpler first (comes_first)
 //
-// Where memory is what counts, t and c change places and w is 0.  The order does not depend on the
-// order in which strategies come nor on the number of threads that bring them.
+// Where memory is what counts, k is c, t takes its place and w is 0.  The order does not depend on
+// the order in which strategies come nor on the number of threads that bring them.
 //
-// A strategy of which only bounds are known, t and c at least, can be left out where it can be
-// neither: it takes longer than (1 + w) of the last idea that counts, or of its own idea's
-// fastest, or another of its idea is as fast and needs less; and a known strategy takes less than
-// t and has a peak of at most c, so that it is not on the front. Strategies that come later only
-// make that truer.
+// A strategy of which only bounds are known, k, t and c at least, can be left out where it can be
+// neither: it costs more than (1 + w) of the last idea that counts, or of its own idea's
+// least, or another of its idea costs as little and needs less; and a known strategy takes less
+// than t and has a peak of at most c, so that it is not on the front. Strategies that come later
+// only make that truer.
 #pragma once
 
 #include <compare>
@@ -38,8 +37,19 @@ namespace llmsim::sim {
 struct RankedStrategy {
   Strategy strategy;
   Seconds time{};
+  double price = 1.0;  // what it costs in addition to its time: k / t
   Bytes peak{};
   Bytes needed{};  // with what the allocator wastes and the driver context: at least the peak
+
+  Seconds cost() const { return price * time; }
+};
+
+// The time of a strategy and what it costs, both at least.
+struct LeastCost {
+  Seconds time{};
+  double price = 1.0;
+
+  Seconds cost() const { return price * time; }
 };
 
 struct Idea {
@@ -67,12 +77,6 @@ struct RankingRules {
   Bytes nearly{};    // what a strategy needs at most that nearly fits
 };
 
-// One strategy of each idea, in order; the first `ties` of them are ties.
-struct RankedIdeas {
-  std::vector<RankedStrategy> strategies;
-  std::size_t ties = 0;
-};
-
 class Ranking {
  public:
   explicit Ranking(const RankingRules& rules);
@@ -81,10 +85,10 @@ class Ranking {
   void add(const RankedStrategy& strategy);
   void add(const Ranking& other);
 
-  // Whether a strategy of any idea, or of this one, may be among the best or on the front.  `time`,
-  // `peak` and `needed`: at least.
-  bool may_matter(Seconds time, Bytes peak) const;
-  bool may_matter(const Idea& idea, Seconds time, Bytes peak, Bytes needed) const;
+  // Whether a strategy of any idea, or of this one, may be among the best or on the front.  `peak`
+  // and `needed`: at least.
+  bool may_matter(const LeastCost& least, Bytes peak) const;
+  bool may_matter(const Idea& idea, const LeastCost& least, Bytes peak, Bytes needed) const;
   // What a strategy needs at most that fits.
   Bytes room() const { return rules_.usable; }
   // Whether times decide anything.
@@ -95,16 +99,16 @@ class Ranking {
   }
   // Whether one that needs more than a device has, but no more than this, may be the fastest that
   // nearly fits.
-  bool may_nearly_fit(Seconds time, Bytes needed) const;
+  bool may_nearly_fit(const LeastCost& least, Bytes needed) const;
   void add_unfitting(const RankedStrategy& strategy);
-  // Of one that needs this: the longest time with which it may.
+  // Of one whose time alone is not known: the longest with which it may.
   Seconds longest_time(const RankedStrategy& untimed) const;
 
   bool empty() const { return ideas_.empty() && !tight_; }
-  RankedIdeas best() const;
-  // The fastest that fits and needs more than the limit, where it is faster than all candidates.
+  std::vector<RankedStrategy> best() const;  // one of each idea, in order
+  // The cheapest that fits and needs more than the limit, where it costs less than all candidates.
   std::optional<RankedStrategy> tight() const;
-  // The fastest that needs more than a device has, and little more, where it is faster than all
+  // The cheapest that needs more than a device has, and little more, where it costs less than all
   // candidates and `tight`.
   std::optional<RankedStrategy> nearly_fitting() const;
   const std::vector<RankedStrategy>& front() const { return front_; }  // fastest first
@@ -117,8 +121,8 @@ class Ranking {
   // Costs ascend and spares descend: the last one stands for the idea.
   using Candidates = std::vector<RankedStrategy>;
 
-  Worth worth(Seconds time, Bytes needed) const;
-  Worth worth(const RankedStrategy& one) const { return worth(one.time, one.needed); }
+  Worth worth(Seconds cost, Bytes needed) const;
+  Worth worth(const RankedStrategy& one) const { return worth(one.cost(), one.needed); }
   double within(double cost) const { return (1.0 + rules_.tie) * cost; }
   double cost_of(const Candidates& idea) const { return worth(idea.front()).cost; }
   double least_cost() const;  // of all ideas
@@ -126,8 +130,8 @@ class Ranking {
   std::vector<const Candidates*> best_ideas() const;
   bool may_be_best(const Candidates& idea, Worth least) const;
   bool may_be_on_front(Seconds time, Bytes peak) const;
-  bool may_be_tight(Seconds time) const;
-  bool is_faster_than_fitting(Seconds time) const;
+  bool may_be_tight(Seconds cost) const;
+  bool is_cheaper_than_fitting(Seconds cost) const;
   void add_candidate(const RankedStrategy& strategy);
   void add_to_front(const RankedStrategy& strategy);
   void forget_slow_ideas();

@@ -170,8 +170,10 @@ Values shardings(const SearchBase& base, const SearchChoice& so_far) {
   const SearchLayout& layout = so_far.layout;
   Values list;
   for (const Sharding sharding : kAllShardings) {
+    const bool captured = layout.cuda_graph && sharding >= Sharding::Zero3;
     if (sharding == Sharding::None ||
-        (layout.dp * layout.cp > 1 && is_offered(base.offers, sharding, layout.pp > 1)))
+        (layout.dp * layout.cp > 1 && is_offered(base.offers, sharding, layout.pp > 1) &&
+         (!captured || base.offers.shards_in_graphs)))
       list.push_back(number(sharding));
   }
   return list;

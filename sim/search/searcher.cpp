@@ -208,6 +208,13 @@ void Searcher::bound_memory(LayoutGroup& group) {
   }
 }
 
+// What a layout costs beside its time, at least.
+double Searcher::price_of(const SearchLayout& layout) const {
+  return (1.0 - kBoundRounding) * problem_.costs.least_after(SearchLevel::Layout) *
+         problem_.costs.of(SearchLevel::Layout,
+                           problem_.space.strategy(layout, {}, {}, Recompute{}));
+}
+
 void Searcher::bound(LayoutGroup& group) {
   bound_memory(group);
   if (!found_.ranking.may_fit(group.least)) {
@@ -219,8 +226,12 @@ void Searcher::bound(LayoutGroup& group) {
   group.bound = group.variants.size() > 1 ? bounds.compute : bounds.all;
   double slowdown = kTooLarge;
   const LayoutRange& first = group.variants.front();
+  group.price = std::numeric_limits<double>::infinity();
+  for (std::size_t i = first.first; i < group.variants.back().last; ++i)
+    group.price = std::min(group.price, price_of(problem_.layouts[i]));
   for (std::size_t i = first.first; i < first.last; ++i)
-    slowdown = std::min(slowdown, expected_slowdown(problem_.layouts[i]));
+    slowdown =
+        std::min(slowdown, price_of(problem_.layouts[i]) * expected_slowdown(problem_.layouts[i]));
   group.expected = slowdown * bounds.all;
 }
 
@@ -233,7 +244,7 @@ void Searcher::search(const LayoutGroup& group) {
   for (const LayoutRange& variant : group.variants) {
     const bool is_known = group.variants.size() == 1 || !ranking_.asks_times() ||
                           !ranking_.may_fit(group.least) ||
-                          !ranking_.may_matter(group.bound, Bytes(0.0));
+                          !ranking_.may_matter({group.bound, group.price}, Bytes(0.0));
     search_variant(variant, is_known ? group.bound : bounds(variant).all);
   }
   tell();
@@ -254,12 +265,13 @@ void Searcher::search_variant(const LayoutRange& layouts, Seconds least) {
       reject(plan_, {.rule = rule, .strategy = strategy, .needed = {}, .available = {}}, count);
       continue;
     }
-    if (!ranking_.may_matter(least, Bytes(0.0))) {
+    const double price = price_of(layout);
+    if (!ranking_.may_matter({least, price}, Bytes(0.0))) {
       plan_.pruned += count;
       continue;
     }
     if (!std::exchange(ranked, true)) set_rank(layout);
-    search(layout);
+    search(layout, price);
   }
   evaluate_candidates();
 }
@@ -277,11 +289,13 @@ ShardingSearch Searcher::sharding_search(const SearchLayout& layout, const Searc
   return {.choice = choice,
           .base = problem_.bases[index_of(choice.sharding)].prices,
           .rule = broken_in_all_pipelines(problem_, run.strategy),
+          .price = problem_.costs.of(SearchLevel::Sharding, run.strategy),
           .shape = step_shape(run)};
 }
 
-void Searcher::search(const SearchLayout& layout) {
+void Searcher::search(const SearchLayout& layout, double price) {
   SearchNode node{layout};
+  node.layout_price = price / problem_.costs.least_after(SearchLevel::Layout);
   node.context =
       context_memory(prices_.run_of(problem_.space.strategy(layout, {}, {}, Recompute{})));
   node.ways = ways_of(layout);
@@ -320,6 +334,7 @@ void Searcher::search_pipeline(SearchNode& node) {
   }
   node.shape = pipeline_shape(plain);
   node.idea = idea_of(plain);
+  node.price = node.layout_price * problem_.costs.of(SearchLevel::Pipeline, plain);
   states_.assign(node.shardings.size(), {});
   costs_.assign(node.shardings.size(), std::nullopt);
   parameters_ = stage_parameters(rank_, *node.pipeline->counts);
@@ -361,7 +376,9 @@ bool Searcher::leave_out_shardings(const SearchNode& node) {
       passes = step_bound(sharding.shape, *node.pipeline->counts, node.recompute,
                           without_recomputation(own.bounds), nullptr);
     prices = &own, shape = &sharding.shape;
-    left_out_[i] = !ranking_.may_matter(passes, Bytes(0.0));
+    const double price =
+        node.price * sharding.price * problem_.costs.least_after(SearchLevel::Sharding);
+    left_out_[i] = !ranking_.may_matter({passes, price}, Bytes(0.0));
     if (left_out_[i]) plan_.pruned += node.ways.size();
     some = some || !left_out_[i];
   }
@@ -374,7 +391,7 @@ bool Searcher::is_nearer(Bytes needed) const {
 
 // Whether strategies that need so much at least may be left out and counted, however fast they are.
 bool Searcher::is_too_large(Bytes needed) const {
-  return needed > found_.ranking.room() && !ranking_.may_nearly_fit(Seconds(0.0), needed) &&
+  return needed > found_.ranking.room() && !ranking_.may_nearly_fit({}, needed) &&
          (!ranking_.empty() || !is_nearer(needed));
 }
 
@@ -401,6 +418,7 @@ void Searcher::leave_out(Bytes needed, const LayoutPrices& prices, const Strateg
 
 void Searcher::search_shardings(const SearchNode& node) {
   const StageCounts& counts = *node.pipeline->counts;
+  const double recompute_price = recompute_prices_[node.recompute];
   const LayoutPrices *prices = nullptr, *timed = nullptr;  // of the activations and of `passes`
   const StepShape* shape = nullptr;
   Seconds passes;
@@ -411,20 +429,21 @@ void Searcher::search_shardings(const SearchNode& node) {
     if (&own != timed || !(*shape == sharding.shape))
       passes = step_bound(sharding.shape, counts, node.recompute, own.bounds, nullptr);
     timed = &own, shape = &sharding.shape;
-    if (!ranking_.may_matter(passes, Bytes(0.0))) {
+    const double price = node.price * sharding.price * recompute_price;
+    if (!ranking_.may_matter({passes, price}, Bytes(0.0))) {
       ++plan_.pruned;
       continue;
     }
     if (&own != prices)
       activation_bounds(node.shape, passes_, counts, node.recompute, own.bounds, activations_);
     prices = &own;
-    search_sharding(node, i, own, passes);
+    search_sharding(node, i, own, {passes, price});
   }
 }
 
 // Whose passes alone take `passes` at least, and whose activations are those at hand.
 void Searcher::search_sharding(const SearchNode& node, std::size_t number,
-                               const LayoutPrices& prices, Seconds passes) {
+                               const LayoutPrices& prices, const LeastCost& passes) {
   const ShardingSearch& sharding = node.shardings[number];
   const StageCounts& counts = *node.pipeline->counts;
   const auto own_strategy = [&] { return strategy(node, sharding.choice); };
@@ -438,7 +457,8 @@ void Searcher::search_sharding(const SearchNode& node, std::size_t number,
     return leave_out(needed, prices, own_strategy);
   std::optional<ShardingCosts>& costs = costs_[number];
   if (!costs) costs = sharding_costs(prices_.run_of(own_strategy()), rank_, counts);
-  const Seconds bound = step_bound(sharding.shape, counts, node.recompute, prices.bounds, &*costs);
+  const LeastCost bound{step_bound(sharding.shape, counts, node.recompute, prices.bounds, &*costs),
+                        passes.price};
   if (!ranking_.may_matter(idea, bound, peak, needed))
     return leave_out(needed, prices, own_strategy);
   candidates_.push_back({.bound = bound,
@@ -456,10 +476,10 @@ void Searcher::search_sharding(const SearchNode& node, std::size_t number,
 // be looked at.
 void Searcher::evaluate_candidates() {
   const bool by_time = ranking_.asks_times();
-  std::stable_sort(candidates_.begin(), candidates_.end(),
-                   [&](const Candidate& one, const Candidate& other) {
-                     return by_time ? one.bound < other.bound : one.needed < other.needed;
-                   });
+  std::stable_sort(
+      candidates_.begin(), candidates_.end(), [&](const Candidate& one, const Candidate& other) {
+        return by_time ? one.bound.cost() < other.bound.cost() : one.needed < other.needed;
+      });
   for (const Candidate& one : candidates_) {
     if (ranking_.may_matter(one.idea, one.bound, one.peak, one.needed)) {
       evaluate(one);
@@ -483,7 +503,7 @@ void Searcher::evaluate(const Candidate& candidate) {
                                rank_parameters(run.model, run.strategy));
   SharedPasses passes(run, contents.rank());
   StepSimulation step(run, prices, contents, passes);
-  const Seconds bound = step.bound();
+  const LeastCost bound{step.bound(), candidate.bound.price};
   if (!ranking_.may_matter(candidate.idea, bound, candidate.peak, candidate.needed)) {
     leave_out(candidate.needed, *candidate.prices, [&] { return run.strategy; });
     return;
@@ -494,7 +514,10 @@ void Searcher::evaluate(const Candidate& candidate) {
     return;
   }
   const Memory memory = memory_footprint(run, prices, contents, MemoryStages::Fullest);
-  RankedStrategy ranked{.strategy = run.strategy, .peak = memory.peak, .needed = memory.needed()};
+  RankedStrategy ranked{.strategy = run.strategy,
+                        .price = problem_.costs.of(run.strategy),
+                        .peak = memory.peak,
+                        .needed = memory.needed()};
   if (const std::optional<NearestMiss> miss = missed(run, memory, found_.ranking.room())) {
     reject(plan_, *miss);
     if (!memory.host.fits() || !ranking_.may_nearly_fit(bound, ranked.needed)) return;
@@ -504,7 +527,7 @@ void Searcher::evaluate(const Candidate& candidate) {
     return;
   }
   ++plan_.feasible;
-  if (bound > ranking_.longest_time(ranked)) return;
+  if (bound.time > ranking_.longest_time(ranked)) return;
   ++plan_.priced;
   step.simulate();
   ranked.time = step.terms().total();

@@ -26,6 +26,7 @@ struct ShardingSearch {
   SearchSharding choice;
   std::size_t base = 0;        // whose layer prices it has
   const char* rule = nullptr;  // that it breaks
+  double price = 1.0;
   StepShape shape{};
 };
 
@@ -36,8 +37,9 @@ struct SearchNode {
   std::vector<ShardingSearch> shardings{};
   const AllowedPipeline* pipeline = nullptr;
   PipelineShape shape{};
-  Idea idea{};                      // but for the sharding
-  std::vector<std::size_t> ways{};  // to recompute that go with the layout
+  Idea idea{};                             // but for the sharding
+  double layout_price = 1.0, price = 1.0;  // of the layout, and with the pipeline
+  std::vector<std::size_t> ways{};         // to recompute that go with the layout
   std::size_t recompute = 0;
 };
 
@@ -45,7 +47,13 @@ struct SearchNode {
 class Searcher {
  public:
   Searcher(const PlanProblem& problem, PlanFindings& found)
-      : problem_(problem), found_(found), prices_(problem) {}
+      : problem_(problem), found_(found), prices_(problem) {
+    Strategy strategy;
+    for (const Recompute& policy : problem.space.recomputes()) {
+      strategy.recompute = policy;
+      recompute_prices_.push_back(problem.costs.of(SearchLevel::Recompute, strategy));
+    }
+  }
 
   // What states need at least.
   void bound_memory(LayoutGroup& group);
@@ -65,7 +73,7 @@ class Searcher {
 
   // What bounds have not ruled out.
   struct Candidate {
-    Seconds bound{};
+    LeastCost bound{};
     Bytes peak{}, needed{};  // at least
     Idea idea{};
     const SearchLayout* layout = nullptr;
@@ -77,15 +85,16 @@ class Searcher {
 
   StepBounds bounds(const LayoutRange& layouts);
   double expected_slowdown(const SearchLayout& layout) const;
+  double price_of(const SearchLayout& layout) const;
   void search_variant(const LayoutRange& layouts, Seconds least);
   std::size_t leaves(const SearchLayout& layout) const;
   std::vector<std::size_t> ways_of(const SearchLayout& layout) const;
-  void search(const SearchLayout& layout);
+  void search(const SearchLayout& layout, double price);
   void search_pipeline(SearchNode& node);
   bool leave_out_shardings(const SearchNode& node);
   void search_shardings(const SearchNode& node);
   void search_sharding(const SearchNode& node, std::size_t number, const LayoutPrices& prices,
-                       Seconds passes);
+                       const LeastCost& passes);
   Strategy strategy(const SearchNode& node, const SearchSharding& sharding) const;
   Strategy strategy(const Candidate& candidate) const;
   const LayoutPrices& prices_of(const SearchNode& node, const ShardingSearch& sharding);
@@ -117,8 +126,9 @@ class Searcher {
   // By sharding, where they have been asked for.
   std::vector<std::vector<StateBounds>> states_;
   std::vector<std::optional<ShardingCosts>> costs_;
-  std::vector<bool> left_out_;         // shardings
-  std::vector<Candidate> candidates_;  // of the variant
+  std::vector<double> recompute_prices_;  // by policy of the space
+  std::vector<bool> left_out_;            // shardings
+  std::vector<Candidate> candidates_;     // of the variant
 };
 
 }  // namespace llmsim::sim

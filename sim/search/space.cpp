@@ -173,6 +173,7 @@ bool SearchSpace::go_together(const SearchLayout& layout, const SearchPipeline& 
 }
 
 bool SearchSpace::go_together(const SearchLayout& layout, const Recompute& recompute) const {
+  if (layout.cuda_graph && recompute.whole() && !base_.offers.recompute_in_graphs) return false;
   return !layout.moe_overlap || !recompute.whole() || asks_for_overlap(base_, requested_);
 }
 

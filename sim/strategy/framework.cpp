@@ -1,5 +1,7 @@
 #include "sim/strategy/framework.h"
 
+#include <utility>
+
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
@@ -37,6 +39,13 @@ bool runs_autocast(const Framework& framework, const Strategy& strategy) {
          matmul_dtype(strategy.precision) == format;
 }
 
+namespace {
+
+// Of a ratio of step times, which is no more than a factor of e off.
+Field<Framework> bias(Field<Framework> field) { return ranged(std::move(field), -1.0, 1.0); }
+
+}  // namespace
+
 #define FIELD(member) LLMSIM_FIELD(Framework, member)
 
 const std::vector<Field<Framework>>& framework_fields() {
@@ -55,7 +64,15 @@ const std::vector<Field<Framework>>& framework_fields() {
       FIELD(errors.between_steps), FIELD(errors.memory_bound), FIELD(errors.noise_runs),
       FIELD(errors.faster), FIELD(errors.slower), FIELD(errors.few_faster),
       FIELD(errors.few_slower), FIELD(errors.site_faster), FIELD(errors.site_slower),
-      FIELD(errors.memory), FIELD(errors.needed_memory),
+      FIELD(errors.memory), FIELD(errors.needed_memory), bias(FIELD(ratios.tensor_ranks.bias)),
+      FIELD(ratios.tensor_ranks.error), bias(FIELD(ratios.stages.bias)), FIELD(ratios.stages.error),
+      bias(FIELD(ratios.context_ranks.bias)), FIELD(ratios.context_ranks.error),
+      bias(FIELD(ratios.expert_ranks.bias)), FIELD(ratios.expert_ranks.error),
+      bias(FIELD(ratios.sharded_parameters.bias)), FIELD(ratios.sharded_parameters.error),
+      bias(FIELD(ratios.micro_batch.bias)), FIELD(ratios.micro_batch.error),
+      bias(FIELD(ratios.recomputation.bias)), FIELD(ratios.recomputation.error),
+      bias(FIELD(ratios.virtual_stages.bias)), FIELD(ratios.virtual_stages.error),
+      FIELD(ratios.run),
       // Formats.
       FIELD(storage.weight_bytes), FIELD(storage.gradient_bytes),
       FIELD(storage.main_gradient_bytes), FIELD(storage.master_bytes), FIELD(storage.state_bytes),
@@ -96,7 +113,8 @@ const std::vector<Field<Framework>>& framework_fields() {
       FIELD(offers.zero2_in_pipelines), FIELD(offers.zero3_in_pipelines),
       FIELD(offers.plain_recompute), FIELD(offers.module_recompute),
       FIELD(offers.activation_recompute), FIELD(offers.operator_recompute),
-      FIELD(offers.tp_overlap), FIELD(offers.tp_overlap_compiled), FIELD(offers.mesh_order),
+      FIELD(offers.recompute_in_graphs), FIELD(offers.shards_in_graphs), FIELD(offers.tp_overlap),
+      FIELD(offers.tp_overlap_compiled), FIELD(offers.mesh_order),
       FIELD(offers.deduplicated_dispatch), FIELD(offers.moe_overlap), FIELD(offers.dualpipe),
       // The update.
       FIELD(update.fused), FIELD(update.tensor_by_tensor), FIELD(update.unit_by_unit),

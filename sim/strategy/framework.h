@@ -14,6 +14,7 @@
 #include "sim/base/field.h"
 #include "sim/base/quantity.h"
 #include "sim/hardware/device.h"
+#include "sim/strategy/layout_ratio.h"
 #include "sim/strategy/low_precision_recipe.h"
 
 namespace llmsim::sim {
@@ -291,6 +292,9 @@ struct FrameworkOffers {
   bool module_recompute = true;      // of single modules, not only of whole blocks
   bool activation_recompute = true;  // of all activation functions, else of those of experts alone
   bool operator_recompute = false;   // of all operators but some GEMMs
+  // With captured graphs of modules: blocks that run again whole, and sharded parameters.
+  bool recompute_in_graphs = true;
+  bool shards_in_graphs = true;
   bool tp_overlap = false;           // with sequence parallelism
   bool tp_overlap_compiled = false;  // only in compiled blocks
   bool mesh_order = false;           // stages inside data ranks too (MeshOrder::DataLast)
@@ -372,6 +376,7 @@ struct Framework {
 
   FrameworkOffers offers;
   PredictionErrors errors;
+  RatioErrors ratios;
 
   bool operator==(const Framework&) const = default;
 };
@@ -406,7 +411,7 @@ inline bool composes_rms_norm(const Framework& framework) {
 // and rules.
 //
 // A key is the path of its member: "gradients.reduced_in_fp32".  Times are in seconds, sizes in
-// bytes, rates in bytes per second; none is negative.
+// bytes, rates in bytes per second; biases alone may be negative.
 const std::vector<Field<Framework>>& framework_fields();
 
 }  // namespace llmsim::sim

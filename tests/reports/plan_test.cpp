@@ -99,7 +99,24 @@ TEST(PlanScreen, MarksTies) {
   answer.plan.ties = 2;
   const std::string text = screen(answer, false);
   EXPECT_NE(text.find("\n1="), std::string::npos) << text;
-  EXPECT_NE(text.find("closer than 2.0 %"), std::string::npos) << text;
+  EXPECT_NE(text.find("which of them is the fastest is not sure"), std::string::npos) << text;
+}
+
+// A row that is 10 % faster and takes stages of three layers and one.
+TEST(PlanScreen, SaysWhatADearerRowGainsAndTakes) {
+  PlanAnswer answer = sample_answer();
+  sim::Prediction dearer = answer.plan.plans.front();
+  dearer.step_time = 0.9 * dearer.step_time;
+  dearer.run.strategy.stage_layers = {3, 1};
+  answer.plan.plans.push_back(dearer);
+  answer.shown = answer.plan.plans.size();
+  const std::string text = screen(answer, false);
+  EXPECT_NE(text.find("is 10 % faster with "), std::string::npos) << text;
+  EXPECT_NE(text.find("stages with different numbers"), std::string::npos) << text;
+  EXPECT_EQ(screen(sample_answer(), false).find("% faster with"), std::string::npos);
+  const json odds = json::parse(render(answer, Format::Json))["faster_than_first"];
+  EXPECT_EQ(odds.front(), 0.5);
+  EXPECT_GT(odds.back(), 0.5);
 }
 
 TEST(PlanScreen, SaysWhatAssumedSwitchesAreWorth) {

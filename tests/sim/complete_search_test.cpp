@@ -117,7 +117,7 @@ TEST(LargeSpace, NothingIsFasterThanThePlan) {
   query.base.model = find_model("llama-3-70b")->model;
   query.base.cluster.device.usable_memory = 80.0 * GiB;
   query.base.strategy.global_batch = 256;
-  query.tie = 0.0, query.headroom = 0.0;
+  query.tie = 0.0, query.headroom = 0.0, query.prefer = Preference::Fast;
   query.restriction["sharding"] = {std::string("none"), std::string("zero1")};
   const PlanProblem problem(query);
   std::size_t seen = 0, fitting = 0;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "sim/base/error.h"
+#include "sim/search/layout_costs.h"
 #include "sim/search/ranking.h"
 #include "sim/strategy/stages.h"
 #include "tests/share.h"
@@ -56,6 +57,7 @@ TEST(Plan, TellsHowFarItIsAndEndsWhenAsked) {
 TEST(Plan, TheTopEqualsPredictionsOfAllStrategiesOneByOne) {
   PlanQuery query = small_query(8);
   query.tie = 0.0, query.headroom = 0.0;
+  query.prefer = Preference::Fast;
   query.restriction["recompute"] = {"none"};
   query.restriction["virtual_stages"] = {1};
   query.restriction["sharding"] = {"none"};
@@ -84,11 +86,13 @@ TEST(Plan, PlansAreOrderedAndFitWithHeadroom) {
   const Plan result = plan(query);
   EXPECT_GT(result.headroom, 0.0);
   const Bytes limit = (1.0 - result.headroom) * query.base.cluster.device.usable_memory;
-  for (std::size_t i = 0; i < result.plans.size(); ++i) {
-    EXPECT_LE(result.plans[i].memory.needed(), limit);
-    if (i > result.ties) {
-      EXPECT_GE(result.plans[i].step_time, result.plans[i - 1].step_time);
-    }
+  const LayoutCosts costs(query);
+  Seconds least;
+  for (const Prediction& plan : result.plans) {
+    EXPECT_LE(plan.memory.needed(), limit);
+    const Seconds cost = costs.of(plan.run.strategy) * plan.step_time;
+    EXPECT_GE(cost, least);
+    least = cost;
   }
 }
 
@@ -243,7 +247,7 @@ std::string text_of(const Strategy& s) {
 // What ranking.h says, of a list of all strategies that fit.
 class BruteForce {
  public:
-  explicit BruteForce(const PlanQuery& query) : query_(query) {
+  explicit BruteForce(const PlanQuery& query) : query_(query), costs_(query) {
     for_each_strategy(search_base(query), query.restriction,
                       [&](const Strategy& strategy) { predict_one(strategy); });
     std::sort(fitting_.begin(), fitting_.end(), faster);
@@ -260,7 +264,7 @@ class BruteForce {
     sort_ideas();
   }
 
-  std::size_t strategies = 0, ties = 0;
+  std::size_t strategies = 0;
   std::vector<Prediction> ranked, front;
   std::optional<Prediction> tight, nearly;
 
@@ -284,7 +288,7 @@ class BruteForce {
         memory.host.fits() && memory.needed() <= (1.0 + kNearlyFits) * memory.capacity;
     if (prediction.feasible()) {
       fitting_.push_back(std::move(prediction));
-    } else if (is_near && (!nearly || faster(prediction, *nearly))) {
+    } else if (is_near && (!nearly || cheaper_than(prediction, *nearly))) {
       nearly = std::move(prediction);
     }
   }
@@ -295,11 +299,21 @@ class BruteForce {
     return comes_first(one.run.strategy, other.run.strategy);
   }
 
+  // Whatever is asked for: tight and nearly fitting ones are not ranked by memory.
+  bool cheaper_than(const Prediction& one, const Prediction& other) const {
+    const double a = priced_time(one), b = priced_time(other);
+    if (a != b) return a < b;
+    if (one.memory.peak != other.memory.peak) return one.memory.peak < other.memory.peak;
+    return comes_first(one.run.strategy, other.run.strategy);
+  }
+  double priced_time(const Prediction& one) const {
+    return (costs_.of(one.run.strategy) * one.step_time).value();
+  }
   double cost(const Prediction& one) const {
-    return by_memory() ? one.memory.needed().value() : one.step_time.value();
+    return by_memory() ? one.memory.needed().value() : priced_time(one);
   }
   double spare(const Prediction& one) const {
-    if (by_memory()) return one.step_time.value();
+    if (by_memory()) return priced_time(one);
     const double enough = 1.0 - headroom_for(kSurely, query_.base.framework.errors);
     return std::max(one.memory.needed(), enough * query_.base.cluster.device.usable_memory).value();
   }
@@ -345,12 +359,13 @@ class BruteForce {
   }
 
   void add_tight(Bytes limit) {
+    if (by_memory()) return;
     for (const Prediction& one : fitting_) {
-      if (by_memory() || one.memory.needed() <= limit) continue;
-      if (ranked_ideas_.empty() || one.step_time <= ranked_ideas_.front().fastest.step_time)
-        tight = one;
-      return;
+      if (one.memory.needed() > limit && (!tight || cheaper_than(one, *tight))) tight = one;
     }
+    if (tight && !ranked_ideas_.empty() &&
+        priced_time(*tight) > priced_time(ranked_ideas_.front().fastest))
+      tight.reset();
   }
 
   // None where something that fits is as fast, or nothing does.
@@ -358,22 +373,14 @@ class BruteForce {
     const bool none = by_memory() || (ranked_ideas_.empty() && !tight);
     if (none ||
         (nearly && !ranked_ideas_.empty() &&
-         nearly->step_time > ranked_ideas_.front().fastest.step_time) ||
-        (nearly && tight && nearly->step_time > tight->step_time))
+         priced_time(*nearly) > priced_time(ranked_ideas_.front().fastest)) ||
+        (nearly && tight && priced_time(*nearly) > priced_time(*tight)))
       nearly.reset();
   }
 
   void sort_ideas() {
-    double least = 1e300;
-    for (const Prediction& one : ranked) least = std::min(least, cost(one));
-    const auto is_tie = [&](const Prediction& one) { return cost(one) <= (1.0 + tie()) * least; };
-    std::sort(ranked.begin(), ranked.end(), [&](const Prediction& one, const Prediction& other) {
-      if (is_tie(one) != is_tie(other)) return is_tie(one);
-      if (!is_tie(one)) return cheaper(one, other);
-      if (spare(one) != spare(other)) return spare(one) < spare(other);
-      return comes_first(one.run.strategy, other.run.strategy);
-    });
-    for (const Prediction& one : ranked) ties += is_tie(one) ? 1 : 0;
+    std::sort(ranked.begin(), ranked.end(),
+              [&](const Prediction& one, const Prediction& other) { return cheaper(one, other); });
   }
 
   static std::string idea_text(const Strategy& s) {
@@ -387,6 +394,7 @@ class BruteForce {
   }
 
   const PlanQuery& query_;
+  LayoutCosts costs_;
   std::vector<Prediction> fitting_;
   std::vector<OfIdea> ranked_ideas_;
 };
@@ -402,18 +410,17 @@ void expect_equal(const std::vector<Prediction>& planned, const std::vector<Pred
 }
 
 // Plans and others, which are `ranked` without those that a faster plan makes needless.
-void expect_ranked(const Plan& result, const BruteForce& all, double tie) {
+void expect_ranked(const Plan& result, const BruteForce& all) {
   std::vector<Prediction> plans, others;
   for (const Prediction& one : all.ranked) {
     const bool dominated = std::any_of(plans.begin(), plans.end(), [&](const Prediction& plan) {
-      return (1.0 + tie) * plan.step_time < one.step_time &&
+      return (1.0 + kClearlySlower) * plan.step_time < one.step_time &&
              plan.memory.needed() <= one.memory.needed();
     });
     (dominated ? others : plans).push_back(one);
   }
   expect_equal(result.plans, plans, "plan");
   expect_equal(result.others, others, "other");
-  EXPECT_EQ(result.ties, all.ties);
 }
 
 void expect_exhaustive(const PlanQuery& query) {
@@ -424,7 +431,7 @@ void expect_exhaustive(const PlanQuery& query) {
   EXPECT_EQ(result.evaluated, all.strategies);
   EXPECT_EQ(result.evaluated, result.feasible + result.pruned + rejected);
   EXPECT_EQ(fits_anywhere(query), !all.ranked.empty());
-  expect_ranked(result, all, query.tie);
+  expect_ranked(result, all);
   expect_equal(result.pareto, all.front, "front");
   ASSERT_EQ(result.tight.has_value(), all.tight.has_value());
   if (all.tight) expect_equal({*result.tight}, {*all.tight}, "tight");

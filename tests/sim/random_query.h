@@ -66,6 +66,14 @@ inline PlanQuery random_query(unsigned seed) {
   query.threads = choose.of({1, 1, 2});
   query.pareto = choose.below(3) > 0;
   query.tie = choose.of({0.0, 0.02, 0.1});
+  query.prefer = choose.of({Preference::Simple, Preference::Simple, Preference::Fast});
+  for (TraitError RatioErrors::*trait :
+       {&RatioErrors::tensor_ranks, &RatioErrors::stages, &RatioErrors::micro_batch,
+        &RatioErrors::sharded_parameters, &RatioErrors::recomputation,
+        &RatioErrors::virtual_stages}) {
+    (query.base.framework.ratios.*trait).bias = choose.of({0.0, -0.1, 0.1});
+    (query.base.framework.ratios.*trait).error = choose.of({0.0, 0.05});
+  }
   if (choose.yes()) query.headroom = choose.of({0.0, 0.1, 0.5});
   pin_and_ban(query, choose);
   query.base.framework.offers = {.zero2 = choose.below(4) > 0,
@@ -74,6 +82,8 @@ inline PlanQuery random_query(unsigned seed) {
                                  .zero2_in_pipelines = choose.yes(),
                                  .zero3_in_pipelines = choose.yes(),
                                  .module_recompute = choose.yes(),
+                                 .recompute_in_graphs = choose.yes(),
+                                 .shards_in_graphs = choose.yes(),
                                  .tp_overlap = choose.yes(),
                                  .tp_overlap_compiled = choose.yes(),
                                  .mesh_order = choose.yes(),

@@ -14,6 +14,7 @@
 #include "calibrate/backtest.h"
 #include "calibrate/measured_runs.h"
 #include "calibrate/memory_fit.h"
+#include "calibrate/ratio_fit.h"
 #include "calibrate/run_fit.h"
 #include "hwdb/frameworks/frameworks.h"
 #include "hwdb/runs/run_record.h"
@@ -83,7 +84,12 @@ void expect_shipped(const std::vector<hwdb::Coefficient>& fitted, const Rows& sh
 
 TEST(Refit, TheShippedRowsAreTheFittedOnes) {
   const std::vector<hwdb::RunFile> files = measured_files();
-  expect_shipped(fitted_rows(run_fit(measured_runs(files))), shipped_rows(kRunFit));
+  const MeasuredRuns runs = measured_runs(files);
+  const RunFit fit = run_fit(runs);
+  std::vector<hwdb::Coefficient> of_times = fitted_rows(fit);
+  const std::vector<hwdb::Coefficient> of_ratios = fitted_rows(ratio_fit(runs, fit));
+  of_times.insert(of_times.end(), of_ratios.begin(), of_ratios.end());
+  expect_shipped(of_times, shipped_rows(kRunFit));
   expect_shipped(fitted_rows(memory_fit(measured_memory(files))), shipped_rows(kMemoryFit));
 }
 
