@@ -105,8 +105,7 @@ bool execute_inner(const std::string& word, Script& script) {
 
 // The name of "NAME=..." or "NAME+=...".
 std::optional<std::string> assigned_name(const std::string& word) {
-  std::size_t end = 0;
-  while (end < word.size() && is_name_character(static_cast<unsigned char>(word[end]))) ++end;
+  const std::size_t end = end_of_name(word, 0);
   const std::string rest = word.substr(end, 2);
   if (end == 0 || !(rest.starts_with("=") || rest == "+=")) return std::nullopt;
   return word.substr(0, end);
@@ -141,9 +140,7 @@ void assign_default(const std::string& word, Script& script) {
   if (equals >= close || close == std::string::npos) return;
   std::string name = word.substr(open + 2, equals - open - 2);
   if (name.ends_with(':')) name.pop_back();
-  const bool is_name = !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) {
-    return is_name_character(c);
-  });
+  const bool is_name = !name.empty() && end_of_name(name, 0) == name.size();
   if (is_name && !script.variables.contains(name))
     script.variables[name] = script.expanded(word.substr(equals + 1, close - equals - 1));
 }
