@@ -143,9 +143,10 @@ std::optional<std::string> referred(const std::string& inner, const std::string&
       });
   if (is_variable) return inner.substr(colon + 1);
   const std::string section = key.substr(0, key.rfind('.') + 1);
-  const auto found = values.find(inner.starts_with('.') ? section + inner.substr(1) : inner);
-  if (found == values.end() || found->second.find("${") != std::string::npos) return std::nullopt;
-  return found->second;
+  const auto* const value =
+      value_in(values, inner.starts_with('.') ? section + inner.substr(1) : inner);
+  if (!value || value->find("${") != std::string::npos) return std::nullopt;
+  return *value;
 }
 
 // "${a.b}" is the value of the key a.b, "${.b}" that of the same section (OmegaConf), and NeMo's

@@ -31,8 +31,8 @@ int count_of(const std::string& key, const std::string& text) {
 }
 
 int count_in(const LaunchValues& fields, const std::string& key, int fallback) {
-  const auto found = fields.find(key);
-  return found == fields.end() ? fallback : count_of(key, found->second);
+  const auto* const text = value_in(fields, key);
+  return text ? count_of(key, *text) : fallback;
 }
 
 // A product of counts, which is one.
@@ -45,8 +45,8 @@ int product_of(const std::string& key, std::initializer_list<int> counts) {
 }
 
 bool is_true(const LaunchValues& fields, const std::string& key) {
-  const auto found = fields.find(key);
-  return found != fields.end() && found->second == "true";
+  const auto* const text = value_in(fields, key);
+  return text && *text == "true";
 }
 
 // Layers of the model that is read, by its shape or its name.
@@ -57,11 +57,8 @@ int layers_of(const LaunchValues& fields, const RunRecord& record) {
 
 // Takes a value out of the fields.
 std::optional<std::string> taken(LaunchValues& fields, const std::string& key) {
-  const auto found = fields.find(key);
-  if (found == fields.end()) return std::nullopt;
-  std::string value = std::move(found->second);
-  fields.erase(found);
-  return value;
+  const auto field = fields.extract(key);
+  return field.empty() ? std::nullopt : std::optional(field.mapped());
 }
 
 std::optional<int> taken_count(LaunchValues& fields, const std::string& key) {

@@ -230,22 +230,12 @@ LaunchTarget maxtext_target() {
 
 // --- rows ---
 
-// "tp_overlap = true, compile = false", as a rule has it.
-std::string text_of(const StartRule& rule, const LaunchValues& fields) {
-  std::vector<std::string> terms;
-  for (const Term& term : rule.broken_by) {
-    const auto value = fields.find(term.key);
-    if (value != fields.end()) terms.push_back(term.key + " = " + value->second);
-  }
-  return sim::joined(terms, ", ");
-}
-
 // Throws Error where the program would not start with the run.
 void check_start(const LaunchTarget& target, const LaunchValues& fields) {
   for (const StartRule& rule : shipped_table(target.name).never) {
     if (all_hold(rule.broken_by, fields))
-      throw Error(std::string(target.name) + " cannot express " + text_of(rule, fields) + ": " +
-                  rule.reason);
+      throw Error(std::string(target.name) + " cannot express " +
+                  text_of_terms(keys_of(rule.broken_by), fields) + ": " + rule.reason);
   }
 }
 
