@@ -1,8 +1,8 @@
 #include "hwdb/launch/launch_fields.h"
 
 #include <algorithm>
-#include <iterator>
 #include <numeric>
+#include <span>
 
 #include "hwdb/frameworks/settings.h"
 #include "hwdb/launch/layer_pattern.h"
@@ -50,6 +50,10 @@ constexpr const char* kOtherSpellings[] = {
 // Of these, what a run has whatever its layout.
 constexpr const char* kOfNoLayout[] = {"collective_algorithm", "framework", "transport", "vendor",
                                        "accelerator",          "scaling"};
+
+bool is_in(std::span<const char* const> names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
 
 // --- a run ---
 
@@ -257,6 +261,15 @@ std::string setting_of(const std::string& field, const sim::Run& run) {
 
 }  // namespace
 
+LaunchValues stated_fields(const sim::Strategy& strategy) {
+  LaunchValues fields;
+  for (const sim::StrategyField& field : sim::strategy_fields()) {
+    const auto value = field.get(strategy);
+    if (value && is_stated(field, strategy)) fields[field.key] = sim::text_of(*value);
+  }
+  return fields;
+}
+
 LaunchValues fields_without_layout(const sim::Run& run) {
   LaunchValues fields;
   for (const auto& [key, value] : run.settings) fields[key] = sim::text_of(value);
@@ -267,10 +280,7 @@ LaunchValues fields_without_layout(const sim::Run& run) {
 }
 
 LaunchValues fields_with_layout(const sim::Run& run, LaunchValues fields) {
-  for (const sim::StrategyField& field : sim::strategy_fields()) {
-    const auto value = field.get(run.strategy);
-    if (value && is_stated(field, run.strategy)) fields.emplace(field.key, sim::text_of(*value));
-  }
+  fields.merge(stated_fields(run.strategy));
   add_derived_fields(run, fields);
   add_axes(run, fields);
   return fields;
@@ -282,18 +292,13 @@ LaunchValues fields_of(const sim::Run& run) {
 
 bool is_of_layout(const std::string& key) {
   if (key.starts_with(kModel)) return false;
-  const auto is_one_of = [&](const auto& names) {
-    return std::find(std::begin(names), std::end(names), key) != std::end(names);
-  };
+  const bool is_derived = is_in(kDerivedFields, key) || is_in(kOtherSpellings, key);
   return sim::find_searched_field(key) || key.starts_with("recompute.") ||
-         ((is_one_of(kDerivedFields) || is_one_of(kOtherSpellings)) && !is_one_of(kOfNoLayout));
+         (is_derived && !is_in(kOfNoLayout, key));
 }
 
 bool is_launch_field(const std::string& key) {
-  const auto is_one_of = [&](const auto& names) {
-    return std::find(std::begin(names), std::end(names), key) != std::end(names);
-  };
-  if (is_one_of(kDerivedFields) || is_one_of(kOtherSpellings) || key.starts_with("remat."))
+  if (is_in(kDerivedFields, key) || is_in(kOtherSpellings, key) || key.starts_with("remat."))
     return true;
   if (!key.starts_with(kModel)) return sim::find_strategy_field(key) || find_setting(key);
   return sim::find_field(sim::transformer_fields(), key.substr(kModel.size()));
@@ -303,11 +308,10 @@ std::vector<std::string> unsaid_fields(const sim::Run& run, const sim::Run& othe
   const LaunchValues fields = canonical_fields(run), others = canonical_fields(other);
   std::vector<std::string> unsaid;
   for (const sim::TransformerField& field : sim::transformer_fields()) {
-    const auto known = fields.find(kModel + field.key), said = others.find(kModel + field.key);
-    const bool same =
-        said != others.end() && known != fields.end() && same_value(said->second, known->second);
-    if (field.costless && known != fields.end() && !same)
-      unsaid.push_back(known->first + " = " + known->second);
+    const std::string key = kModel + field.key;
+    const auto *const known = value_in(fields, key), *const said = value_in(others, key);
+    if (field.costless && known && !(said && same_value(*said, *known)))
+      unsaid.push_back(key + " = " + *known);
   }
   if (run.strategy.optimizer == sim::OptimizerKind::Adam &&
       other.strategy.optimizer == sim::OptimizerKind::AdamW)
@@ -320,9 +324,8 @@ std::optional<std::string> first_difference(const sim::Run& run, const sim::Run&
   for (const sim::TransformerField& field : sim::transformer_fields())
     if (field.costless) fields.erase(kModel + field.key), others.erase(kModel + field.key);
   for (const auto& [key, value] : fields) {
-    const auto found = others.find(key);
-    if (found == others.end() || !same_value(found->second, value))
-      return full_key(key) + " = " + value;
+    const auto* const other_value = value_in(others, key);
+    if (!other_value || !same_value(*other_value, value)) return full_key(key) + " = " + value;
   }
   for (const auto& [key, value] : others) {
     if (!fields.contains(key)) return full_key(key) + " of nothing";

@@ -59,6 +59,9 @@ LaunchValues fields_of(const sim::Run& run);
 LaunchValues fields_without_layout(const sim::Run& run);
 LaunchValues fields_with_layout(const sim::Run& run, LaunchValues without_layout);
 
+// What a strategy states.
+LaunchValues stated_fields(const sim::Strategy& strategy);
+
 // Whether a search chooses a field, or what it follows from.
 bool is_of_layout(const std::string& key);
 
