@@ -22,9 +22,7 @@ namespace llmsim::hwdb {
 namespace {
 
 const LaunchTarget& target_named(const std::string& name) {
-  for (const LaunchTarget& target : all_launch_targets()) {
-    if (name == target.name) return target;
-  }
+  if (const LaunchTarget* const target = find_target(name)) return *target;
   throw Error("target " + name + ": one of " + sim::joined(launch_targets(), ", ") +
               " is expected");
 }
@@ -298,7 +296,7 @@ int keys_found(const LaunchValues& values, const std::string& keys) {
 
 // The target of whose keys the file has most, the first of several.
 const LaunchTarget& target_of_text(const std::string& text, const std::string& path) {
-  std::map<decltype(LaunchTarget::parsed), LaunchValues> read;  // by each format once
+  std::map<LaunchParser, LaunchValues> read;  // by each format once
   std::optional<TooLarge> too_large;
   const auto read_as = [&](const LaunchTarget& target) {
     LaunchValues& values = read[target.parsed];  // nothing where the file has another format
@@ -436,10 +434,8 @@ std::optional<std::string> framework_of_target(const std::string& target) {
 }
 
 std::optional<std::string> target_of_framework(const std::string& framework) {
-  for (const LaunchTarget& target : all_launch_targets()) {
-    if (target.written && is_one_of(framework, target.frameworks)) return target.name;
-  }
-  return std::nullopt;
+  const LaunchTarget* const target = target_running(framework);
+  return target ? std::optional<std::string>(target->name) : std::nullopt;
 }
 
 std::string usual_target(const sim::Run& run) {
@@ -459,9 +455,9 @@ std::vector<LaunchFile> launch_files(const sim::Run& run, const std::string& nam
   LaunchFile file{target.file_name, target.written(run, entries_of(target, fields_of(run)))};
   if (target.parsed) file.unsaid = check_written(target, file, run, resolver);
   std::vector<LaunchFile> files;
-  const auto program = target.launches ? target_of_framework(run.framework.id) : std::nullopt;
-  if (program) files = launch_files(run, *program, resolver);
-  if (program && is_one_of(run.framework.id, target_named(*program).commanded_recompute))
+  const auto* const program = target.launches ? target_running(run.framework.id) : nullptr;
+  if (program) files = launch_files(run, program->name, resolver);
+  if (program && is_one_of(run.framework.id, program->commanded_recompute))
     std::erase(files.back().unsaid, recompute_text(run));
   if (target.node_file) files.push_back(target.node_file(run));
   files.push_back(file);

@@ -23,17 +23,9 @@ constexpr const char* kRecompute = "recompute";
 
 // The target whose rows say a run of the query: its own, or that of the program it launches.
 const LaunchTarget* program_of(const sim::Run& run, const std::string& name) {
-  const std::vector<LaunchTarget>& all = all_launch_targets();
-  const auto named = [&](const std::string& wanted) {
-    const auto found = std::find_if(all.begin(), all.end(), [&](const LaunchTarget& target) {
-      return wanted == target.name && target.written;
-    });
-    return found == all.end() ? nullptr : &*found;
-  };
-  const LaunchTarget* const target = named(name);
-  if (!target || !target->launches) return target;
-  const auto program = target_of_framework(run.framework.id);
-  return program ? named(*program) : nullptr;
+  const LaunchTarget* const target = find_target(name);
+  if (!target || !target->written) return nullptr;
+  return target->launches ? target_running(run.framework.id) : target;
 }
 
 // A search of which nothing is chosen yet.

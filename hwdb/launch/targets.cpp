@@ -56,10 +56,10 @@ std::string megatron_text(const sim::Run& run, const std::vector<LaunchEntry>& e
 LaunchTarget megatron_target() {
   return {.name = "megatron",
           .frameworks = {"megatron-lm"},
-          .file_name = "megatron.sh",
           .parsed = parsed_command_line,
-          .written = megatron_text,
           .beginnings = {"--tensor-model-parallel-size", "--num-layers", "--hybrid-layer-pattern"},
+          .written = megatron_text,
+          .file_name = "megatron.sh",
           .command = [](const sim::Run&) -> std::string { return "bash megatron.sh \"$@\""; }};
 }
 
@@ -78,10 +78,10 @@ std::string titan_text(const sim::Run& run, const std::vector<LaunchEntry>& entr
 LaunchTarget torchtitan_target() {
   return {.name = "torchtitan",
           .frameworks = {"torchtitan"},
-          .file_name = "torchtitan.toml",
           .parsed = parsed_titan,
-          .written = titan_text,
           .beginnings = {"model.flavor", "parallelism.data_parallel_shard_degree", "primus.model"},
+          .written = titan_text,
+          .file_name = "torchtitan.toml",
           .command = [](const sim::Run&) -> std::string {
             return "torchrun -m torchtitan.train --job.config_file torchtitan.toml \"$@\"";
           }};
@@ -109,18 +109,15 @@ std::string trainer_options(const sim::Run& run) {
          (clips ? " --max_grad_norm 1.0" : " --max_grad_norm 0.0");
 }
 
-std::string deepspeed_text(const sim::Run&, const std::vector<LaunchEntry>& entries) {
-  return json_text(entries);
-}
-
 LaunchTarget deepspeed_target() {
   return {.name = "deepspeed",
           .frameworks = {"deepspeed", "hf-trainer-deepspeed"},
-          .file_name = "deepspeed.json",
           .parsed = parsed_json,
-          .written = deepspeed_text,
           .beginnings = {"zero_optimization.stage", "train_micro_batch_size_per_gpu",
                          "train_batch_size"},
+          .written = [](const sim::Run&,
+                        const std::vector<LaunchEntry>& entries) { return json_text(entries); },
+          .file_name = "deepspeed.json",
           .names_model = false,
           .left_to_program = {"recompute.kind"},
           .command = [](const sim::Run& run) -> std::string {
@@ -142,10 +139,10 @@ std::string accelerate_text(const sim::Run& run, const std::vector<LaunchEntry>&
 LaunchTarget accelerate_target() {
   return {.name = "accelerate",
           .frameworks = {"hf-trainer-fsdp", "fsdp1", "fsdp2"},
-          .file_name = "accelerate.yaml",
           .parsed = parsed_yaml,
-          .written = accelerate_text,
           .beginnings = {"distributed_type", "fsdp_config.fsdp_version"},
+          .written = accelerate_text,
+          .file_name = "accelerate.yaml",
           .names_model = false,
           .left_to_program = {"micro_batch", "global_batch", "optimizer"},
           .command = [](const sim::Run& run) -> std::string {
@@ -171,36 +168,16 @@ std::string nemo_text(const sim::Run& run, const std::vector<LaunchEntry>& entri
 LaunchTarget nemo_target() {
   return {.name = "nemo",
           .frameworks = {"megatron-bridge", "nemo"},
-          .file_name = "nemo.yaml",
           .parsed = parsed_overrides,
-          .written = nemo_text,
           .beginnings = {"model.tensor_model_parallel_size", "train.micro_batch_size",
                          "train.global_batch_size", "model.seq_length"},
+          .written = nemo_text,
+          .file_name = "nemo.yaml",
           .names_model = false,
           .names_adapters = true,
           .command = [](const sim::Run&) -> std::string {
             return "torchrun \"$@\" --config-file nemo.yaml";
           }};
-}
-
-// --- programs whose files are read alone ---
-
-LaunchTarget primus_target() {
-  return {.name = "primus",
-          .frameworks = {"megatron-lm"},
-          .file_name = "primus.yaml",
-          .parsed = parsed_primus,
-          .written = nullptr,
-          .beginnings = {"program"}};
-}
-
-LaunchTarget nemo1_target() {
-  return {.name = "nemo1",
-          .frameworks = {"nemo"},
-          .file_name = "nemo1.yaml",
-          .parsed = parsed_nemo1,
-          .written = nullptr,
-          .beginnings = {"model.encoder_seq_length", "model.mcore_gpt", "exp_manager.name"}};
 }
 
 // --- maxtext: a configuration on top of its base.yml ---
@@ -218,11 +195,11 @@ std::string maxtext_text(const sim::Run& run, const std::vector<LaunchEntry>& en
 LaunchTarget maxtext_target() {
   return {.name = "maxtext",
           .frameworks = {"maxtext"},
-          .file_name = "maxtext.yml",
           .parsed = parsed_maxtext,
-          .written = maxtext_text,
           .beginnings = {"remat_policy", "per_device_batch_size", "ici_fsdp_parallelism",
                          "base_emb_dim", "primus.model"},
+          .written = maxtext_text,
+          .file_name = "maxtext.yml",
           .command = [](const sim::Run&) -> std::string {
             return "python3 -m MaxText.train maxtext.yml \"$@\"";
           }};
@@ -243,14 +220,37 @@ void check_start(const LaunchTarget& target, const LaunchValues& fields) {
 
 const std::vector<LaunchTarget>& all_launch_targets() {
   static const std::vector<LaunchTarget> all = [] {
-    std::vector<LaunchTarget> targets{megatron_target(),   torchtitan_target(), deepspeed_target(),
-                                      accelerate_target(), primus_target(),     nemo1_target(),
-                                      nemo_target(),       maxtext_target(),    torchrun_target(),
-                                      slurm_target()};
+    std::vector<LaunchTarget> targets{
+        megatron_target(),
+        torchtitan_target(),
+        deepspeed_target(),
+        accelerate_target(),
+        read_only_target("primus", "megatron-lm", parsed_primus, {"program"}),
+        read_only_target("nemo1", "nemo", parsed_nemo1,
+                         {"model.encoder_seq_length", "model.mcore_gpt", "exp_manager.name"}),
+        nemo_target(),
+        maxtext_target(),
+        torchrun_target(),
+        slurm_target()};
     for (LaunchTarget& target : read_only_targets()) targets.push_back(std::move(target));
     return targets;
   }();
   return all;
+}
+
+const LaunchTarget* find_target(const std::string& name) {
+  for (const LaunchTarget& target : all_launch_targets())
+    if (target.name == name) return &target;
+  return nullptr;
+}
+
+const LaunchTarget* target_running(const std::string& framework) {
+  for (const LaunchTarget& target : all_launch_targets()) {
+    const auto& known = target.frameworks;
+    if (target.written && std::find(known.begin(), known.end(), framework) != known.end())
+      return &target;
+  }
+  return nullptr;
 }
 
 std::vector<LaunchEntry> entries_of(const LaunchTarget& target, const LaunchValues& fields) {

@@ -20,16 +20,18 @@ struct LaunchText {
   std::string program{};             // whose options these are, a file's name; empty: not said
 };
 
+using LaunchParser = LaunchText (*)(const std::string& text, const std::string& path);
+
 struct LaunchTarget {
   const char* name;
   // Of facts/frameworks.json; the first is that of a file that is read.  None: any.
-  std::vector<std::string> frameworks;
-  const char* file_name;
-  LaunchText (*parsed)(const std::string& text, const std::string& path);  // null: write only
-  // Null: read only.
-  std::string (*written)(const sim::Run& run, const std::vector<LaunchEntry>& entries);
+  std::vector<std::string> frameworks{};
+  LaunchParser parsed = nullptr;  // null: write only
   // By which a file is recognised: a key, or several, parted by blanks, that it has all.
-  std::vector<std::string> beginnings;
+  std::vector<std::string> beginnings{};
+  // Null: read only.
+  std::string (*written)(const sim::Run& run, const std::vector<LaunchEntry>& entries) = nullptr;
+  const char* file_name = "";   // of what is written
   bool names_model = true;      // false: the file says nothing of the model
   bool names_adapters = false;  // though the file says what adapters it has
   // Fields of the strategy that the program which is configured says, not the file.
@@ -45,11 +47,17 @@ struct LaunchTarget {
 
 const std::vector<LaunchTarget>& all_launch_targets();
 
+// Null where none has that name, and where none that is written runs the framework.
+const LaunchTarget* find_target(const std::string& name);
+const LaunchTarget* target_running(const std::string& framework);
+
 // What the rows of a target write of a run's fields.  Throws Error "TARGET cannot express
 // FIELD = VALUE", also where the program would not start.
 std::vector<LaunchEntry> entries_of(const LaunchTarget& target, const LaunchValues& fields);
 
 // Of targets/read_only.cpp: programs whose files are read and not written.
+LaunchTarget read_only_target(const char* name, const char* framework, LaunchParser parsed,
+                              std::vector<std::string> beginnings);
 std::vector<LaunchTarget> read_only_targets();
 
 // Of targets/slurm.cpp.
