@@ -1,12 +1,14 @@
 #include "hwdb/launch/launch_fields.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
-#include <span>
 
 #include "hwdb/frameworks/settings.h"
 #include "hwdb/launch/layer_pattern.h"
 #include "hwdb/models/catalogue.h"
+#include "hwdb/store/shipped_facts.h"
+#include "hwdb/text/text_blocks.h"
 #include "sim/base/error.h"
 #include "sim/model/layer_kinds.h"
 #include "sim/model/tower.h"
@@ -18,41 +20,22 @@ namespace {
 
 const std::string kModel = "model.";
 
-// Names of the header that are neither of the model, of the strategy nor of a setting: those in
-// which runs of one meaning are equal, and those in which they may differ.
-constexpr const char* kDerivedFields[] = {"model.moe.shared_width",
-                                          "model.linear_layers",
-                                          "model.lora.rank",
-                                          "model.lora.targets",
-                                          "model.vocab_divisor",
-                                          "model.gate_and_up",
-                                          "num_microbatches",
-                                          "replica_batch",
-                                          "device_batch",
-                                          "dp_shard",
-                                          "replicate_size",
-                                          "devices_per_node",
-                                          "num_devices",
-                                          "collective_algorithm",
-                                          "rounds",
-                                          "lone_head",
-                                          "scaling",
-                                          "first_stage_layers",
-                                          "last_stage_layers",
-                                          "chunk_group"};
-constexpr const char* kOtherSpellings[] = {
-    "model.catalogue", "model.overridden", "model.moe.layers", "fsdp_inside",
-    "fsdp_across",     "data_inside",      "data_across",      "shards_states",
-    "num_nodes",       "framework",        "transport",        "vendor",
-    "accelerator",     "regathers",        "layers_per_chunk", "weighted_layers_per_chunk",
-    "remainder",       "stage_layout",     "attention_kernel"};
+// What a value of fields.rows is.
+struct OtherField {
+  bool is_compared, is_of_layout;
+};
 
-// Of these, what a run has whatever its layout.
-constexpr const char* kOfNoLayout[] = {"collective_algorithm", "framework", "transport", "vendor",
-                                       "accelerator",          "scaling"};
-
-bool is_in(std::span<const char* const> names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
+const std::map<std::string, OtherField>& other_fields() {
+  static const std::map<std::string, OtherField> all = [] {
+    std::map<std::string, OtherField> fields;
+    for (const Block& block : blocks_of(shipped_launch_fields(), "fields.rows")) {
+      const auto [kind, place] = parted(block.head.text, ", ");
+      for (const Line& line : block.body)
+        fields[line.text] = {kind == "compared", place == "of the layout"};
+    }
+    return fields;
+  }();
+  return all;
 }
 
 // --- a run ---
@@ -221,7 +204,8 @@ void add_cluster_fields(const sim::Cluster& cluster, LaunchValues& fields) {
 // The fields of model and strategy in one spelling each.
 LaunchValues canonical_fields(const sim::Run& run) {
   LaunchValues fields = fields_of(run);
-  for (const char* key : kOtherSpellings) fields.erase(key);
+  for (const auto& [key, field] : other_fields())
+    if (!field.is_compared) fields.erase(key);
   for (const char* key : {"model.moe.num_shared_experts", "model.moe.shared_expert_ffn_size",
                           "embeddings_as_layers", "stage_layers"})
     fields.erase(key);
@@ -292,14 +276,13 @@ LaunchValues fields_of(const sim::Run& run) {
 
 bool is_of_layout(const std::string& key) {
   if (key.starts_with(kModel)) return false;
-  const bool is_derived = is_in(kDerivedFields, key) || is_in(kOtherSpellings, key);
+  const auto other = other_fields().find(key);
   return sim::find_searched_field(key) || key.starts_with("recompute.") ||
-         (is_derived && !is_in(kOfNoLayout, key));
+         (other != other_fields().end() && other->second.is_of_layout);
 }
 
 bool is_launch_field(const std::string& key) {
-  if (is_in(kDerivedFields, key) || is_in(kOtherSpellings, key) || key.starts_with("remat."))
-    return true;
+  if (other_fields().contains(key)) return true;
   if (!key.starts_with(kModel)) return sim::find_strategy_field(key) || find_setting(key);
   return sim::find_field(sim::transformer_fields(), key.substr(kModel.size()));
 }
