@@ -147,25 +147,19 @@ class Arithmetic {
     return overflows ? std::nullopt : Number(result);
   }
 
-  Number sum_of() {
-    auto left = product_of();
-    for (char c = next(); left && (c == '+' || c == '-'); c = next()) {
+  // Parts with operators of one rank between them, from left to right.
+  Number chain_of(Number (Arithmetic::*part)(), char one, char other) {
+    auto left = (this->*part)();
+    for (char c = next(); left && (c == one || c == other); c = next()) {
       ++at_;
-      const auto right = product_of();
+      const auto right = (this->*part)();
       left = right ? result_of(*left, c, *right) : std::nullopt;
     }
     return left;
   }
 
-  Number product_of() {
-    auto left = atom();
-    for (char c = next(); left && (c == '*' || c == '/'); c = next()) {
-      ++at_;
-      const auto right = atom();
-      left = right ? result_of(*left, c, *right) : std::nullopt;
-    }
-    return left;
-  }
+  Number sum_of() { return chain_of(&Arithmetic::product_of, '+', '-'); }
+  Number product_of() { return chain_of(&Arithmetic::atom, '*', '/'); }
 
   Number atom() {
     if (next() == '(') {
