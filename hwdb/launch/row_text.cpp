@@ -26,10 +26,9 @@ constexpr Arrow kArrows[] = {
 // The arrow of a line; null where there is none.
 const Arrow* arrow_in(const std::string& text) {
   const std::string line = " " + text + " ";
-  const auto* const found =
-      std::find_if(std::begin(kArrows), std::end(kArrows),
-                   [&](const Arrow& arrow) { return line.find(arrow.sign) != std::string::npos; });
-  return found == std::end(kArrows) ? nullptr : found;
+  for (const Arrow& arrow : kArrows)
+    if (line.find(arrow.sign) != std::string::npos) return &arrow;
+  return nullptr;
 }
 
 // What stands before and behind the arrow.
@@ -389,19 +388,14 @@ LaunchTable table_of_text(std::string_view text, const std::string& file) {
 }
 
 const LaunchTable& shipped_table(const std::string& name) {
-  static std::mutex mutex;
+  static std::recursive_mutex mutex;  // a file may include others
   static std::map<std::string, LaunchTable> tables;
-  const auto found = [&]() -> const LaunchTable* {
-    const std::lock_guard lock(mutex);
-    const auto place = tables.find(name);
-    return place == tables.end() ? nullptr : &place->second;
-  };
-  if (const LaunchTable* const table = found()) return *table;
+  const std::lock_guard lock(mutex);
+  const auto known = tables.find(name);
+  if (known != tables.end()) return known->second;
   for (const ShippedText& shipped : shipped_launch_rows()) {
-    if (shipped.name != name) continue;
-    LaunchTable table = table_of_text(shipped.text, name + ".rows");
-    const std::lock_guard lock(mutex);
-    return tables.emplace(name, std::move(table)).first->second;
+    if (shipped.name == name)
+      return tables.emplace(name, table_of_text(shipped.text, name + ".rows")).first->second;
   }
   throw Error(name + ".rows: not part of the program");
 }
