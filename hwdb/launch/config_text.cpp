@@ -239,10 +239,9 @@ std::string json_text(const std::vector<LaunchEntry>& entries) {
   return document.dump(2) + "\n";
 }
 
-std::string yaml_text(std::vector<LaunchEntry> entries, const std::vector<std::string>& heading) {
+std::string yaml_text(std::vector<LaunchEntry> entries) {
   gather_sections(entries);
   std::string text, open;  // the section that the last entry stands in: "model.", "a.b."
-  for (const std::string& line : heading) text += "# " + line + "\n";
   for (const LaunchEntry& entry : entries) {
     std::string indent;
     std::size_t begin = 0;
@@ -273,10 +272,8 @@ LaunchText parsed_toml(const std::string& text, const std::string& path) {
   }
 }
 
-std::string toml_text(const std::vector<LaunchEntry>& entries,
-                      const std::vector<std::string>& heading) {
+std::string toml_text(const std::vector<LaunchEntry>& entries) {
   std::string text;
-  for (const std::string& line : heading) text += "# " + line + "\n";
   std::vector<std::pair<std::string, std::string>> sections;
   for (const LaunchEntry& entry : entries) {
     const std::size_t dot = entry.key.rfind('.');

@@ -452,7 +452,7 @@ std::vector<LaunchFile> launch_files(const sim::Run& run, const std::string& nam
   if (!target.launches && !is_one_of(run.framework.id, target.frameworks))
     throw Error(name + " cannot express training.framework = " + run.framework.id + ": " +
                 sim::alternatives(target.frameworks) + " is expected");
-  LaunchFile file{target.file_name, target.written(run, entries_of(target, fields_of(run)))};
+  LaunchFile file{target.file_name, written_text(target, run)};
   if (target.parsed) file.unsaid = check_written(target, file, run, resolver);
   std::vector<LaunchFile> files;
   const auto* const program = target.launches ? target_running(run.framework.id) : nullptr;

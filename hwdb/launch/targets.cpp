@@ -1,11 +1,13 @@
 #include "hwdb/launch/targets.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <sstream>
 #include <utility>
 
 #include "hwdb/launch/command_line.h"
 #include "hwdb/launch/config_text.h"
+#include "hwdb/launch/launch_fields.h"
 #include "hwdb/launch/row_text.h"
 #include "hwdb/text/quoting.h"
 #include "sim/base/error.h"
@@ -13,12 +15,6 @@
 
 namespace llmsim::hwdb {
 namespace {
-
-// The first line of a file: "PROGRAM: MODEL on N devices."
-std::string title(const std::string& program, const sim::Run& run) {
-  return program + ": " + comment_text(run.model.name) + " on " +
-         std::to_string(run.strategy.num_devices()) + " devices.";
-}
 
 // "Written for Megatron Core 0.15 to 0.19 (2025-12-05 to 2026-08-19)."
 std::string written_for(const std::string& target) {
@@ -29,18 +25,28 @@ std::string written_for(const std::string& target) {
          first.value + " to " + last.value + ").";
 }
 
+std::string heading_of(const LaunchTarget& target, const sim::Run& run) {
+  const std::string title = fmt::format(fmt::runtime(target.title), comment_text(run.model.name),
+                                        run.strategy.num_devices());
+  if (title.empty()) return "";
+  const bool is_script = std::string(target.file_name).ends_with(".sh");
+  return (is_script ? "#!/bin/bash\n# " : "# ") + title + "\n# " + written_for(target.name) +
+         "\n# " + target.yours + "\n";
+}
+
+std::string yaml_file(const sim::Run&, std::vector<LaunchEntry> entries) {
+  return yaml_text(std::move(entries));
+}
+
 // --- megatron: arguments of pretrain_gpt.py ---
 
-std::string megatron_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
+std::string megatron_text(const sim::Run& run, std::vector<LaunchEntry> entries) {
   const int devices = run.strategy.num_devices();
   const int node = std::min(run.cluster.devices_per_node, devices);
   const bool hybrid = std::any_of(entries.begin(), entries.end(), [](const LaunchEntry& entry) {
     return entry.key == "--is-hybrid-model";
   });
-  std::string text = "#!/bin/bash\n# " + title("Megatron-LM", run) + "\n# " +
-                     written_for("megatron") +
-                     "\n# Data, tokenizer, learning rate, iterations and checkpoints are "
-                     "yours: give them to this script.\nargs=(\n";
+  std::string text = "args=(\n";
   for (const LaunchEntry& entry : entries) {
     text += "  " + entry.key;
     // Several values of one option are parted by blanks.
@@ -60,19 +66,21 @@ LaunchTarget megatron_target() {
           .beginnings = {"--tensor-model-parallel-size", "--num-layers", "--hybrid-layer-pattern"},
           .written = megatron_text,
           .file_name = "megatron.sh",
-          .command = [](const sim::Run&) -> std::string { return "bash megatron.sh \"$@\""; }};
+          .title = "Megatron-LM: {} on {} devices.",
+          .yours =
+              "Data, tokenizer, learning rate, iterations and checkpoints are yours: give them "
+              "to this script.",
+          .command = "bash megatron.sh \"$@\""};
 }
 
 // --- torchtitan: its job configuration ---
 
-std::string titan_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
-  std::vector<LaunchEntry> all = entries;
-  for (LaunchEntry& entry : all) {
+std::string titan_text(const sim::Run&, std::vector<LaunchEntry> entries) {
+  for (LaunchEntry& entry : entries) {
     if (entry.key == "model.converters")
       entry.value = entry.value.empty() ? "[]" : "[" + toml_quoted(entry.value) + "]";
   }
-  return toml_text(all, {title("torchtitan", run), written_for("torchtitan"),
-                         "Data, tokenizer, learning rate, steps and checkpoints are yours."});
+  return toml_text(entries);
 }
 
 LaunchTarget torchtitan_target() {
@@ -82,16 +90,12 @@ LaunchTarget torchtitan_target() {
           .beginnings = {"model.flavor", "parallelism.data_parallel_shard_degree", "primus.model"},
           .written = titan_text,
           .file_name = "torchtitan.toml",
-          .command = [](const sim::Run&) -> std::string {
-            return "torchrun -m torchtitan.train --job.config_file torchtitan.toml \"$@\"";
-          }};
+          .title = "torchtitan: {} on {} devices.",
+          .yours = "Data, tokenizer, learning rate, steps and checkpoints are yours.",
+          .command = "torchrun -m torchtitan.train --job.config_file torchtitan.toml \"$@\""};
 }
 
 // --- programs of Hugging Face ---
-
-bool recomputes(const sim::Run& run) {
-  return run.strategy.recompute.kind != sim::RecomputeKind::None;
-}
 
 // The trainer's own options, which have to say what its files say, or what only they can: it does
 // not start with another batch than that of DeepSpeed's file, and counts steps of accumulation by
@@ -109,6 +113,13 @@ std::string trainer_options(const sim::Run& run) {
          (clips ? " --max_grad_norm 1.0" : " --max_grad_norm 0.0");
 }
 
+std::string deepspeed_options(const sim::Run& run) {
+  if (run.framework.id == "deepspeed") return " --deepspeed --deepspeed_config deepspeed.json";
+  const bool recomputes = run.strategy.recompute.kind != sim::RecomputeKind::None;
+  return " --deepspeed deepspeed.json" + trainer_options(run) +
+         (recomputes ? " --gradient_checkpointing true" : "");
+}
+
 LaunchTarget deepspeed_target() {
   return {.name = "deepspeed",
           .frameworks = {"deepspeed", "hf-trainer-deepspeed"},
@@ -116,24 +127,13 @@ LaunchTarget deepspeed_target() {
           .beginnings = {"zero_optimization.stage", "train_micro_batch_size_per_gpu",
                          "train_batch_size"},
           .written = [](const sim::Run&,
-                        const std::vector<LaunchEntry>& entries) { return json_text(entries); },
+                        std::vector<LaunchEntry> entries) { return json_text(entries); },
           .file_name = "deepspeed.json",
           .names_model = false,
           .left_to_program = {"recompute.kind"},
-          .command = [](const sim::Run& run) -> std::string {
-            return run.framework.id == "deepspeed"
-                       ? "torchrun \"$@\" --deepspeed --deepspeed_config deepspeed.json"
-                       : "torchrun \"$@\" --deepspeed deepspeed.json" + trainer_options(run) +
-                             (recomputes(run) ? " --gradient_checkpointing true" : "");
-          },
+          .command = "torchrun \"$@\"",
+          .options = deepspeed_options,
           .commanded_recompute = {"hf-trainer-deepspeed"}};
-}
-
-std::string accelerate_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
-  return yaml_text(entries,
-                   {title("Accelerate", run), written_for("accelerate"),
-                    "The model, its adapters, sequences of a micro-batch, data and learning rate "
-                    "are the program's."});
 }
 
 LaunchTarget accelerate_target() {
@@ -141,29 +141,24 @@ LaunchTarget accelerate_target() {
           .frameworks = {"hf-trainer-fsdp", "fsdp1", "fsdp2"},
           .parsed = parsed_yaml,
           .beginnings = {"distributed_type", "fsdp_config.fsdp_version"},
-          .written = accelerate_text,
+          .written = yaml_file,
           .file_name = "accelerate.yaml",
+          .title = "Accelerate: {} on {} devices.",
+          .yours =
+              "The model, its adapters, sequences of a micro-batch, data and learning rate are "
+              "the program's.",
           .names_model = false,
           .left_to_program = {"micro_batch", "global_batch", "optimizer"},
-          .command = [](const sim::Run& run) -> std::string {
-            return std::string(
-                       "accelerate launch --config_file accelerate.yaml --num_machines "
-                       "$PET_NNODES --machine_rank $NODE_RANK --main_process_ip "
-                       "$HEAD_NODE --main_process_port $PORT \"$@\"") +
-                   (run.framework.id == "hf-trainer-fsdp" ? trainer_options(run) : "");
+          .command =
+              "accelerate launch --config_file accelerate.yaml --num_machines $PET_NNODES "
+              "--machine_rank $NODE_RANK --main_process_ip $HEAD_NODE --main_process_port "
+              "$PORT \"$@\"",
+          .options = [](const sim::Run& run) {
+            return run.framework.id == "hf-trainer-fsdp" ? trainer_options(run) : "";
           }};
 }
 
 // --- nemo: overrides of a Megatron-Bridge recipe ---
-
-std::string nemo_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
-  return yaml_text(entries,
-                   {"Megatron-Bridge: overrides of the recipe of " + comment_text(run.model.name) +
-                        " for " + std::to_string(run.strategy.num_devices()) + " devices.",
-                    written_for("nemo"),
-                    "The model, data, learning rate and checkpoints are the "
-                    "recipe's: PROGRAM --config-file nemo.yaml"});
-}
 
 LaunchTarget nemo_target() {
   return {.name = "nemo",
@@ -171,25 +166,23 @@ LaunchTarget nemo_target() {
           .parsed = parsed_overrides,
           .beginnings = {"model.tensor_model_parallel_size", "train.micro_batch_size",
                          "train.global_batch_size", "model.seq_length"},
-          .written = nemo_text,
+          .written = yaml_file,
           .file_name = "nemo.yaml",
+          .title = "Megatron-Bridge: overrides of the recipe of {} for {} devices.",
+          .yours =
+              "The model, data, learning rate and checkpoints are the recipe's: PROGRAM "
+              "--config-file nemo.yaml",
           .names_model = false,
           .names_adapters = true,
-          .command = [](const sim::Run&) -> std::string {
-            return "torchrun \"$@\" --config-file nemo.yaml";
-          }};
+          .command = "torchrun \"$@\" --config-file nemo.yaml"};
 }
 
 // --- maxtext: a configuration on top of its base.yml ---
 
-std::string maxtext_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
+std::string maxtext_text(const sim::Run& run, std::vector<LaunchEntry> entries) {
   const bool tpu = run.cluster.device.vendor == "Google";
-  std::vector<LaunchEntry> all = entries;
-  all.insert(all.begin(), {{"base_config", "base.yml"}, {"hardware", tpu ? "tpu" : "gpu"}});
-  return yaml_text(std::move(all),
-                   {title("MaxText", run), written_for("maxtext"),
-                    "Data, tokenizer, learning rate, steps and checkpoints are yours: give them "
-                    "as KEY=VALUE after this file."});
+  entries.insert(entries.begin(), {{"base_config", "base.yml"}, {"hardware", tpu ? "tpu" : "gpu"}});
+  return yaml_text(std::move(entries));
 }
 
 LaunchTarget maxtext_target() {
@@ -200,9 +193,11 @@ LaunchTarget maxtext_target() {
                          "base_emb_dim", "primus.model"},
           .written = maxtext_text,
           .file_name = "maxtext.yml",
-          .command = [](const sim::Run&) -> std::string {
-            return "python3 -m MaxText.train maxtext.yml \"$@\"";
-          }};
+          .title = "MaxText: {} on {} devices.",
+          .yours =
+              "Data, tokenizer, learning rate, steps and checkpoints are yours: give them as "
+              "KEY=VALUE after this file.",
+          .command = "python3 -m MaxText.train maxtext.yml \"$@\""};
 }
 
 // --- rows ---
@@ -264,6 +259,10 @@ std::vector<LaunchEntry> entries_of(const LaunchTarget& target, const LaunchValu
     }
   }
   return entries;
+}
+
+std::string written_text(const LaunchTarget& target, const sim::Run& run) {
+  return heading_of(target, run) + target.written(run, entries_of(target, fields_of(run)));
 }
 
 }  // namespace llmsim::hwdb

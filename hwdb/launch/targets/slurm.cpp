@@ -28,11 +28,11 @@ bool is_jax(const std::string& framework) {
 // The command of the target that trains such runs; none has one of its own.
 std::string program_command(const sim::Run& run) {
   const LaunchTarget* const target = target_running(run.framework.id);
-  if (target) return target->command(run);
+  if (target) return target->command + (target->options ? target->options(run) : "");
   return is_jax(run.framework.id) ? "python3 \"$@\"" : "torchrun \"$@\"";
 }
 
-std::string node_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
+std::string node_text(const sim::Run& run, std::vector<LaunchEntry> entries) {
   const std::string& framework = run.framework.id;
   std::string text =
       "#!/bin/bash\n# " + comment_text(run.model.name) + " on " +
@@ -52,7 +52,7 @@ std::string node_text(const sim::Run& run, const std::vector<LaunchEntry>& entri
   return text + program_command(run) + "\n";
 }
 
-std::string torchrun_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
+std::string torchrun_text(const sim::Run& run, std::vector<LaunchEntry> entries) {
   if (is_jax(run.framework.id))
     throw Error("torchrun cannot express training.framework = " + run.framework.id +
                 ": JAX starts a process per node by itself, as --to slurm does");
@@ -63,7 +63,7 @@ LaunchFile node_file(const sim::Run& run) {
   return {kNodeScript, node_text(run, entries_of(torchrun_target(), fields_of(run)))};
 }
 
-std::string slurm_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
+std::string slurm_text(const sim::Run& run, std::vector<LaunchEntry> entries) {
   std::string name = run.model.name;
   std::replace_if(
       name.begin(), name.end(),
