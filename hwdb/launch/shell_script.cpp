@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "hwdb/launch/shell_words.h"
+#include "sim/base/error.h"
 
 namespace llmsim::hwdb {
 namespace {
@@ -35,11 +36,6 @@ struct Script {
   }
 
   ShellWords expanded(const std::string& raw) { return expanded_word(raw, variables, budget); }
-
-  void add_words_of(const std::string& text) {
-    budget.spend(text.size());
-    commands.push_back(split_words(text));
-  }
 };
 
 using Tokens = std::vector<ShellToken>;
@@ -80,7 +76,7 @@ bool condition_holds(const Tokens& tokens, Script& script) {
       const std::string& text = tokens[i].text;
       if (text == "[" || text == "[[" || text == "]" || text == "]]" || tokens[i].is_operator)
         continue;
-      test.push_back(joined_words(script.expanded(text)));
+      test.push_back(sim::joined(script.expanded(text), " "));
       continue;
     }
     holds = is_or ? holds || test_holds(test) : holds && test_holds(test);
@@ -125,9 +121,13 @@ Tokens::const_iterator assign(Tokens::const_iterator at, Tokens::const_iterator 
     std::move(list.begin(), list.end(), std::back_inserter(value));
     return end;
   }
-  std::string text = joined_words(script.expanded(raw));
-  if (adds && script.variables.contains(name)) text = joined_words(script.variables[name]) + text;
-  if (!execute_inner(text, script)) script.add_words_of(text);
+  std::string text = sim::joined(script.expanded(raw), " ");
+  if (adds && script.variables.contains(name))
+    text = sim::joined(script.variables[name], " ") + text;
+  if (!execute_inner(text, script)) {
+    script.budget.spend(text.size());
+    script.commands.push_back(split_words(text));
+  }
   script.variables[name] = {std::move(text)};
   return at;
 }

@@ -92,9 +92,7 @@ bool is_remark(const std::string& word) { return word.starts_with("`#") && word.
 // The "2" of "2>&1".
 bool names_stream(const std::string& text, std::size_t begin, std::size_t end) {
   return end < text.size() && (text[end] == '>' || text[end] == '<') &&
-         std::all_of(text.begin() + static_cast<std::ptrdiff_t>(begin),
-                     text.begin() + static_cast<std::ptrdiff_t>(end),
-                     [](unsigned char c) { return std::isdigit(c) != 0; });
+         text.find_first_not_of("0123456789", begin) == end;
 }
 
 // --- expansion ---
@@ -174,7 +172,8 @@ class Arithmetic {
     const std::size_t begin = std::exchange(at_, end_of_name(text_, at_));
     std::string word = text_.substr(begin, at_ - begin);
     next();
-    if (const auto* const known = value_of(word, variables_, budget_)) word = joined_words(*known);
+    if (const auto* const known = value_of(word, variables_, budget_))
+      word = sim::joined(*known, " ");
     std::int64_t number = 0;
     const char* const end = word.data() + word.size();
     const auto read = std::from_chars(word.data(), end, number);
@@ -194,7 +193,7 @@ ShellWords braced(const std::string& inner, const ShellVariables& variables, Rea
   const ShellWords* const known = value_of(name, variables, budget);
   if (known && !known->empty()) return *known;
   const std::size_t dash = rest.find_first_of("-=");
-  if (dash <= 1) return {joined_words(expanded_word(rest.substr(dash + 1), variables, budget))};
+  if (dash <= 1) return {sim::joined(expanded_word(rest.substr(dash + 1), variables, budget), " ")};
   return known ? *known : ShellWords{"$" + name};
 }
 
@@ -257,7 +256,7 @@ void expand(const std::string& raw, bool is_quoted, const ShellVariables& variab
       at = end;
     } else if (c == '$') {
       const ShellWords value = substituted(raw, at, variables, budget);
-      out.add_words(is_quoted ? value : split_words(joined_words(value)));
+      out.add_words(is_quoted ? value : split_words(sim::joined(value, " ")));
     } else if (c == '\\' && at + 1 < raw.size()) {
       if (raw[at + 1] != '\n') out.add(std::string(1, raw[at + 1]));
       at += 2;
@@ -304,12 +303,6 @@ std::vector<ShellToken> tokens_of(const std::string& text, ReadBudget& budget) {
     }
   }
   return tokens;
-}
-
-std::string joined_words(const ShellWords& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-  return text;
 }
 
 ShellWords split_words(const std::string& text) {

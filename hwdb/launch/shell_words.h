@@ -28,7 +28,6 @@ std::size_t end_of_name(const std::string& text, std::size_t at);
 // without an end, TooLarge where the text costs more than the budget has left.
 std::vector<ShellToken> tokens_of(const std::string& text, ReadBudget& budget);
 
-std::string joined_words(const ShellWords& words);
 ShellWords split_words(const std::string& text);  // at blanks
 
 // The expansion of a word: none, one or several words.  A variable that is not set stays "$NAME",
