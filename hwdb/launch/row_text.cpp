@@ -72,18 +72,13 @@ std::string key_named(const Side& side, const std::string& name) {
 
 // "NAME != VALUE", "NAME ~ WORD" of a list, "NAME = VALUE|VALUE", or values alone.
 Choice choice_of(const std::string& words, const Side& side) {
-  for (const auto& [sign, begins] : {std::pair{" != ", kNot}, std::pair{" ~ ", kHas}}) {
-    if (words.find(sign) == std::string::npos) continue;
-    const auto [field, values] = parted(words, sign);
-    Choice choice{key_named(side, field), {}};
-    for (const std::string& word : split(values, '|')) choice.values.push_back(begins + word);
-    return choice;
-  }
-  const bool named = words.find(" = ") != std::string::npos;
-  const auto [name, values] = named ? parted(words, " = ") : std::pair{side.alone, words};
+  const auto has = [&](const char* sign) { return words.find(sign) != std::string::npos; };
+  const char* const sign = has(" != ") ? " != " : has(" ~ ") ? " ~ " : " = ";
+  const auto [name, values] = has(sign) ? parted(words, sign) : std::pair{side.alone, words};
   if (name.empty()) throw Error(words + ": NAME = VALUE is expected");
   Choice choice{key_named(side, name), {}};
-  for (const std::string& word : split(values, '|')) choice.values.push_back(value_of(word));
+  for (const std::string& word : split(values, '|'))
+    choice.values.push_back(has(" != ") ? kNot + word : has(" ~ ") ? kHas + word : value_of(word));
   return choice;
 }
 
