@@ -1,7 +1,6 @@
 #include "hwdb/launch/launch_record.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <initializer_list>
 #include <set>
@@ -12,6 +11,7 @@
 #include "hwdb/launch/layer_pattern.h"
 #include "hwdb/models/catalogue.h"
 #include "hwdb/text/json_reader.h"
+#include "hwdb/text/spelling.h"
 #include "sim/base/error.h"
 #include "sim/base/number_text.h"
 
@@ -318,9 +318,7 @@ std::string model_of_weights(const std::string& name) {
   std::istringstream words(last);
   std::string left;
   for (std::string word; std::getline(words, word, '-');) {
-    std::string lower = word;
-    for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    if (!kTrained.contains(lower)) left += (left.empty() ? "" : "-") + word;
+    if (!kTrained.contains(folded(word))) left += (left.empty() ? "" : "-") + word;
   }
   const sim::NamedModel* const known = find_model(left);
   return known ? known->model.name : path;
