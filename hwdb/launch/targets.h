@@ -66,8 +66,8 @@ std::vector<LaunchEntry> entries_of(const LaunchTarget& target, const LaunchValu
 std::string written_text(const LaunchTarget& target, const sim::Run& run);
 
 // Of targets/read_only.cpp: programs whose files are read and not written.
-LaunchTarget read_only_target(const char* name, const char* framework, LaunchParser parsed,
-                              std::vector<std::string> beginnings);
+LaunchTarget reader_of(const char* name, const char* framework, LaunchParser parsed,
+                       std::vector<std::string> beginnings);
 std::vector<LaunchTarget> read_only_targets();
 
 // Of targets/slurm.cpp.
