@@ -5,7 +5,6 @@
 #include <cmath>
 #include <map>
 #include <sstream>
-#include <utility>
 
 #include "hwdb/launch/launch_fields.h"
 #include "hwdb/launch/launch_record.h"
@@ -294,34 +293,6 @@ int keys_found(const LaunchValues& values, const std::string& keys) {
   return count;
 }
 
-// The target of whose keys the file has most, the first of several.
-const LaunchTarget& target_of_text(const std::string& text, const std::string& path) {
-  std::map<LaunchParser, LaunchValues> read;  // by each format once
-  std::optional<TooLarge> too_large;
-  const auto read_as = [&](const LaunchTarget& target) {
-    LaunchValues& values = read[target.parsed];  // nothing where the file has another format
-    try {
-      values = target.parsed(text, path).values;
-    } catch (const TooLarge& error) {
-      too_large = error;
-    } catch (const Error&) {
-    }
-  };
-  const LaunchTarget* best = nullptr;
-  int most = 0;
-  for (const LaunchTarget& target : all_launch_targets()) {
-    if (!target.parsed) continue;
-    if (!read.contains(target.parsed)) read_as(target);
-    for (const std::string& keys : target.beginnings) {
-      const int found = keys_found(read[target.parsed], keys);
-      if (found > most) best = &target, most = found;
-    }
-  }
-  if (!best && too_large) throw *too_large;
-  if (!best) throw Error(path + ": no file of " + sim::joined(read_targets(), ", "));
-  return *best;
-}
-
 // --- writing ---
 
 // The hardware on which a run is resolved again.
@@ -466,14 +437,37 @@ std::vector<LaunchFile> launch_files(const sim::Run& run, const std::string& nam
 
 std::string target_of_launch(const std::string& text, const std::string& path) {
   require_small(text, path);
-  return target_of_text(text, path).name;
+  std::map<LaunchParser, LaunchValues> read;  // by each format once
+  std::optional<TooLarge> too_large;
+  const auto read_as = [&](const LaunchTarget& target) {
+    LaunchValues& values = read[target.parsed];  // nothing where the file has another format
+    try {
+      values = target.parsed(text, path).values;
+    } catch (const TooLarge& error) {
+      too_large = error;
+    } catch (const Error&) {
+    }
+  };
+  const LaunchTarget* best = nullptr;
+  int most = 0;
+  for (const LaunchTarget& target : all_launch_targets()) {
+    if (!target.parsed) continue;
+    if (!read.contains(target.parsed)) read_as(target);
+    for (const std::string& keys : target.beginnings) {
+      const int found = keys_found(read[target.parsed], keys);
+      if (found > most) best = &target, most = found;
+    }
+  }
+  if (!best && too_large) throw *too_large;
+  if (!best) throw Error(path + ": no file of " + sim::joined(read_targets(), ", "));
+  return best->name;
 }
 
 ReadLaunch parse_launch(const std::string& text, const std::string& path,
                         const LaunchReading& reading) {
   require_small(text, path);
   const LaunchTarget& known =
-      reading.target ? target_named(*reading.target) : target_of_text(text, path);
+      target_named(reading.target ? *reading.target : target_of_launch(text, path));
   if (!known.parsed) throw Error(path + ": files of " + known.name + " are written and not read");
   return read_text(known, known.parsed(text, path), path, reading);
 }
