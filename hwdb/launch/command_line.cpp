@@ -74,28 +74,27 @@ std::optional<int> number_of_option(const LaunchValues& options, const std::stri
   return std::nullopt;
 }
 
+std::optional<int> if_any(int devices) {
+  return devices > 0 ? std::optional(devices) : std::nullopt;
+}
+
 // What the launcher before a program starts: torchrun's processes, on one node unless it says
 // otherwise, or the tasks of Slurm.
 std::optional<int> devices_of_launcher(const LaunchValues& launcher,
                                        const ShellVariables& environment) {
-  const auto processes = number_of_option(launcher, "nproc_per_node");
-  int devices = 0;
-  if (processes) {
-    devices = launcher_devices(number_of_option(launcher, "nnodes").value_or(1), *processes);
-  } else {
-    const auto nodes = number_of_option(launcher, "nodes");
-    const auto on_node = number_of_option(launcher, "ntasks_per_node");
-    devices = number_of_option(launcher, "ntasks")
-                  .value_or(launcher_devices(nodes.value_or(0), on_node.value_or(0)));
-  }
+  if (const auto processes = number_of_option(launcher, "nproc_per_node"))
+    return if_any(launcher_devices(number_of_option(launcher, "nnodes").value_or(1), *processes));
+  const auto nodes = number_of_option(launcher, "nodes");
+  const auto on_node = number_of_option(launcher, "ntasks_per_node");
+  int devices = number_of_option(launcher, "ntasks")
+                    .value_or(launcher_devices(nodes.value_or(0), on_node.value_or(0)));
   const auto set = [&](const char* name) {
     const auto found = environment.find(name);
     return found == environment.end() ? 0 : launcher_count(found->second.front());
   };
-  if (!processes && devices == 0)
-    devices = launcher_devices(set("SLURM_NNODES"), set("SLURM_GPUS_PER_NODE"));
-  if (!processes && devices == 0) devices = set("SLURM_NTASKS");
-  return devices > 0 ? std::optional(devices) : std::nullopt;
+  if (devices == 0) devices = launcher_devices(set("SLURM_NNODES"), set("SLURM_GPUS_PER_NODE"));
+  if (devices == 0) devices = set("SLURM_NTASKS");
+  return if_any(devices);
 }
 
 // The key of "++model.seq_length=4096"; empty for other words.
@@ -292,8 +291,7 @@ LaunchText parsed_arguments(const std::string& text, const std::string& path) {
   }
   for (auto& [key, value] : read.values) value = plain_value(value);
   const int ranks = assigned_number(text, "NPROC_PER_NODE", 0);
-  const int devices = launcher_devices(assigned_number(text, "NNODES", 1), ranks);
-  if (devices > 0) read.num_devices = devices;
+  read.num_devices = if_any(launcher_devices(assigned_number(text, "NNODES", 1), ranks));
   return read;
 }
 
