@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <sstream>
-#include <utility>
 
 #include "sim/base/error.h"
 #include "sim/base/number_text.h"
@@ -112,10 +111,12 @@ std::string joined_names(const std::string& text, const NameList& list) {
   return sim::joined(parts, "+");
 }
 
-std::string spelled_value(const Row& row, const Term& term, const LaunchValues& variables) {
+// The value of a term, of a variable as `in_list` has the names of a list.
+std::string value_of(const Row& row, const Term& term, const LaunchValues& variables,
+                     std::string (*in_list)(const std::string& names, const NameList& list)) {
   if (!is_variable(term.value)) return term.value;
   const std::string& value = variables.at(term.value);
-  return row.list ? listed(value, *row.list) : value;
+  return row.list ? in_list(value, *row.list) : value;
 }
 
 // What the keys that the case does not name mean.
@@ -195,9 +196,7 @@ RowReading read_row(const Row& row, const LaunchValues& file, const LaunchValues
     RowReading reading{.fields = {}, .by_default = silent};
     for (const Term& term : one.run) {
       if (term.value.starts_with('<')) continue;
-      std::string value = is_variable(term.value) ? variables.at(term.value) : term.value;
-      if (is_variable(term.value) && row.list) value = joined_names(value, *row.list);
-      reading.fields[term.key] = std::move(value);
+      reading.fields[term.key] = value_of(row, term, variables, joined_names);
     }
     return reading;
   }
@@ -212,7 +211,7 @@ std::vector<LaunchEntry> written_row(const Row& row, const LaunchValues& run) {
     std::vector<LaunchEntry> entries;
     for (const Term& term : one.file) {
       if (term.value.starts_with('<')) continue;
-      entries.push_back({term.key, spelled_value(row, term, variables), row.is_text});
+      entries.push_back({term.key, value_of(row, term, variables, listed), row.is_text});
     }
     if (row.overrides) add_unnamed(row, one, entries);
     return entries;
