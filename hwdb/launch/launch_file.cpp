@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <sstream>
+#include <utility>
 
 #include "hwdb/launch/launch_fields.h"
 #include "hwdb/launch/launch_record.h"
@@ -328,14 +329,12 @@ std::string recompute_text(const sim::Run& run) {
 // Throws where the file has no ranks of a kind that the run has: all that follows from their number
 // would else be refused for a reason of its own.
 void check_ranks(const LaunchTarget& target, const RunRecord& read, const sim::Run& run) {
-  for (const char* kind : {"pp", "tp", "cp", "ep"}) {
-    const auto value = sim::find_strategy_field(kind)->get(run.strategy);
+  const sim::Strategy& s = run.strategy;
+  for (const auto& [kind, ranks] : {std::pair{"pp", s.pp}, std::pair{"tp", s.tp},
+                                    std::pair{"cp", s.cp}, std::pair{"ep", s.ep}}) {
     const auto said = read.training.strategy.find(kind);
-    const std::string ranks = value ? sim::text_of(*value) : "1",
-                      written =
-                          said != read.training.strategy.end() ? sim::text_of(said->second) : "1";
-    if (ranks != written)
-      throw Error(std::string(target.name) + " cannot express " + kind + " = " + ranks);
+    if (ranks != (said == read.training.strategy.end() ? 1 : sim::number_of(said->second)))
+      throw Error(std::string(target.name) + " cannot express " + sim::equals(kind, ranks));
   }
 }
 
