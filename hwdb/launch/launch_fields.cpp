@@ -192,13 +192,6 @@ void add_adapters(const sim::Strategy& strategy, LaunchValues& fields) {
   fields["model.lora.targets"] = sim::joined(names_of(strategy.adapters->layers), "+");
 }
 
-void add_cluster_fields(const sim::Cluster& cluster, LaunchValues& fields) {
-  fields["vendor"] = cluster.device.vendor;
-  fields["accelerator"] = cluster.device.id;
-  fields["transport"] = name_of(cluster.network.transport);
-  fields["collective_algorithm"] = name_of(cluster.algorithm);
-}
-
 // --- two runs ---
 
 // The fields of model and strategy in one spelling each.
@@ -259,7 +252,10 @@ LaunchValues fields_without_layout(const sim::Run& run) {
   for (const auto& [key, value] : run.settings) fields[key] = sim::text_of(value);
   add_model_fields(run.model, fields);
   add_adapters(run.strategy, fields);
-  add_cluster_fields(run.cluster, fields);
+  fields["vendor"] = run.cluster.device.vendor;
+  fields["accelerator"] = run.cluster.device.id;
+  fields["transport"] = name_of(run.cluster.network.transport);
+  fields["collective_algorithm"] = name_of(run.cluster.algorithm);
   return fields;
 }
 
