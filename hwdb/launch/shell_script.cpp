@@ -188,11 +188,9 @@ bool branches(const Tokens& statement, Script& script) {
   return word == "elif" || word == "fi" || (word == "else" && rest.empty());
 }
 
-using SlurmOptions = std::map<std::string, std::string>;
-
 // "#SBATCH --nodes=4", "#SBATCH -N 4".
-SlurmOptions slurm_options(const std::string& script) {
-  SlurmOptions options;
+std::map<std::string, std::string> slurm_options(const std::string& script) {
+  std::map<std::string, std::string> options;
   std::istringstream lines(script);
   for (std::string line; std::getline(lines, line);) {
     const ShellWords words = split_words(line);
@@ -250,7 +248,7 @@ int launcher_devices(int nodes, int on_node) {
 }
 
 ShellVariables slurm_environment(const std::string& script) {
-  const SlurmOptions options = slurm_options(script);
+  const std::map<std::string, std::string> options = slurm_options(script);
   const auto number = [&](std::initializer_list<const char*> names) -> int {
     for (const char* name : names) {
       const auto found = options.find(name);
