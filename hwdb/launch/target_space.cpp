@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "hwdb/launch/launch_fields.h"
-#include "hwdb/launch/launch_file.h"
 #include "hwdb/launch/row_text.h"
 #include "hwdb/launch/targets.h"
 #include "sim/base/error.h"
@@ -41,8 +40,8 @@ class OpenQuery {
     }
   }
 
-  // "TARGET cannot express FIELD = VALUE" where it cannot express any plan with those of these values
-  // that are of fields which `key` names; empty: it may.  No key: any plan at all.
+  // "TARGET cannot express FIELD = VALUE" where it cannot express any plan with these values of the
+  // fields that `key` names (others are left open); empty: it may.  No key: any plan at all.
   std::string refusal(const std::string& key, const LaunchValues& values) const {
     const OpenRun run = with(key, values);
     const LaunchTable& table = shipped_table(target_.name);
