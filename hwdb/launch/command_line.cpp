@@ -69,35 +69,32 @@ LaunchValues options_in(Command::const_iterator from, Command::const_iterator to
 std::optional<int> number_of_option(const LaunchValues& options, const std::string& name) {
   std::string dashed = name;
   std::replace(dashed.begin(), dashed.end(), '_', '-');
-  for (const std::string& key : {"--" + name, "--" + dashed}) {
-    const auto found = options.find(key);
-    if (found != options.end()) return launcher_count(found->second);
-  }
+  for (const std::string& key : {"--" + name, "--" + dashed})
+    if (const auto* const text = value_in(options, key)) return launcher_count(*text);
   return std::nullopt;
+}
+
+std::optional<int> if_any(int devices) {
+  return devices > 0 ? std::optional(devices) : std::nullopt;
 }
 
 // What the launcher before a program starts: torchrun's processes, on one node unless it says
 // otherwise, or the tasks of Slurm.
 std::optional<int> devices_of_launcher(const LaunchValues& launcher,
                                        const ShellVariables& environment) {
-  const auto processes = number_of_option(launcher, "nproc_per_node");
-  int devices = 0;
-  if (processes) {
-    devices = launcher_devices(number_of_option(launcher, "nnodes").value_or(1), *processes);
-  } else {
-    const auto nodes = number_of_option(launcher, "nodes");
-    const auto on_node = number_of_option(launcher, "ntasks_per_node");
-    devices = number_of_option(launcher, "ntasks")
-                  .value_or(launcher_devices(nodes.value_or(0), on_node.value_or(0)));
-  }
+  if (const auto processes = number_of_option(launcher, "nproc_per_node"))
+    return if_any(launcher_devices(number_of_option(launcher, "nnodes").value_or(1), *processes));
+  const auto nodes = number_of_option(launcher, "nodes");
+  const auto on_node = number_of_option(launcher, "ntasks_per_node");
+  int devices = number_of_option(launcher, "ntasks")
+                    .value_or(launcher_devices(nodes.value_or(0), on_node.value_or(0)));
   const auto set = [&](const char* name) {
     const auto found = environment.find(name);
     return found == environment.end() ? 0 : launcher_count(found->second.front());
   };
-  if (!processes && devices == 0)
-    devices = launcher_devices(set("SLURM_NNODES"), set("SLURM_GPUS_PER_NODE"));
-  if (!processes && devices == 0) devices = set("SLURM_NTASKS");
-  return devices > 0 ? std::optional(devices) : std::nullopt;
+  if (devices == 0) devices = launcher_devices(set("SLURM_NNODES"), set("SLURM_GPUS_PER_NODE"));
+  if (devices == 0) devices = set("SLURM_NTASKS");
+  return if_any(devices);
 }
 
 // The key of "++model.seq_length=4096"; empty for other words.
@@ -130,13 +127,19 @@ LaunchText overrides_in(const std::string& text, const std::string& path) {
   return read;
 }
 
+// A list without its brackets, as YAML's are read.
+std::string plain_value(std::string value) {
+  if (value == "True" || value == "False") value.front() = value == "True" ? 't' : 'f';
+  if (value.starts_with('[') && value.ends_with(']')) value = value.substr(1, value.size() - 2);
+  return value;
+}
+
 // A switch that is off is not there; lists are written without brackets, by blanks.
 void put_argument(std::string key, std::string value, LaunchValues& values) {
   std::replace(key.begin(), key.end(), '_', '-');
   if (!key.starts_with("--")) key = "--" + key;
-  if (value == "True" || value == "true") value = "true";
   if (value == "False" || value == "false" || value == "null") return;
-  if (value.starts_with('[') && value.ends_with(']')) value = value.substr(1, value.size() - 2);
+  value = plain_value(value);
   const bool names = std::all_of(value.begin(), value.end(), [](unsigned char c) {
     return std::isalpha(c) != 0 || c == '_' || c == ',' || c == ' ';
   });
@@ -206,13 +209,6 @@ LaunchText primus_of(const std::string& text, const std::string& path, const cha
   return read;
 }
 
-// A list without its brackets, as YAML's are read.
-std::string plain_value(std::string value) {
-  if (value == "True" || value == "False") value.front() = value == "True" ? 't' : 'f';
-  if (value.starts_with('[') && value.ends_with(']')) value = value.substr(1, value.size() - 2);
-  return value;
-}
-
 // That of "NAME=8" in a script; `fallback` where there is none.
 int assigned_number(const std::string& text, const std::string& name, int fallback) {
   const std::size_t at = text.find(name + "=");
@@ -268,8 +264,8 @@ LaunchText parsed_maxtext(const std::string& text, const std::string& path) {
 LaunchText parsed_nemo1(const std::string& text, const std::string& path) {
   LaunchText read = parsed_overrides(text, path);
   const auto count = [&](const char* key) {
-    const auto found = read.values.find(key);
-    return found == read.values.end() ? 0 : launcher_count(found->second);
+    const auto* const value = value_in(read.values, key);
+    return value ? launcher_count(*value) : 0;
   };
   const int devices = launcher_devices(count("trainer.num_nodes"), count("trainer.devices"));
   if (devices > 0) read.num_devices = devices;
@@ -295,8 +291,7 @@ LaunchText parsed_arguments(const std::string& text, const std::string& path) {
   }
   for (auto& [key, value] : read.values) value = plain_value(value);
   const int ranks = assigned_number(text, "NPROC_PER_NODE", 0);
-  const int devices = launcher_devices(assigned_number(text, "NNODES", 1), ranks);
-  if (devices > 0) read.num_devices = devices;
+  read.num_devices = if_any(launcher_devices(assigned_number(text, "NNODES", 1), ranks));
   return read;
 }
 

@@ -3,6 +3,7 @@
 #include <yaml-cpp/yaml.h>
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <optional>
 #include <sstream>
 #include <string_view>
@@ -130,22 +131,18 @@ std::optional<std::string> referred(const std::string& inner, const std::string&
     const std::size_t comma = inner.find(',');
     if (comma == std::string::npos) return std::nullopt;
     const auto a = sim::number_from(inner.substr(product.size(), comma - product.size()));
-    const std::size_t second = inner.find_first_not_of(' ', comma + 1);
-    const auto b =
-        second == std::string::npos ? std::nullopt : sim::number_from(inner.substr(second));
-    if (!a || !b) return std::nullopt;
-    return sim::text_of(sim::FieldValue(*a * *b));
+    const auto b = sim::number_from(inner.substr(comma + 1));
+    return a && b ? std::optional(sim::text_of(sim::FieldValue(*a * *b))) : std::nullopt;
   }
   const std::size_t colon = inner.find(':');  // of a variable of the environment with a default
-  const bool is_variable =
-      colon != std::string::npos && std::all_of(inner.begin(), inner.begin() + colon, [](char c) {
-        return (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-      });
-  if (is_variable) return inner.substr(colon + 1);
+  if (colon != std::string::npos &&
+      inner.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == colon)
+    return inner.substr(colon + 1);
   const std::string section = key.substr(0, key.rfind('.') + 1);
-  const auto found = values.find(inner.starts_with('.') ? section + inner.substr(1) : inner);
-  if (found == values.end() || found->second.find("${") != std::string::npos) return std::nullopt;
-  return found->second;
+  const auto* const value =
+      value_in(values, inner.starts_with('.') ? section + inner.substr(1) : inner);
+  if (!value || value->find("${") != std::string::npos) return std::nullopt;
+  return *value;
 }
 
 // "${a.b}" is the value of the key a.b, "${.b}" that of the same section (OmegaConf), and NeMo's
@@ -187,18 +184,15 @@ bool is_yaml_plain(const std::string& value) {
 
 // Entries of one section after one another, those of none first.
 void gather_sections(std::vector<LaunchEntry>& entries) {
-  std::vector<std::string> sections;
   const auto section = [](const LaunchEntry& entry) {
     const std::size_t dot = entry.key.find('.');
     return dot == std::string::npos ? std::string() : entry.key.substr(0, dot);
   };
-  for (const LaunchEntry& entry : entries) sections.push_back(section(entry));
-  const auto place = [&](const LaunchEntry& entry) {
-    const std::string name = section(entry);
-    return name.empty() ? -1 : std::find(sections.begin(), sections.end(), name) - sections.begin();
-  };
-  std::stable_sort(entries.begin(), entries.end(),
-                   [&](const auto& a, const auto& b) { return place(a) < place(b); });
+  std::map<std::string, std::size_t> places{{"", 0}};
+  for (const LaunchEntry& entry : entries) places.emplace(section(entry), places.size());
+  std::stable_sort(entries.begin(), entries.end(), [&](const auto& a, const auto& b) {
+    return places.at(section(a)) < places.at(section(b));
+  });
 }
 
 }  // namespace
@@ -238,10 +232,9 @@ std::string json_text(const std::vector<LaunchEntry>& entries) {
   return document.dump(2) + "\n";
 }
 
-std::string yaml_text(std::vector<LaunchEntry> entries, const std::vector<std::string>& heading) {
+std::string yaml_text(std::vector<LaunchEntry> entries) {
   gather_sections(entries);
   std::string text, open;  // the section that the last entry stands in: "model.", "a.b."
-  for (const std::string& line : heading) text += "# " + line + "\n";
   for (const LaunchEntry& entry : entries) {
     std::string indent;
     std::size_t begin = 0;
@@ -272,10 +265,8 @@ LaunchText parsed_toml(const std::string& text, const std::string& path) {
   }
 }
 
-std::string toml_text(const std::vector<LaunchEntry>& entries,
-                      const std::vector<std::string>& heading) {
+std::string toml_text(const std::vector<LaunchEntry>& entries) {
   std::string text;
-  for (const std::string& line : heading) text += "# " + line + "\n";
   std::vector<std::pair<std::string, std::string>> sections;
   for (const LaunchEntry& entry : entries) {
     const std::size_t dot = entry.key.rfind('.');

@@ -15,12 +15,10 @@ LaunchText parsed_toml(const std::string& text, const std::string& path);
 LaunchText parsed_json(const std::string& text, const std::string& path);
 LaunchText parsed_yaml(const std::string& text, const std::string& path);
 
-// Entries by their sections, in their order; `heading`: lines of a comment.
-std::string toml_text(const std::vector<LaunchEntry>& entries,
-                      const std::vector<std::string>& heading);
+// Entries by their sections, in their order.
+std::string toml_text(const std::vector<LaunchEntry>& entries);
 
-// The same; JSON has no comments.
 std::string json_text(const std::vector<LaunchEntry>& entries);
-std::string yaml_text(std::vector<LaunchEntry> entries, const std::vector<std::string>& heading);
+std::string yaml_text(std::vector<LaunchEntry> entries);
 
 }  // namespace llmsim::hwdb

@@ -1,12 +1,14 @@
 #include "hwdb/launch/launch_fields.h"
 
 #include <algorithm>
-#include <iterator>
+#include <map>
 #include <numeric>
 
 #include "hwdb/frameworks/settings.h"
 #include "hwdb/launch/layer_pattern.h"
 #include "hwdb/models/catalogue.h"
+#include "hwdb/store/shipped_facts.h"
+#include "hwdb/text/text_blocks.h"
 #include "sim/base/error.h"
 #include "sim/model/layer_kinds.h"
 #include "sim/model/tower.h"
@@ -18,38 +20,23 @@ namespace {
 
 const std::string kModel = "model.";
 
-// Names of the header that are neither of the model, of the strategy nor of a setting: those in
-// which runs of one meaning are equal, and those in which they may differ.
-constexpr const char* kDerivedFields[] = {"model.moe.shared_width",
-                                          "model.linear_layers",
-                                          "model.lora.rank",
-                                          "model.lora.targets",
-                                          "model.vocab_divisor",
-                                          "model.gate_and_up",
-                                          "num_microbatches",
-                                          "replica_batch",
-                                          "device_batch",
-                                          "dp_shard",
-                                          "replicate_size",
-                                          "devices_per_node",
-                                          "num_devices",
-                                          "collective_algorithm",
-                                          "rounds",
-                                          "lone_head",
-                                          "scaling",
-                                          "first_stage_layers",
-                                          "last_stage_layers",
-                                          "chunk_group"};
-constexpr const char* kOtherSpellings[] = {
-    "model.catalogue", "model.overridden", "model.moe.layers", "fsdp_inside",
-    "fsdp_across",     "data_inside",      "data_across",      "shards_states",
-    "num_nodes",       "framework",        "transport",        "vendor",
-    "accelerator",     "regathers",        "layers_per_chunk", "weighted_layers_per_chunk",
-    "remainder",       "stage_layout",     "attention_kernel"};
+// What a value of fields.rows is.
+struct OtherField {
+  bool is_compared, is_of_layout;
+};
 
-// Of these, what a run has whatever its layout.
-constexpr const char* kOfNoLayout[] = {"collective_algorithm", "framework", "transport", "vendor",
-                                       "accelerator",          "scaling"};
+const std::map<std::string, OtherField>& other_fields() {
+  static const std::map<std::string, OtherField> all = [] {
+    std::map<std::string, OtherField> fields;
+    for (const Block& block : blocks_of(shipped_launch_fields(), "fields.rows")) {
+      const auto [kind, place] = parted(block.head.text, ", ");
+      for (const Line& line : block.body)
+        fields[line.text] = {kind == "compared", place == "of the layout"};
+    }
+    return fields;
+  }();
+  return all;
+}
 
 // --- a run ---
 
@@ -205,19 +192,13 @@ void add_adapters(const sim::Strategy& strategy, LaunchValues& fields) {
   fields["model.lora.targets"] = sim::joined(names_of(strategy.adapters->layers), "+");
 }
 
-void add_cluster_fields(const sim::Cluster& cluster, LaunchValues& fields) {
-  fields["vendor"] = cluster.device.vendor;
-  fields["accelerator"] = cluster.device.id;
-  fields["transport"] = name_of(cluster.network.transport);
-  fields["collective_algorithm"] = name_of(cluster.algorithm);
-}
-
 // --- two runs ---
 
 // The fields of model and strategy in one spelling each.
 LaunchValues canonical_fields(const sim::Run& run) {
   LaunchValues fields = fields_of(run);
-  for (const char* key : kOtherSpellings) fields.erase(key);
+  for (const auto& [key, field] : other_fields())
+    if (!field.is_compared) fields.erase(key);
   for (const char* key : {"model.moe.num_shared_experts", "model.moe.shared_expert_ffn_size",
                           "embeddings_as_layers", "stage_layers"})
     fields.erase(key);
@@ -257,20 +238,29 @@ std::string setting_of(const std::string& field, const sim::Run& run) {
 
 }  // namespace
 
+LaunchValues stated_fields(const sim::Strategy& strategy) {
+  LaunchValues fields;
+  for (const sim::StrategyField& field : sim::strategy_fields()) {
+    const auto value = field.get(strategy);
+    if (value && is_stated(field, strategy)) fields[field.key] = sim::text_of(*value);
+  }
+  return fields;
+}
+
 LaunchValues fields_without_layout(const sim::Run& run) {
   LaunchValues fields;
   for (const auto& [key, value] : run.settings) fields[key] = sim::text_of(value);
   add_model_fields(run.model, fields);
   add_adapters(run.strategy, fields);
-  add_cluster_fields(run.cluster, fields);
+  fields["vendor"] = run.cluster.device.vendor;
+  fields["accelerator"] = run.cluster.device.id;
+  fields["transport"] = name_of(run.cluster.network.transport);
+  fields["collective_algorithm"] = name_of(run.cluster.algorithm);
   return fields;
 }
 
 LaunchValues fields_with_layout(const sim::Run& run, LaunchValues fields) {
-  for (const sim::StrategyField& field : sim::strategy_fields()) {
-    const auto value = field.get(run.strategy);
-    if (value && is_stated(field, run.strategy)) fields.emplace(field.key, sim::text_of(*value));
-  }
+  fields.merge(stated_fields(run.strategy));
   add_derived_fields(run, fields);
   add_axes(run, fields);
   return fields;
@@ -282,19 +272,13 @@ LaunchValues fields_of(const sim::Run& run) {
 
 bool is_of_layout(const std::string& key) {
   if (key.starts_with(kModel)) return false;
-  const auto is_one_of = [&](const auto& names) {
-    return std::find(std::begin(names), std::end(names), key) != std::end(names);
-  };
+  const auto other = other_fields().find(key);
   return sim::find_searched_field(key) || key.starts_with("recompute.") ||
-         ((is_one_of(kDerivedFields) || is_one_of(kOtherSpellings)) && !is_one_of(kOfNoLayout));
+         (other != other_fields().end() && other->second.is_of_layout);
 }
 
 bool is_launch_field(const std::string& key) {
-  const auto is_one_of = [&](const auto& names) {
-    return std::find(std::begin(names), std::end(names), key) != std::end(names);
-  };
-  if (is_one_of(kDerivedFields) || is_one_of(kOtherSpellings) || key.starts_with("remat."))
-    return true;
+  if (other_fields().contains(key)) return true;
   if (!key.starts_with(kModel)) return sim::find_strategy_field(key) || find_setting(key);
   return sim::find_field(sim::transformer_fields(), key.substr(kModel.size()));
 }
@@ -303,11 +287,10 @@ std::vector<std::string> unsaid_fields(const sim::Run& run, const sim::Run& othe
   const LaunchValues fields = canonical_fields(run), others = canonical_fields(other);
   std::vector<std::string> unsaid;
   for (const sim::TransformerField& field : sim::transformer_fields()) {
-    const auto known = fields.find(kModel + field.key), said = others.find(kModel + field.key);
-    const bool same =
-        said != others.end() && known != fields.end() && same_value(said->second, known->second);
-    if (field.costless && known != fields.end() && !same)
-      unsaid.push_back(known->first + " = " + known->second);
+    const std::string key = kModel + field.key;
+    const auto *const known = value_in(fields, key), *const said = value_in(others, key);
+    if (field.costless && known && !(said && same_value(*said, *known)))
+      unsaid.push_back(key + " = " + *known);
   }
   if (run.strategy.optimizer == sim::OptimizerKind::Adam &&
       other.strategy.optimizer == sim::OptimizerKind::AdamW)
@@ -320,9 +303,8 @@ std::optional<std::string> first_difference(const sim::Run& run, const sim::Run&
   for (const sim::TransformerField& field : sim::transformer_fields())
     if (field.costless) fields.erase(kModel + field.key), others.erase(kModel + field.key);
   for (const auto& [key, value] : fields) {
-    const auto found = others.find(key);
-    if (found == others.end() || !same_value(found->second, value))
-      return full_key(key) + " = " + value;
+    const auto* const other_value = value_in(others, key);
+    if (!other_value || !same_value(*other_value, value)) return full_key(key) + " = " + value;
   }
   for (const auto& [key, value] : others) {
     if (!fields.contains(key)) return full_key(key) + " of nothing";

@@ -22,9 +22,7 @@ namespace llmsim::hwdb {
 namespace {
 
 const LaunchTarget& target_named(const std::string& name) {
-  for (const LaunchTarget& target : all_launch_targets()) {
-    if (name == target.name) return target;
-  }
+  if (const LaunchTarget* const target = find_target(name)) return *target;
   throw Error("target " + name + ": one of " + sim::joined(launch_targets(), ", ") +
               " is expected");
 }
@@ -79,8 +77,31 @@ void check_program(const LaunchTarget& target, const std::string& program) {
   }
 }
 
-// Keys that do not belong to a row: listed where they cannot matter, else refused.
-void check_others(const LaunchTarget& target, const LaunchValues& values, ReadLaunch& read) {
+// Takes out the keys that are to be passed over by their names.
+void pass_over_named(LaunchValues& values, const LaunchReading& reading, ReadLaunch& read) {
+  for (const std::string& name : reading.ignored) {
+    const auto found = std::find_if(values.begin(), values.end(), [&](const auto& entry) {
+      return without_dashes(entry.first) == without_dashes(name);
+    });
+    if (found == values.end())
+      throw Error("--ignore " + name + ": the file has no such key" +
+                  did_you_mean(name, keys_in(values)));
+    read.passed_over.push_back(found->first);
+    values.erase(found);
+  }
+}
+
+[[noreturn]] void refuse_unknown(const LaunchTarget& target, const std::vector<std::string>& keys) {
+  std::vector<std::string> bare;
+  for (const std::string& key : keys) bare.push_back(without_dashes(key));
+  throw Error(sim::joined(keys, ", ") + ": not known of " + target.name + " (--ignore " +
+              sim::joined(bare, ",") + " passes over " + (bare.size() == 1 ? "it" : "them") + ")" +
+              did_you_mean(keys.front(), keys_of(shipped_table(target.name).rows)));
+}
+
+// Keys that do not belong to a row: listed where they cannot matter, else passed over or refused.
+void sort_others(const LaunchTarget& target, LaunchValues& values, const LaunchReading& reading,
+                 ReadLaunch& read) {
   const LaunchTable& table = shipped_table(target.name);
   const std::vector<std::string> known = keys_of(table.rows);
   std::vector<std::string> unknown;
@@ -104,43 +125,11 @@ void check_others(const LaunchTarget& target, const LaunchValues& values, ReadLa
     else
       unknown.push_back(key);
   }
-  if (unknown.empty()) return;
-  std::vector<std::string> bare;
-  for (const std::string& key : unknown) bare.push_back(without_dashes(key));
-  throw Error(sim::joined(unknown, ", ") + ": not known of " + target.name + " (--ignore " +
-              sim::joined(bare, ",") + " passes over " + (bare.size() == 1 ? "it" : "them") + ")" +
-              did_you_mean(unknown.front(), known));
-}
-
-// The keys of a file without those that are to be passed over.
-LaunchValues values_to_read(const LaunchTarget& target, LaunchValues values,
-                            const LaunchReading& reading, ReadLaunch& read) {
-  const LaunchTable& table = shipped_table(target.name);
-  const std::vector<std::string> rows = keys_of(table.rows);
-  const auto is_known = [&](const std::string& key) {
-    return std::find(rows.begin(), rows.end(), key) != rows.end() ||
-           is_one_of(key, table.harmless) ||
-           std::any_of(table.noted.begin(), table.noted.end(),
-                       [&](const NotedKey& one) { return one.off.key == key; }) ||
-           std::any_of(table.refused.begin(), table.refused.end(),
-                       [&](const Term& term) { return is_one_of(key, {term.key}); });
-  };
-  for (const std::string& name : reading.ignored) {
-    const auto found = std::find_if(values.begin(), values.end(), [&](const auto& entry) {
-      return without_dashes(entry.first) == without_dashes(name);
-    });
-    if (found == values.end())
-      throw Error("--ignore " + name + ": the file has no such key" +
-                  did_you_mean(name, keys_in(values)));
-    read.passed_over.push_back(found->first);
-    values.erase(found);
+  if (!unknown.empty() && !reading.ignores_unknown) refuse_unknown(target, unknown);
+  for (const std::string& key : unknown) {
+    read.passed_over.push_back(key);
+    values.erase(key);
   }
-  std::erase_if(values, [&](const auto& entry) {
-    const bool passes = reading.ignores_unknown && !is_known(entry.first);
-    if (passes) read.passed_over.push_back(entry.first);
-    return passes;
-  });
-  return values;
 }
 
 void note_defaults(const LaunchTarget& target, const LaunchValues& fields, ReadLaunch& read) {
@@ -189,13 +178,12 @@ void close_open(LaunchValues& fields, const LaunchReading& reading) {
 // Micro-batches that go through a model chunk before the next: as many as stages are modelled.
 // More of them only take memory.
 void note_chunk_group(LaunchValues& fields, ReadLaunch& read) {
-  const auto group = fields.find("chunk_group");
-  if (group == fields.end()) return;
-  const std::string text = group->second;
-  fields.erase(group);
+  const auto group = fields.extract("chunk_group");
+  if (group.empty()) return;
+  const std::string& text = group.mapped();
   const auto number = [&](const char* key) {
-    const auto found = fields.find(key);
-    return found == fields.end() ? 1.0 : sim::number_from(found->second).value_or(0.0);
+    const auto* const value = value_in(fields, key);
+    return value ? sim::number_from(*value).value_or(0.0) : 1.0;
   };
   const double stages = number("pp"), count = sim::number_from(text).value_or(0.0);
   const bool chunks = number("virtual_stages") > 1 || fields.contains("layers_per_chunk") ||
@@ -217,11 +205,11 @@ RowReading read_closed_row(const LaunchTarget& target, const Row& row, const Lau
   } catch (const Error& error) {
     LaunchValues closed = values;
     for (const std::string& key : keys_of({row})) {
-      const auto open = closed.find(key);
-      if (open == closed.end() || !is_open(open->second)) continue;
-      read.approximated.push_back(key + " = " + open->second +
+      const auto* const value = value_in(closed, key);
+      if (!value || !is_open(*value)) continue;
+      read.approximated.push_back(key + " = " + *value +
                                   ": left open, the program's default is taken");
-      closed.erase(open);
+      closed.erase(key);
     }
     if (closed.size() < values.size()) return read_row(row, closed, fields);
     throw Error(std::string(error.what()) + ": no such combination of " + target.name +
@@ -237,9 +225,8 @@ void check_numbers(const Row& row, const LaunchValues& said, const LaunchValues&
     } catch (const Error& error) {
       std::string keys;
       for (const std::string& name : keys_of({row})) {
-        const auto found = values.find(name);
-        if (found == values.end() || found->second.find(value) == std::string::npos) continue;
-        keys += name + " = " + found->second + ": ";
+        const auto* const text = value_in(values, name);
+        if (text && text->find(value) != std::string::npos) keys += name + " = " + *text + ": ";
       }
       throw Error(keys + error.what());
     }
@@ -264,10 +251,9 @@ LaunchValues read_rows(const LaunchTarget& target, const LaunchText& text,
 // What other files say, where this one does not.
 void note_other_files(const LaunchTarget& target, const LaunchValues& values, ReadLaunch& read) {
   for (const Term& other : shipped_table(target.name).elsewhere) {
-    const auto named = values.find(other.key);
-    if (named == values.end() || named->second.empty()) continue;
-    if (!read.record.training.strategy.contains(other.value))
-      read.elsewhere.push_back({other.value, other.key + " = " + named->second});
+    const auto* const named = value_in(values, other.key);
+    if (named && !named->empty() && !read.record.training.strategy.contains(other.value))
+      read.elsewhere.push_back({other.value, other.key + " = " + *named});
   }
 }
 
@@ -278,8 +264,8 @@ ReadLaunch read_text(const LaunchTarget& target, LaunchText text, const std::str
   read.states_ranks = !target.written;
   try {
     check_program(target, text.program);
-    text.values = values_to_read(target, std::move(text.values), reading, read);
-    check_others(target, text.values, read);
+    pass_over_named(text.values, reading, read);
+    sort_others(target, text.values, reading, read);
     read.record = record_of(read_rows(target, text, reading, read));
     note_other_files(target, text.values, read);
   } catch (const Error& error) {
@@ -306,34 +292,6 @@ int keys_found(const LaunchValues& values, const std::string& keys) {
   for (std::string key; stream >> key; ++count)
     if (!values.contains(key)) return 0;
   return count;
-}
-
-// The target of whose keys the file has most, the first of several.
-const LaunchTarget& target_of_text(const std::string& text, const std::string& path) {
-  std::map<decltype(LaunchTarget::parsed), LaunchValues> read;  // by each format once
-  std::optional<TooLarge> too_large;
-  const auto read_as = [&](const LaunchTarget& target) {
-    LaunchValues& values = read[target.parsed];  // nothing where the file has another format
-    try {
-      values = target.parsed(text, path).values;
-    } catch (const TooLarge& error) {
-      too_large = error;
-    } catch (const Error&) {
-    }
-  };
-  const LaunchTarget* best = nullptr;
-  int most = 0;
-  for (const LaunchTarget& target : all_launch_targets()) {
-    if (!target.parsed) continue;
-    if (!read.contains(target.parsed)) read_as(target);
-    for (const std::string& keys : target.beginnings) {
-      const int found = keys_found(read[target.parsed], keys);
-      if (found > most) best = &target, most = found;
-    }
-  }
-  if (!best && too_large) throw *too_large;
-  if (!best) throw Error(path + ": no file of " + sim::joined(read_targets(), ", "));
-  return *best;
 }
 
 // --- writing ---
@@ -371,14 +329,12 @@ std::string recompute_text(const sim::Run& run) {
 // Throws where the file has no ranks of a kind that the run has: all that follows from their number
 // would else be refused for a reason of its own.
 void check_ranks(const LaunchTarget& target, const RunRecord& read, const sim::Run& run) {
-  for (const char* kind : {"pp", "tp", "cp", "ep"}) {
-    const auto value = sim::find_strategy_field(kind)->get(run.strategy);
+  const sim::Strategy& s = run.strategy;
+  for (const auto& [kind, ranks] : {std::pair{"pp", s.pp}, std::pair{"tp", s.tp},
+                                    std::pair{"cp", s.cp}, std::pair{"ep", s.ep}}) {
     const auto said = read.training.strategy.find(kind);
-    const std::string ranks = value ? sim::text_of(*value) : "1",
-                      written =
-                          said != read.training.strategy.end() ? sim::text_of(said->second) : "1";
-    if (ranks != written)
-      throw Error(std::string(target.name) + " cannot express " + kind + " = " + ranks);
+    if (ranks != (said == read.training.strategy.end() ? 1 : sim::number_of(said->second)))
+      throw Error(std::string(target.name) + " cannot express " + sim::equals(kind, ranks));
   }
 }
 
@@ -448,10 +404,8 @@ std::optional<std::string> framework_of_target(const std::string& target) {
 }
 
 std::optional<std::string> target_of_framework(const std::string& framework) {
-  for (const LaunchTarget& target : all_launch_targets()) {
-    if (target.written && is_one_of(framework, target.frameworks)) return target.name;
-  }
-  return std::nullopt;
+  const LaunchTarget* const target = target_running(framework);
+  return target ? std::optional<std::string>(target->name) : std::nullopt;
 }
 
 std::string usual_target(const sim::Run& run) {
@@ -468,12 +422,12 @@ std::vector<LaunchFile> launch_files(const sim::Run& run, const std::string& nam
   if (!target.launches && !is_one_of(run.framework.id, target.frameworks))
     throw Error(name + " cannot express training.framework = " + run.framework.id + ": " +
                 sim::alternatives(target.frameworks) + " is expected");
-  LaunchFile file{target.file_name, target.written(run, entries_of(target, fields_of(run)))};
+  LaunchFile file{target.file_name, written_text(target, run)};
   if (target.parsed) file.unsaid = check_written(target, file, run, resolver);
   std::vector<LaunchFile> files;
-  const auto program = target.launches ? target_of_framework(run.framework.id) : std::nullopt;
-  if (program) files = launch_files(run, *program, resolver);
-  if (program && is_one_of(run.framework.id, target_named(*program).commanded_recompute))
+  const auto* const program = target.launches ? target_running(run.framework.id) : nullptr;
+  if (program) files = launch_files(run, program->name, resolver);
+  if (program && is_one_of(run.framework.id, program->commanded_recompute))
     std::erase(files.back().unsaid, recompute_text(run));
   if (target.node_file) files.push_back(target.node_file(run));
   files.push_back(file);
@@ -482,14 +436,37 @@ std::vector<LaunchFile> launch_files(const sim::Run& run, const std::string& nam
 
 std::string target_of_launch(const std::string& text, const std::string& path) {
   require_small(text, path);
-  return target_of_text(text, path).name;
+  std::map<LaunchParser, LaunchValues> read;  // by each format once
+  std::optional<TooLarge> too_large;
+  const auto read_as = [&](const LaunchTarget& target) {
+    LaunchValues& values = read[target.parsed];  // nothing where the file has another format
+    try {
+      values = target.parsed(text, path).values;
+    } catch (const TooLarge& error) {
+      too_large = error;
+    } catch (const Error&) {
+    }
+  };
+  const LaunchTarget* best = nullptr;
+  int most = 0;
+  for (const LaunchTarget& target : all_launch_targets()) {
+    if (!target.parsed) continue;
+    if (!read.contains(target.parsed)) read_as(target);
+    for (const std::string& keys : target.beginnings) {
+      const int found = keys_found(read[target.parsed], keys);
+      if (found > most) best = &target, most = found;
+    }
+  }
+  if (!best && too_large) throw *too_large;
+  if (!best) throw Error(path + ": no file of " + sim::joined(read_targets(), ", "));
+  return best->name;
 }
 
 ReadLaunch parse_launch(const std::string& text, const std::string& path,
                         const LaunchReading& reading) {
   require_small(text, path);
   const LaunchTarget& known =
-      reading.target ? target_named(*reading.target) : target_of_text(text, path);
+      target_named(reading.target ? *reading.target : target_of_launch(text, path));
   if (!known.parsed) throw Error(path + ": files of " + known.name + " are written and not read");
   return read_text(known, known.parsed(text, path), path, reading);
 }

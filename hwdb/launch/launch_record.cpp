@@ -1,7 +1,6 @@
 #include "hwdb/launch/launch_record.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <initializer_list>
 #include <set>
@@ -12,6 +11,7 @@
 #include "hwdb/launch/layer_pattern.h"
 #include "hwdb/models/catalogue.h"
 #include "hwdb/text/json_reader.h"
+#include "hwdb/text/spelling.h"
 #include "sim/base/error.h"
 #include "sim/base/number_text.h"
 
@@ -31,8 +31,8 @@ int count_of(const std::string& key, const std::string& text) {
 }
 
 int count_in(const LaunchValues& fields, const std::string& key, int fallback) {
-  const auto found = fields.find(key);
-  return found == fields.end() ? fallback : count_of(key, found->second);
+  const auto* const text = value_in(fields, key);
+  return text ? count_of(key, *text) : fallback;
 }
 
 // A product of counts, which is one.
@@ -44,11 +44,6 @@ int product_of(const std::string& key, std::initializer_list<int> counts) {
   return static_cast<int>(product);
 }
 
-bool is_true(const LaunchValues& fields, const std::string& key) {
-  const auto found = fields.find(key);
-  return found != fields.end() && found->second == "true";
-}
-
 // Layers of the model that is read, by its shape or its name.
 int layers_of(const LaunchValues& fields, const RunRecord& record) {
   const sim::NamedModel* const known = record.model.name ? find_model(*record.model.name) : nullptr;
@@ -57,11 +52,8 @@ int layers_of(const LaunchValues& fields, const RunRecord& record) {
 
 // Takes a value out of the fields.
 std::optional<std::string> taken(LaunchValues& fields, const std::string& key) {
-  const auto found = fields.find(key);
-  if (found == fields.end()) return std::nullopt;
-  std::string value = std::move(found->second);
-  fields.erase(found);
-  return value;
+  const auto field = fields.extract(key);
+  return field.empty() ? std::nullopt : std::optional(field.mapped());
 }
 
 std::optional<int> taken_count(LaunchValues& fields, const std::string& key) {
@@ -96,22 +88,22 @@ void put_field(const std::string& key, const std::string& text, RunRecord& recor
   }
 }
 
-// Layers of the parts where the first ones take what does not divide.
-void put_remainder(LaunchValues& fields, int layers, RunRecord& record) {
-  const int ends = is_true(fields, "embeddings_as_layers") ? 1 : 0;
+// Layers of the parts where the first ones take what does not divide; `layers` are with the `ends`.
+void put_remainder(LaunchValues& fields, int layers, int ends, RunRecord& record) {
   const int parts = product_of("pipeline stages * virtual stages",
                                {count_in(fields, "pp", 1), count_in(fields, "virtual_stages", 1)});
-  if (!taken(fields, "remainder") || (layers + 2 * ends) % parts == 0 || layers < parts) return;
-  std::vector<int> dealt(static_cast<std::size_t>(parts), (layers + 2 * ends) / parts);
-  for (int i = 0; i < (layers + 2 * ends) % parts; ++i) ++dealt[static_cast<std::size_t>(i)];
-  dealt.front() -= ends, dealt.back() -= ends;
+  if (!taken(fields, "remainder") || layers % parts == 0 || layers - ends < parts) return;
+  std::vector<int> dealt(static_cast<std::size_t>(parts), layers / parts);
+  for (int i = 0; i < layers % parts; ++i) ++dealt[static_cast<std::size_t>(i)];
+  dealt.front() -= ends / 2, dealt.back() -= ends / 2;
   record.training.strategy["stage_layers"] = dealt;
 }
 
 void put_stages(LaunchValues& fields, RunRecord& record) {
   const std::int64_t layers = layers_of(fields, record);
   const int pp = count_in(fields, "pp", 1);
-  const int ends = is_true(fields, "embeddings_as_layers") ? 2 : 0;
+  const auto* const counted = value_in(fields, "embeddings_as_layers");
+  const int ends = counted && *counted == "true" ? 2 : 0;
   if (const auto weighted = taken_count(fields, "weighted_layers_per_chunk"))
     fields["virtual_stages"] = std::to_string(
         std::max<std::int64_t>(1, ((layers + ends + *weighted - 1) / *weighted + pp - 1) / pp));
@@ -131,7 +123,7 @@ void put_stages(LaunchValues& fields, RunRecord& record) {
   if (first || last)
     record.training.strategy["stage_layers"] =
         stages_between(static_cast<int>(layers), pp, first, last);
-  put_remainder(fields, static_cast<int>(layers), record);
+  put_remainder(fields, static_cast<int>(layers) + ends, ends, record);
 }
 
 // A width that a file leaves to its program, which makes it of the hidden size h: "4h", or "8h/3"
@@ -189,11 +181,6 @@ void put_hybrid(LaunchValues& fields) {
   if (width > 0)
     fields.emplace("model.mamba.num_heads",
                    std::to_string(2LL * count_in(fields, "model.hidden_size", 0) / width));
-}
-
-void put_linear_layers(LaunchValues& fields, RunRecord& record) {
-  if (const auto layers = taken(fields, "model.linear_layers"))
-    record.model.fields["layer_pattern"] = mixers_of(*layers);
 }
 
 void put_vocabulary(LaunchValues& fields) {
@@ -268,23 +255,20 @@ void put_adapters(LaunchValues& fields, RunRecord& record) {
 }
 
 // What is done with outputs that only go together; none of them is known: again.
-std::string kept_together(LaunchValues& fields, const std::vector<std::string>& whole,
+std::string kept_together(LaunchValues& fields, const std::string& whole,
                           const std::vector<std::string>& parts) {
   const auto value = [&](const std::string& name) {
     return taken(fields, "remat." + name).value_or("remat");
   };
-  std::string kept = "remat";
-  for (const std::string& name : whole)
-    if (const std::string one = value(name); one != "remat") kept = one;
+  const std::string kept = value(whole);
   std::vector<std::string> values;
   for (const std::string& name : parts) values.push_back(value(name));
-  if (!values.empty() && values.front() != "remat") kept = values.front();
   for (const std::string& one : values) {
     if (one != values.front())
       throw Error("recomputation: " + sim::joined(parts, ", ") +
                   " are saved together, offloaded together or all recomputed");
   }
-  return kept;
+  return values.empty() || values.front() == "remat" ? kept : values.front();
 }
 
 // Recomputation that names what becomes of each output.
@@ -292,11 +276,11 @@ void put_kept(LaunchValues& fields) {
   if (!fields.contains("remat.input")) return;
   const std::string input = taken(fields, "remat.input").value_or("device");
   const std::pair<const char*, std::string> outputs[] = {
-      {"qkv", kept_together(fields, {"qkv"}, {"q", "k", "v"})},
-      {"core_attn", kept_together(fields, {"core_attn"}, {})},
-      {"attn_proj", kept_together(fields, {"attn_proj"}, {})},
-      {"mlp_up", kept_together(fields, {"mlp_up"}, {"mlp_gate", "mlp_value"})},
-      {"mlp_down", kept_together(fields, {"mlp_down"}, {})}};
+      {"qkv", kept_together(fields, "qkv", {"q", "k", "v"})},
+      {"core_attn", kept_together(fields, "core_attn", {})},
+      {"attn_proj", kept_together(fields, "attn_proj", {})},
+      {"mlp_up", kept_together(fields, "mlp_up", {"mlp_gate", "mlp_value"})},
+      {"mlp_down", kept_together(fields, "mlp_down", {})}};
   std::string saved, place;
   for (const auto& [name, kept] : outputs) {
     if (kept == "remat") continue;
@@ -334,9 +318,7 @@ std::string model_of_weights(const std::string& name) {
   std::istringstream words(last);
   std::string left;
   for (std::string word; std::getline(words, word, '-');) {
-    std::string lower = word;
-    for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    if (!kTrained.contains(lower)) left += (left.empty() ? "" : "-") + word;
+    if (!kTrained.contains(folded(word))) left += (left.empty() ? "" : "-") + word;
   }
   const sim::NamedModel* const known = find_model(left);
   return known ? known->model.name : path;
@@ -389,7 +371,8 @@ RunRecord record_of(LaunchValues fields) {
   put_stages(fields, record);
   put_experts(fields, record);
   put_hybrid(fields);
-  put_linear_layers(fields, record);
+  if (const auto layers = taken(fields, "model.linear_layers"))
+    record.model.fields["layer_pattern"] = mixers_of(*layers);
   put_adapters(fields, record);
   taken(fields, "model.overridden");
   put_kept(fields);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <sstream>
-#include <utility>
 
 #include "sim/base/error.h"
 #include "sim/base/number_text.h"
@@ -12,12 +11,6 @@ namespace llmsim::hwdb {
 namespace {
 
 bool is_variable(const std::string& value) { return !value.empty() && value.front() == '$'; }
-
-std::optional<std::string> value_in(const LaunchValues& values, const std::string& key) {
-  const auto found = values.find(key);
-  if (found == values.end()) return std::nullopt;
-  return found->second;
-}
 
 // Puts a variable's value, or compares it with the one it has.
 bool binds(const Term& term, const std::string& value, LaunchValues& variables) {
@@ -29,7 +22,7 @@ bool has_name(const std::string& names, const std::string& name) {
   return ("+" + names + "+").find("+" + name + "+") != std::string::npos;
 }
 
-bool holds(const Term& term, const std::optional<std::string>& value, LaunchValues& variables) {
+bool holds(const Term& term, const std::string* value, LaunchValues& variables) {
   const auto behind = [&](const char* sign) { return term.value.substr(std::strlen(sign)); };
   if (term.value.starts_with(kNot)) return value && !same_value(behind(kNot), *value);
   if (term.value.starts_with(kHas)) return value && has_name(*value, behind(kHas));
@@ -46,8 +39,11 @@ bool all_hold(const std::vector<Term>& terms, const LaunchValues& values, Launch
   });
 }
 
-bool names(const std::vector<Term>& terms, const std::string& key) {
-  return std::any_of(terms.begin(), terms.end(), [&](const Term& term) { return term.key == key; });
+// The term of a key; null where there is none.
+const Term* term_of(const std::vector<Term>& terms, const std::string& key) {
+  const auto found =
+      std::find_if(terms.begin(), terms.end(), [&](const Term& term) { return term.key == key; });
+  return found == terms.end() ? nullptr : &*found;
 }
 
 void add_keys(const std::vector<Term>& terms, std::vector<std::string>& keys) {
@@ -66,32 +62,18 @@ std::vector<std::string> file_keys(const Row& row) {
 LaunchValues with_defaults(const Row& row, const LaunchValues& file) {
   LaunchValues values;
   for (const std::string& key : file_keys(row)) {
-    if (const auto value = value_in(file, key)) values[key] = *value;
+    if (const auto* const value = value_in(file, key)) values[key] = *value;
   }
   for (const Term& term : row.defaults) values.emplace(term.key, term.value);
   return values;
 }
 
-bool is_default(const Row& row, const std::string& key, const std::string& value) {
-  return std::any_of(row.defaults.begin(), row.defaults.end(), [&](const Term& term) {
-    return term.key == key && same_value(term.value, value);
-  });
-}
-
 // Whether all keys that the case does not name are as if absent.
 bool leaves_nothing(const Row& row, const Case& one, const LaunchValues& values) {
   return std::all_of(values.begin(), values.end(), [&](const auto& entry) {
-    return names(one.file, entry.first) || is_default(row, entry.first, entry.second);
+    const Term* const usual = term_of(row.defaults, entry.first);
+    return term_of(one.file, entry.first) || (usual && same_value(usual->value, entry.second));
   });
-}
-
-std::string text_of_terms(const std::vector<std::string>& keys, const LaunchValues& values) {
-  std::string text;
-  for (const std::string& key : keys) {
-    const auto value = value_in(values, key);
-    if (value) text += (text.empty() ? "" : ", ") + key + " = " + *value;
-  }
-  return text;
 }
 
 bool writes(const Case& one, const LaunchValues& run, LaunchValues& variables) {
@@ -129,23 +111,36 @@ std::string joined_names(const std::string& text, const NameList& list) {
   return sim::joined(parts, "+");
 }
 
-std::string spelled_value(const Row& row, const Term& term, const LaunchValues& variables) {
+// The value of a term, of a variable as `in_list` has the names of a list.
+std::string value_of(const Row& row, const Term& term, const LaunchValues& variables,
+                     std::string (*in_list)(const std::string& names, const NameList& list)) {
   if (!is_variable(term.value)) return term.value;
   const std::string& value = variables.at(term.value);
-  return row.list ? listed(value, *row.list) : value;
+  return row.list ? in_list(value, *row.list) : value;
 }
 
 // What the keys that the case does not name mean.
 void add_unnamed(const Row& row, const Case& one, std::vector<LaunchEntry>& entries) {
   for (const std::string& key : file_keys(row)) {
-    if (names(one.file, key)) continue;
-    const auto usual = std::find_if(row.defaults.begin(), row.defaults.end(),
-                                    [&](const Term& term) { return term.key == key; });
-    entries.push_back({key, usual == row.defaults.end() ? "null" : usual->value, row.is_text});
+    if (term_of(one.file, key)) continue;
+    const Term* const usual = term_of(row.defaults, key);
+    entries.push_back({key, usual ? usual->value : "null", row.is_text});
   }
 }
 
 }  // namespace
+
+const std::string* value_in(const LaunchValues& values, const std::string& key) {
+  const auto found = values.find(key);
+  return found == values.end() ? nullptr : &found->second;
+}
+
+std::string text_of_terms(const std::vector<std::string>& keys, const LaunchValues& values) {
+  std::vector<std::string> terms;
+  for (const std::string& key : keys)
+    if (const auto* const value = value_in(values, key)) terms.push_back(key + " = " + *value);
+  return sim::joined(terms, ", ");
+}
 
 bool same_value(const std::string& a, const std::string& b) {
   if (a == b) return true;
@@ -201,9 +196,7 @@ RowReading read_row(const Row& row, const LaunchValues& file, const LaunchValues
     RowReading reading{.fields = {}, .by_default = silent};
     for (const Term& term : one.run) {
       if (term.value.starts_with('<')) continue;
-      std::string value = is_variable(term.value) ? variables.at(term.value) : term.value;
-      if (is_variable(term.value) && row.list) value = joined_names(value, *row.list);
-      reading.fields[term.key] = std::move(value);
+      reading.fields[term.key] = value_of(row, term, variables, joined_names);
     }
     return reading;
   }
@@ -218,7 +211,7 @@ std::vector<LaunchEntry> written_row(const Row& row, const LaunchValues& run) {
     std::vector<LaunchEntry> entries;
     for (const Term& term : one.file) {
       if (term.value.starts_with('<')) continue;
-      entries.push_back({term.key, spelled_value(row, term, variables), row.is_text});
+      entries.push_back({term.key, value_of(row, term, variables, listed), row.is_text});
     }
     if (row.overrides) add_unnamed(row, one, entries);
     return entries;
@@ -226,6 +219,12 @@ std::vector<LaunchEntry> written_row(const Row& row, const LaunchValues& run) {
   const std::string text = text_of_terms(fields_written(row), run);
   if (text.empty()) return {};
   throw Error(text);
+}
+
+std::vector<std::string> keys_of(const std::vector<Term>& terms) {
+  std::vector<std::string> keys;
+  for (const Term& term : terms) keys.push_back(term.key);
+  return keys;
 }
 
 std::vector<std::string> keys_of(const std::vector<Row>& rows) {

@@ -25,6 +25,12 @@ namespace llmsim::hwdb {
 // Values as text.
 using LaunchValues = std::map<std::string, std::string>;
 
+// The value of a key; null where there is none.
+const std::string* value_in(const LaunchValues& values, const std::string& key);
+
+// "KEY = VALUE, KEY = VALUE" of the keys that have one.
+std::string text_of_terms(const std::vector<std::string>& keys, const LaunchValues& values);
+
 // A key of a file as it is written.
 struct LaunchEntry {
   std::string key, value;
@@ -35,6 +41,8 @@ struct Term {
   std::string key;
   std::string value;
 };
+
+std::vector<std::string> keys_of(const std::vector<Term>& terms);
 
 inline constexpr const char* kAbsent = "<absent>";
 inline constexpr const char* kPresent = "<present>";    // with any value

@@ -1,7 +1,6 @@
 #include "hwdb/launch/layer_pattern.h"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <cstdlib>
 #include <sstream>
@@ -81,8 +80,7 @@ std::string layer_bits(const std::string& pattern) {
 }
 
 bool is_number(const std::string& text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(),
-                                      [](unsigned char c) { return std::isdigit(c) != 0; });
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
 }
 
 // "[1,1,0]".

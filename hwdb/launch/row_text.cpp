@@ -26,10 +26,9 @@ constexpr Arrow kArrows[] = {
 // The arrow of a line; null where there is none.
 const Arrow* arrow_in(const std::string& text) {
   const std::string line = " " + text + " ";
-  const auto* const found =
-      std::find_if(std::begin(kArrows), std::end(kArrows),
-                   [&](const Arrow& arrow) { return line.find(arrow.sign) != std::string::npos; });
-  return found == std::end(kArrows) ? nullptr : found;
+  for (const Arrow& arrow : kArrows)
+    if (line.find(arrow.sign) != std::string::npos) return &arrow;
+  return nullptr;
 }
 
 // What stands before and behind the arrow.
@@ -73,18 +72,13 @@ std::string key_named(const Side& side, const std::string& name) {
 
 // "NAME != VALUE", "NAME ~ WORD" of a list, "NAME = VALUE|VALUE", or values alone.
 Choice choice_of(const std::string& words, const Side& side) {
-  for (const auto& [sign, begins] : {std::pair{" != ", kNot}, std::pair{" ~ ", kHas}}) {
-    if (words.find(sign) == std::string::npos) continue;
-    const auto [field, values] = parted(words, sign);
-    Choice choice{key_named(side, field), {}};
-    for (const std::string& word : split(values, '|')) choice.values.push_back(begins + word);
-    return choice;
-  }
-  const bool named = words.find(" = ") != std::string::npos;
-  const auto [name, values] = named ? parted(words, " = ") : std::pair{side.alone, words};
+  const auto has = [&](const char* sign) { return words.find(sign) != std::string::npos; };
+  const char* const sign = has(" != ") ? " != " : has(" ~ ") ? " ~ " : " = ";
+  const auto [name, values] = has(sign) ? parted(words, sign) : std::pair{side.alone, words};
   if (name.empty()) throw Error(words + ": NAME = VALUE is expected");
   Choice choice{key_named(side, name), {}};
-  for (const std::string& word : split(values, '|')) choice.values.push_back(value_of(word));
+  for (const std::string& word : split(values, '|'))
+    choice.values.push_back(has(" != ") ? kNot + word : has(" ~ ") ? kHas + word : value_of(word));
   return choice;
 }
 
@@ -252,95 +246,86 @@ Row row_of(const std::vector<Line>& keys, const std::vector<Line>& body, const s
   return head.row;
 }
 
-// "harmless REASON" or "refused REASON" with its keys.
-void add_list(const Block& block, bool harmless, const std::string& file, LaunchTable& table) {
-  at_line(file, block.head, [&] {
-    if (parted(block.head.text, " ").second.empty()) throw Error("a reason is missing");
-    if (block.body.empty()) throw Error("keys are expected below");
-  });
-  for (const Line& line : block.body) {
-    at_line(file, line, [&] {
-      for (const std::string& words : split(line.text, harmless ? ' ' : ',')) {
-        const auto [key, value] = parted(words, " = ");
-        if (harmless && !key.empty()) table.harmless.push_back(key);
-        if (!harmless) table.refused.push_back({key, value.empty() ? kAbsent : value_of(value)});
-      }
-    });
+// What a line below a statement is added to: "noted EFFECT" and its keys.
+struct Listed {
+  const std::string& rest;  // what stands behind the statement's word
+  const Names& lets;
+  LaunchTable& table;
+};
+
+// "KEY, KEY = VALUE".
+std::vector<Term> terms_in(const std::string& line) {
+  std::vector<Term> terms;
+  for (const std::string& words : split(line, ',')) {
+    const auto [key, value] = parted(words, " = ");
+    terms.push_back({key, value.empty() ? kAbsent : value_of(value)});
   }
+  return terms;
 }
 
-// "noted EFFECT" with its keys, each with the value of which it does not hold.
-void add_noted(const Block& block, const std::string& file, LaunchTable& table) {
-  const std::string effect = parted(block.head.text, " ").second;
-  at_line(file, block.head, [&] {
-    if (effect.empty()) throw Error("what is not counted is missing");
-  });
-  for (const Line& line : block.body) {
-    at_line(file, line, [&] {
-      for (const std::string& words : split(line.text, ',')) {
-        const auto [key, value] = parted(words, " = ");
-        table.noted.push_back({{key, value.empty() ? kAbsent : value_of(value)}, effect});
-      }
-    });
-  }
+void add_harmless(const std::string& line, const Listed& to) {
+  for (const std::string& key : split(line, ' '))
+    if (!key.empty()) to.table.harmless.push_back(key);
 }
 
-// "never REASON" with what does not go together, a line each.
-void add_rules(const Block& block, const std::string& file, const Names& lets, LaunchTable& table) {
-  const std::string reason = parted(block.head.text, " ").second;
-  at_line(file, block.head, [&] {
-    if (reason.empty()) throw Error("a reason is missing");
-    if (block.body.empty()) throw Error("fields that do not go together are expected below");
-  });
-  for (const Line& line : block.body) {
-    at_line(file, line, [&] {
-      for (auto& terms : combinations(choices_of(expanded(line.text, lets), {nullptr, ""})))
-        table.never.push_back({std::move(terms), reason});
-    });
-  }
+void add_refused(const std::string& line, const Listed& to) {
+  for (const Term& term : terms_in(line)) to.table.refused.push_back(term);
 }
 
-// "elsewhere FIELD" with the keys that name the file.
-void add_elsewhere(const Block& block, const std::string& field, const std::string& file,
-                   LaunchTable& table) {
-  at_line(file, block.head, [&] {
-    if (!is_launch_field(field)) throw Error(field + ": no field of a run");
-    if (block.body.empty()) throw Error("keys are expected below");
-  });
-  for (const Line& line : block.body)
-    for (const std::string& key : split(line.text, ' '))
-      if (!key.empty()) table.elsewhere.push_back({key, field});
+void add_noted(const std::string& line, const Listed& to) {
+  for (const Term& term : terms_in(line)) to.table.noted.push_back({term, to.rest});
 }
 
-// "programs REASON" with a word of a name and what such a program trains.
-void add_programs(const Block& block, const std::string& file, LaunchTable& table) {
-  for (const Line& line : block.body) {
-    at_line(file, line, [&] {
-      const auto [word, what] = parted(line.text, " ");
-      if (what.empty()) throw Error(word + ": what such a program trains is missing");
-      table.programs.push_back({word, what.substr(what.find_first_not_of(' '))});
-    });
-  }
+void add_rules(const std::string& line, const Listed& to) {
+  for (auto& terms : combinations(choices_of(expanded(line, to.lets), {nullptr, ""})))
+    to.table.never.push_back({std::move(terms), to.rest});
 }
 
-// "releases PROGRAM" with a release and its date a line, the oldest first.
-void add_releases(const Block& block, const std::string& program, const std::string& file,
-                  LaunchTable& table) {
-  Releases releases{program, {}};
+void add_elsewhere(const std::string& line, const Listed& to) {
+  const std::string field = key_named({nullptr, ""}, to.rest);
+  for (const std::string& key : split(line, ' '))
+    if (!key.empty()) to.table.elsewhere.push_back({key, field});
+}
+
+void add_program(const std::string& line, const Listed& to) {
+  const auto [word, what] = parted(line, " ");
+  if (what.empty()) throw Error(word + ": what such a program trains is missing");
+  to.table.programs.push_back({word, what});
+}
+
+void add_release(const std::string& line, const Listed& to) {
+  if (!to.table.releases) to.table.releases = Releases{to.rest, {}};
+  std::vector<Term>& all = to.table.releases->all;
+  const auto [release, date] = parted(line, " ");
+  if (date.empty()) throw Error(release + ": its date is missing");
+  if (!all.empty() && all.back().value > date)
+    throw Error(release + ": is older than the one above");
+  all.push_back({release, date});
+}
+
+// Statements with lines below; null: nothing has to stand there.
+struct ListStatement {
+  const char *word, *behind, *below;
+  void (*add_line)(const std::string& line, const Listed& to);
+};
+
+constexpr ListStatement kListStatements[] = {
+    {"harmless", "a reason", "keys", add_harmless},
+    {"refused", "a reason", "keys", add_refused},
+    {"noted", "what is not counted", nullptr, add_noted},
+    {"never", "a reason", "fields that do not go together", add_rules},
+    {"elsewhere", "a field", "keys", add_elsewhere},
+    {"programs", nullptr, nullptr, add_program},
+    {"releases", "the name of a program", "releases", add_release}};
+
+void add_list(const Block& block, const ListStatement& list, const Listed& to,
+              const std::string& file) {
   at_line(file, block.head, [&] {
-    if (program.empty()) throw Error("the name of a program is missing");
-    if (block.body.empty()) throw Error("releases are expected below");
+    if (list.behind && to.rest.empty()) throw Error(std::string(list.behind) + " is missing");
+    if (list.below && block.body.empty())
+      throw Error(std::string(list.below) + " are expected below");
   });
-  for (const Line& line : block.body) {
-    at_line(file, line, [&] {
-      const auto [release, date] = parted(line.text, " ");
-      if (date.empty()) throw Error(release + ": its date is missing");
-      if (!releases.all.empty() && releases.all.back().value > date)
-        throw Error(release + ": is older than the one above");
-      releases.all.push_back({release, date});
-    });
-  }
-  table.releases = std::move(releases);
+  for (const Line& line : block.body) at_line(file, line, [&] { list.add_line(line.text, to); });
 }
 
 void add_table(const LaunchTable& other, LaunchTable& table) {
@@ -364,24 +349,17 @@ void add_let(const std::string& text, Words& known) {
 bool add_statement(const Block& block, const std::string& file, Words& known, LaunchTable& table) {
   const auto parts = parted(block.head.text, " ");
   const std::string &word = parts.first, &rest = parts.second;
+  for (const ListStatement& list : kListStatements) {
+    if (word != list.word) continue;
+    add_list(block, list, {rest, known.lets, table}, file);
+    return true;
+  }
   if (word == "let")
     at_line(file, block.head, [&] { add_let(rest, known); });
   else if (word == "form")
     known.forms[parted(rest, " ").first] = {parted(rest, " ").second, block.body};
   else if (word == "include")
     at_line(file, block.head, [&] { add_table(shipped_table(rest), table); });
-  else if (word == "harmless" || word == "refused")
-    add_list(block, word == "harmless", file, table);
-  else if (word == "never")
-    add_rules(block, file, known.lets, table);
-  else if (word == "noted")
-    add_noted(block, file, table);
-  else if (word == "elsewhere")
-    add_elsewhere(block, rest, file, table);
-  else if (word == "programs")
-    add_programs(block, file, table);
-  else if (word == "releases")
-    add_releases(block, rest, file, table);
   else
     return false;
   return true;
@@ -405,19 +383,14 @@ LaunchTable table_of_text(std::string_view text, const std::string& file) {
 }
 
 const LaunchTable& shipped_table(const std::string& name) {
-  static std::mutex mutex;
+  static std::recursive_mutex mutex;  // a file may include others
   static std::map<std::string, LaunchTable> tables;
-  const auto found = [&]() -> const LaunchTable* {
-    const std::lock_guard lock(mutex);
-    const auto place = tables.find(name);
-    return place == tables.end() ? nullptr : &place->second;
-  };
-  if (const LaunchTable* const table = found()) return *table;
+  const std::lock_guard lock(mutex);
+  const auto known = tables.find(name);
+  if (known != tables.end()) return known->second;
   for (const ShippedText& shipped : shipped_launch_rows()) {
-    if (shipped.name != name) continue;
-    LaunchTable table = table_of_text(shipped.text, name + ".rows");
-    const std::lock_guard lock(mutex);
-    return tables.emplace(name, std::move(table)).first->second;
+    if (shipped.name == name)
+      return tables.emplace(name, table_of_text(shipped.text, name + ".rows")).first->second;
   }
   throw Error(name + ".rows: not part of the program");
 }

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "hwdb/launch/shell_words.h"
+#include "sim/base/error.h"
 
 namespace llmsim::hwdb {
 namespace {
@@ -35,11 +36,6 @@ struct Script {
   }
 
   ShellWords expanded(const std::string& raw) { return expanded_word(raw, variables, budget); }
-
-  void add_words_of(const std::string& text) {
-    budget.spend(text.size());
-    commands.push_back(split_words(text));
-  }
 };
 
 using Tokens = std::vector<ShellToken>;
@@ -80,7 +76,7 @@ bool condition_holds(const Tokens& tokens, Script& script) {
       const std::string& text = tokens[i].text;
       if (text == "[" || text == "[[" || text == "]" || text == "]]" || tokens[i].is_operator)
         continue;
-      test.push_back(joined_words(script.expanded(text)));
+      test.push_back(sim::joined(script.expanded(text), " "));
       continue;
     }
     holds = is_or ? holds || test_holds(test) : holds && test_holds(test);
@@ -105,8 +101,7 @@ bool execute_inner(const std::string& word, Script& script) {
 
 // The name of "NAME=..." or "NAME+=...".
 std::optional<std::string> assigned_name(const std::string& word) {
-  std::size_t end = 0;
-  while (end < word.size() && is_name_character(static_cast<unsigned char>(word[end]))) ++end;
+  const std::size_t end = end_of_name(word, 0);
   const std::string rest = word.substr(end, 2);
   if (end == 0 || !(rest.starts_with("=") || rest == "+=")) return std::nullopt;
   return word.substr(0, end);
@@ -126,9 +121,13 @@ Tokens::const_iterator assign(Tokens::const_iterator at, Tokens::const_iterator 
     std::move(list.begin(), list.end(), std::back_inserter(value));
     return end;
   }
-  std::string text = joined_words(script.expanded(raw));
-  if (adds && script.variables.contains(name)) text = joined_words(script.variables[name]) + text;
-  if (!execute_inner(text, script)) script.add_words_of(text);
+  std::string text = sim::joined(script.expanded(raw), " ");
+  if (adds && script.variables.contains(name))
+    text = sim::joined(script.variables[name], " ") + text;
+  if (!execute_inner(text, script)) {
+    script.budget.spend(text.size());
+    script.commands.push_back(split_words(text));
+  }
   script.variables[name] = {std::move(text)};
   return at;
 }
@@ -141,9 +140,7 @@ void assign_default(const std::string& word, Script& script) {
   if (equals >= close || close == std::string::npos) return;
   std::string name = word.substr(open + 2, equals - open - 2);
   if (name.ends_with(':')) name.pop_back();
-  const bool is_name = !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) {
-    return is_name_character(c);
-  });
+  const bool is_name = !name.empty() && end_of_name(name, 0) == name.size();
   if (is_name && !script.variables.contains(name))
     script.variables[name] = script.expanded(word.substr(equals + 1, close - equals - 1));
 }
@@ -191,11 +188,9 @@ bool branches(const Tokens& statement, Script& script) {
   return word == "elif" || word == "fi" || (word == "else" && rest.empty());
 }
 
-using SlurmOptions = std::map<std::string, std::string>;
-
 // "#SBATCH --nodes=4", "#SBATCH -N 4".
-SlurmOptions slurm_options(const std::string& script) {
-  SlurmOptions options;
+std::map<std::string, std::string> slurm_options(const std::string& script) {
+  std::map<std::string, std::string> options;
   std::istringstream lines(script);
   for (std::string line; std::getline(lines, line);) {
     const ShellWords words = split_words(line);
@@ -253,7 +248,7 @@ int launcher_devices(int nodes, int on_node) {
 }
 
 ShellVariables slurm_environment(const std::string& script) {
-  const SlurmOptions options = slurm_options(script);
+  const std::map<std::string, std::string> options = slurm_options(script);
   const auto number = [&](std::initializer_list<const char*> names) -> int {
     for (const char* name : names) {
       const auto found = options.find(name);

@@ -92,17 +92,20 @@ bool is_remark(const std::string& word) { return word.starts_with("`#") && word.
 // The "2" of "2>&1".
 bool names_stream(const std::string& text, std::size_t begin, std::size_t end) {
   return end < text.size() && (text[end] == '>' || text[end] == '<') &&
-         std::all_of(text.begin() + static_cast<std::ptrdiff_t>(begin),
-                     text.begin() + static_cast<std::ptrdiff_t>(end),
-                     [](unsigned char c) { return std::isdigit(c) != 0; });
+         text.find_first_not_of("0123456789", begin) == end;
 }
 
 // --- expansion ---
 
-std::size_t size_of(const ShellWords& words) {
-  std::size_t size = words.size();
-  for (const std::string& word : words) size += word.size();
-  return size;
+// The value of a variable, which is paid for; null where it is not set.
+const ShellWords* value_of(const std::string& name, const ShellVariables& variables,
+                           ReadBudget& budget) {
+  const auto known = variables.find(name);
+  if (known == variables.end()) return nullptr;
+  std::size_t size = known->second.size();
+  for (const std::string& word : known->second) size += word.size();
+  budget.spend(size);
+  return &known->second;
 }
 
 // The value of "$(( ... ))": numbers, names, + - * /; none where something is unknown or no 64-bit
@@ -142,25 +145,19 @@ class Arithmetic {
     return overflows ? std::nullopt : Number(result);
   }
 
-  Number sum_of() {
-    auto left = product_of();
-    for (char c = next(); left && (c == '+' || c == '-'); c = next()) {
+  // Parts with operators of one rank between them, from left to right.
+  Number chain_of(Number (Arithmetic::*part)(), char one, char other) {
+    auto left = (this->*part)();
+    for (char c = next(); left && (c == one || c == other); c = next()) {
       ++at_;
-      const auto right = product_of();
+      const auto right = (this->*part)();
       left = right ? result_of(*left, c, *right) : std::nullopt;
     }
     return left;
   }
 
-  Number product_of() {
-    auto left = atom();
-    for (char c = next(); left && (c == '*' || c == '/'); c = next()) {
-      ++at_;
-      const auto right = atom();
-      left = right ? result_of(*left, c, *right) : std::nullopt;
-    }
-    return left;
-  }
+  Number sum_of() { return chain_of(&Arithmetic::product_of, '+', '-'); }
+  Number product_of() { return chain_of(&Arithmetic::atom, '*', '/'); }
 
   Number atom() {
     if (next() == '(') {
@@ -172,15 +169,11 @@ class Arithmetic {
       next();
       return inner;
     }
-    std::string word;
-    while (at_ < text_.size() && is_name_character(static_cast<unsigned char>(text_[at_])))
-      word += text_[at_++];
+    const std::size_t begin = std::exchange(at_, end_of_name(text_, at_));
+    std::string word = text_.substr(begin, at_ - begin);
     next();
-    const auto known = variables_.find(word);
-    if (known != variables_.end()) {
-      budget_.spend(size_of(known->second));
-      word = joined_words(known->second);
-    }
+    if (const auto* const known = value_of(word, variables_, budget_))
+      word = sim::joined(*known, " ");
     std::int64_t number = 0;
     const char* const end = word.data() + word.size();
     const auto read = std::from_chars(word.data(), end, number);
@@ -195,16 +188,13 @@ class Arithmetic {
 
 // "NAME", "NAME:-default", "NAME[@]" of braces.
 ShellWords braced(const std::string& inner, const ShellVariables& variables, ReadBudget& budget) {
-  std::size_t end = 0;
-  while (end < inner.size() && is_name_character(static_cast<unsigned char>(inner[end]))) ++end;
+  const std::size_t end = end_of_name(inner, 0);
   const std::string name = inner.substr(0, end), rest = inner.substr(end);
-  const auto known = variables.find(name);
-  if (known != variables.end()) budget.spend(size_of(known->second));
-  if (known != variables.end() && !known->second.empty()) return known->second;
+  const ShellWords* const known = value_of(name, variables, budget);
+  if (known && !known->empty()) return *known;
   const std::size_t dash = rest.find_first_of("-=");
-  if (dash <= 1) return {joined_words(expanded_word(rest.substr(dash + 1), variables, budget))};
-  if (known != variables.end()) return known->second;
-  return {"$" + name};
+  if (dash <= 1) return {sim::joined(expanded_word(rest.substr(dash + 1), variables, budget), " ")};
+  return known ? *known : ShellWords{"$" + name};
 }
 
 // What "$" at `at` stands for; moves behind it.
@@ -222,16 +212,13 @@ ShellWords substituted(const std::string& raw, std::size_t& at, const ShellVaria
     const auto value = Arithmetic(sum, variables, budget).value();
     return {value ? std::to_string(*value) : whole};
   }
-  std::size_t end = at + 1;
-  while (end < raw.size() && is_name_character(static_cast<unsigned char>(raw[end]))) ++end;
+  std::size_t end = end_of_name(raw, at + 1);
   if (end == at + 1 && end < raw.size()) ++end;  // "$@"
   const std::string name = raw.substr(at + 1, end - at - 1);
   at = end;
-  const auto known = variables.find(name);
   if (name == "@" || name == "*") return {};
-  if (known == variables.end()) return {"$" + name};
-  budget.spend(size_of(known->second));
-  return known->second;
+  const ShellWords* const known = value_of(name, variables, budget);
+  return known ? *known : ShellWords{"$" + name};
 }
 
 // Words while a raw one is read.
@@ -254,24 +241,40 @@ struct Expansion {
   }
 };
 
-void expand_quoted(const std::string& inner, const ShellVariables& variables, Expansion& out,
-                   ReadBudget& budget) {
-  if (inner.empty()) out.add("");
-  for (std::size_t at = 0; at < inner.size();) {
-    if (inner[at] == '$') {
-      out.add_words(substituted(inner, at, variables, budget));
-    } else if (inner[at] == '\\' && at + 1 < inner.size()) {
-      if (inner[at + 1] != '\n') out.add(std::string(1, inner[at + 1]));
+// Adds what a word stands for; a value in double quotes stays one word.
+void expand(const std::string& raw, bool is_quoted, const ShellVariables& variables,
+            ReadBudget& budget, Expansion& out) {
+  for (std::size_t at = 0; at < raw.size();) {
+    const char c = raw[at];
+    if (!is_quoted && (c == '\'' || c == '"')) {
+      const std::size_t end = end_of_group(raw, at, budget);
+      const std::string inner = raw.substr(at + 1, end - at - 2);
+      if (c == '\'' || inner.empty())
+        out.add(inner);
+      else
+        expand(inner, true, variables, budget, out);
+      at = end;
+    } else if (c == '$') {
+      const ShellWords value = substituted(raw, at, variables, budget);
+      out.add_words(is_quoted ? value : split_words(sim::joined(value, " ")));
+    } else if (c == '\\' && at + 1 < raw.size()) {
+      if (raw[at + 1] != '\n') out.add(std::string(1, raw[at + 1]));
       at += 2;
     } else {
-      out.add(std::string(1, inner[at++]));
+      out.add(std::string(1, c));
+      ++at;
     }
   }
 }
 
 }  // namespace
 
-bool is_name_character(unsigned char c) { return std::isalnum(c) != 0 || c == '_'; }
+std::size_t end_of_name(const std::string& text, std::size_t at) {
+  while (at < text.size() &&
+         (std::isalnum(static_cast<unsigned char>(text[at])) || text[at] == '_'))
+    ++at;
+  return at;
+}
 
 std::vector<ShellToken> tokens_of(const std::string& text, ReadBudget& budget) {
   std::vector<ShellToken> tokens;
@@ -302,12 +305,6 @@ std::vector<ShellToken> tokens_of(const std::string& text, ReadBudget& budget) {
   return tokens;
 }
 
-std::string joined_words(const ShellWords& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-  return text;
-}
-
 ShellWords split_words(const std::string& text) {
   ShellWords words;
   std::istringstream stream(text);
@@ -320,26 +317,7 @@ ShellWords expanded_word(const std::string& raw, const ShellVariables& variables
   const ReadBudget::Level level = budget.deeper();
   budget.spend(raw.size());
   Expansion out;
-  for (std::size_t at = 0; at < raw.size();) {
-    const char c = raw[at];
-    if (c == '\'' || c == '"') {
-      const std::size_t end = end_of_group(raw, at, budget);
-      const std::string inner = raw.substr(at + 1, end - at - 2);
-      if (c == '"')
-        expand_quoted(inner, variables, out, budget);
-      else
-        out.add(inner);
-      at = end;
-    } else if (c == '$') {
-      out.add_words(split_words(joined_words(substituted(raw, at, variables, budget))));
-    } else if (c == '\\' && at + 1 < raw.size()) {
-      if (raw[at + 1] != '\n') out.add(std::string(1, raw[at + 1]));
-      at += 2;
-    } else {
-      out.add(std::string(1, c));
-      ++at;
-    }
-  }
+  expand(raw, false, variables, budget, out);
   out.end_word();
   return out.words;
 }

@@ -3,6 +3,7 @@
 // Private to hwdb.
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <string>
 #include <vector>
@@ -20,13 +21,13 @@ struct ShellToken {
   bool is_operator = false;
 };
 
-bool is_name_character(unsigned char c);
+// The end of the letters, digits and underscores from `at` on.
+std::size_t end_of_name(const std::string& text, std::size_t at);
 
 // Without comments, redirections and documents ("<<EOF").  Throws Error for quotes and brackets
 // without an end, TooLarge where the text costs more than the budget has left.
 std::vector<ShellToken> tokens_of(const std::string& text, ReadBudget& budget);
 
-std::string joined_words(const ShellWords& words);
 ShellWords split_words(const std::string& text);  // at blanks
 
 // The expansion of a word: none, one or several words.  A variable that is not set stays "$NAME",

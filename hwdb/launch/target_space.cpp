@@ -5,11 +5,9 @@
 #include <memory>
 #include <mutex>
 #include <set>
-#include <utility>
 #include <vector>
 
 #include "hwdb/launch/launch_fields.h"
-#include "hwdb/launch/launch_file.h"
 #include "hwdb/launch/row_text.h"
 #include "hwdb/launch/targets.h"
 #include "sim/base/error.h"
@@ -23,17 +21,9 @@ constexpr const char* kRecompute = "recompute";
 
 // The target whose rows say a run of the query: its own, or that of the program it launches.
 const LaunchTarget* program_of(const sim::Run& run, const std::string& name) {
-  const std::vector<LaunchTarget>& all = all_launch_targets();
-  const auto named = [&](const std::string& wanted) {
-    const auto found = std::find_if(all.begin(), all.end(), [&](const LaunchTarget& target) {
-      return wanted == target.name && target.written;
-    });
-    return found == all.end() ? nullptr : &*found;
-  };
-  const LaunchTarget* const target = named(name);
-  if (!target || !target->launches) return target;
-  const auto program = target_of_framework(run.framework.id);
-  return program ? named(*program) : nullptr;
+  const LaunchTarget* const target = find_target(name);
+  if (!target || !target->written) return nullptr;
+  return target->launches ? target_running(run.framework.id) : target;
 }
 
 // A search of which nothing is chosen yet.
@@ -51,13 +41,13 @@ class OpenQuery {
   }
 
   // "TARGET cannot express FIELD = VALUE" where it cannot express any plan with these values of the
-  // fields that `key` names; empty: it may.  No key: any plan at all.
+  // fields that `key` names (others are left open); empty: it may.  No key: any plan at all.
   std::string refusal(const std::string& key, const LaunchValues& values) const {
     const OpenRun run = with(key, values);
     const LaunchTable& table = shipped_table(target_.name);
     for (const StartRule& rule : table.never)
       if (always_hold(rule.broken_by, run))
-        return refusal_text(keys_of(rule), run) + ": " + rule.reason;
+        return refusal_text(keys_of(rule.broken_by), run) + ": " + rule.reason;
     for (const Row& row : table.rows)
       if (!may_be_written(row, run)) return refusal_text(fields_written(row), run);
     return "";
@@ -65,33 +55,23 @@ class OpenQuery {
 
  private:
   OpenRun with(const std::string& key, const LaunchValues& values) const {
-    OpenRun run{.fields = fields_, .is_open = [this, key](const std::string& field) {
-                  const bool chosen =
-                      !key.empty() && (field == key || field.starts_with(key + "."));
-                  return !chosen && (is_of_layout(field) || by_sharding_.contains(field));
+    const auto is_named = [key](const std::string& field) {
+      return !key.empty() && (field == key || field.starts_with(key + "."));
+    };
+    OpenRun run{.fields = fields_, .is_open = [this, is_named](const std::string& field) {
+                  return !is_named(field) && (is_of_layout(field) || by_sharding_.contains(field));
                 }};
-    if (!key.empty())
-      std::erase_if(run.fields, [&](const auto& field) {
-        return !run.is_open(field.first) && is_of_layout(field.first);
-      });
-    for (const auto& [field, value] : values) run.fields[field] = value;
+    std::erase_if(run.fields, [&](const auto& field) {
+      return is_named(field.first) && is_of_layout(field.first);
+    });
+    for (const auto& [field, value] : values)
+      if (is_named(field)) run.fields[field] = value;
     return run;
   }
 
-  static std::vector<std::string> keys_of(const StartRule& rule) {
-    std::vector<std::string> keys;
-    for (const Term& term : rule.broken_by) keys.push_back(term.key);
-    return keys;
-  }
-
-  std::string refusal_text(const std::vector<std::string>& keys, const OpenRun& run) const {
-    std::vector<std::string> terms;
-    for (const std::string& key : keys) {
-      const auto value = run.fields.find(key);
-      if (value != run.fields.end() && !run.is_open(key))
-        terms.push_back(key + " = " + value->second);
-    }
-    return std::string(target_.name) + " cannot express " + sim::joined(terms, ", ");
+  std::string refusal_text(std::vector<std::string> keys, const OpenRun& run) const {
+    std::erase_if(keys, run.is_open);
+    return std::string(target_.name) + " cannot express " + text_of_terms(keys, run.fields);
   }
 
   const LaunchTarget& target_;
@@ -108,29 +88,6 @@ std::vector<sim::FieldValue> values_of(const sim::StrategyField& field, const si
   for (const int count : sim::divisors(run.cluster.num_devices))
     values.emplace_back(std::int64_t{count});
   return values;
-}
-
-void put_stated(const sim::StrategyField& field, const sim::Strategy& strategy,
-                LaunchValues& fields) {
-  const auto value = field.get(strategy);
-  if (value && is_stated(field, strategy)) fields[field.key] = sim::text_of(*value);
-}
-
-LaunchValues fields_with(const sim::StrategyField& field, const sim::FieldValue& value,
-                         const sim::Run& run) {
-  LaunchValues fields;
-  sim::Strategy strategy = run.strategy;
-  if (put_field(field, strategy, value)) put_stated(field, strategy, fields);
-  return fields;
-}
-
-LaunchValues fields_with(const sim::Recompute& recompute) {
-  LaunchValues fields;
-  sim::Strategy strategy;
-  strategy.recompute = recompute;
-  for (const sim::StrategyField& field : sim::strategy_fields())
-    if (field.key.starts_with("recompute.")) put_stated(field, strategy, fields);
-  return fields;
 }
 
 // Leaves out the values of a field that are refused.  Where all are, and they were asked for, that
@@ -161,7 +118,9 @@ void exclude_fields(const OpenQuery& open, sim::PlanQuery& query) {
     const auto values =
         asked == query.restriction.end() ? values_of(*field, query.base) : asked->second;
     const auto refusal_of = [&](const sim::FieldValue& value) {
-      return open.refusal(field->key, fields_with(*field, value, query.base));
+      sim::Strategy strategy = query.base.strategy;
+      const bool fits = put_field(*field, strategy, value);
+      return open.refusal(field->key, fits ? stated_fields(strategy) : LaunchValues());
     };
     exclude(field->key, values, refusal_of, query);
   }
@@ -174,7 +133,9 @@ void exclude_recomputes(const OpenQuery& open, sim::PlanQuery& query) {
   for (const sim::Recompute& recompute : space.recomputes())
     values.emplace_back(text_of(recompute));
   const auto refusal_of = [&](const sim::FieldValue& value) {
-    return open.refusal(kRecompute, fields_with(*sim::recompute_from(sim::text_of(value))));
+    sim::Strategy strategy;
+    strategy.recompute = *sim::recompute_from(sim::text_of(value));
+    return open.refusal(kRecompute, stated_fields(strategy));
   };
   exclude(kRecompute, values, refusal_of, query);
 }

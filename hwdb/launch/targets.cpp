@@ -1,11 +1,13 @@
 #include "hwdb/launch/targets.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <sstream>
 #include <utility>
 
 #include "hwdb/launch/command_line.h"
 #include "hwdb/launch/config_text.h"
+#include "hwdb/launch/launch_fields.h"
 #include "hwdb/launch/row_text.h"
 #include "hwdb/text/quoting.h"
 #include "sim/base/error.h"
@@ -13,12 +15,6 @@
 
 namespace llmsim::hwdb {
 namespace {
-
-// The first line of a file: "PROGRAM: MODEL on N devices."
-std::string title(const std::string& program, const sim::Run& run) {
-  return program + ": " + comment_text(run.model.name) + " on " +
-         std::to_string(run.strategy.num_devices()) + " devices.";
-}
 
 // "Written for Megatron Core 0.15 to 0.19 (2025-12-05 to 2026-08-19)."
 std::string written_for(const std::string& target) {
@@ -29,18 +25,28 @@ std::string written_for(const std::string& target) {
          first.value + " to " + last.value + ").";
 }
 
+std::string heading_of(const LaunchTarget& target, const sim::Run& run) {
+  const std::string title = fmt::format(fmt::runtime(target.title), comment_text(run.model.name),
+                                        run.strategy.num_devices());
+  if (title.empty()) return "";
+  const bool is_script = std::string(target.file_name).ends_with(".sh");
+  return (is_script ? "#!/bin/bash\n# " : "# ") + title + "\n# " + written_for(target.name) +
+         "\n# " + target.yours + "\n";
+}
+
+std::string yaml_file(const sim::Run&, std::vector<LaunchEntry> entries) {
+  return yaml_text(std::move(entries));
+}
+
 // --- megatron: arguments of pretrain_gpt.py ---
 
-std::string megatron_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
+std::string megatron_text(const sim::Run& run, std::vector<LaunchEntry> entries) {
   const int devices = run.strategy.num_devices();
   const int node = std::min(run.cluster.devices_per_node, devices);
   const bool hybrid = std::any_of(entries.begin(), entries.end(), [](const LaunchEntry& entry) {
     return entry.key == "--is-hybrid-model";
   });
-  std::string text = "#!/bin/bash\n# " + title("Megatron-LM", run) + "\n# " +
-                     written_for("megatron") +
-                     "\n# Data, tokenizer, learning rate, iterations and checkpoints are "
-                     "yours: give them to this script.\nargs=(\n";
+  std::string text = "args=(\n";
   for (const LaunchEntry& entry : entries) {
     text += "  " + entry.key;
     // Several values of one option are parted by blanks.
@@ -56,42 +62,40 @@ std::string megatron_text(const sim::Run& run, const std::vector<LaunchEntry>& e
 LaunchTarget megatron_target() {
   return {.name = "megatron",
           .frameworks = {"megatron-lm"},
-          .file_name = "megatron.sh",
           .parsed = parsed_command_line,
-          .written = megatron_text,
           .beginnings = {"--tensor-model-parallel-size", "--num-layers", "--hybrid-layer-pattern"},
-          .command = [](const sim::Run&) -> std::string { return "bash megatron.sh \"$@\""; }};
+          .written = megatron_text,
+          .file_name = "megatron.sh",
+          .title = "Megatron-LM: {} on {} devices.",
+          .yours =
+              "Data, tokenizer, learning rate, iterations and checkpoints are yours: give them "
+              "to this script.",
+          .command = "bash megatron.sh \"$@\""};
 }
 
 // --- torchtitan: its job configuration ---
 
-std::string titan_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
-  std::vector<LaunchEntry> all = entries;
-  for (LaunchEntry& entry : all) {
+std::string titan_text(const sim::Run&, std::vector<LaunchEntry> entries) {
+  for (LaunchEntry& entry : entries) {
     if (entry.key == "model.converters")
       entry.value = entry.value.empty() ? "[]" : "[" + toml_quoted(entry.value) + "]";
   }
-  return toml_text(all, {title("torchtitan", run), written_for("torchtitan"),
-                         "Data, tokenizer, learning rate, steps and checkpoints are yours."});
+  return toml_text(entries);
 }
 
 LaunchTarget torchtitan_target() {
   return {.name = "torchtitan",
           .frameworks = {"torchtitan"},
-          .file_name = "torchtitan.toml",
           .parsed = parsed_titan,
-          .written = titan_text,
           .beginnings = {"model.flavor", "parallelism.data_parallel_shard_degree", "primus.model"},
-          .command = [](const sim::Run&) -> std::string {
-            return "torchrun -m torchtitan.train --job.config_file torchtitan.toml \"$@\"";
-          }};
+          .written = titan_text,
+          .file_name = "torchtitan.toml",
+          .title = "torchtitan: {} on {} devices.",
+          .yours = "Data, tokenizer, learning rate, steps and checkpoints are yours.",
+          .command = "torchrun -m torchtitan.train --job.config_file torchtitan.toml \"$@\""};
 }
 
 // --- programs of Hugging Face ---
-
-bool recomputes(const sim::Run& run) {
-  return run.strategy.recompute.kind != sim::RecomputeKind::None;
-}
 
 // The trainer's own options, which have to say what its files say, or what only they can: it does
 // not start with another batch than that of DeepSpeed's file, and counts steps of accumulation by
@@ -109,143 +113,101 @@ std::string trainer_options(const sim::Run& run) {
          (clips ? " --max_grad_norm 1.0" : " --max_grad_norm 0.0");
 }
 
-std::string deepspeed_text(const sim::Run&, const std::vector<LaunchEntry>& entries) {
-  return json_text(entries);
+std::string deepspeed_options(const sim::Run& run) {
+  if (run.framework.id == "deepspeed") return " --deepspeed --deepspeed_config deepspeed.json";
+  const bool recomputes = run.strategy.recompute.kind != sim::RecomputeKind::None;
+  return " --deepspeed deepspeed.json" + trainer_options(run) +
+         (recomputes ? " --gradient_checkpointing true" : "");
 }
 
 LaunchTarget deepspeed_target() {
   return {.name = "deepspeed",
           .frameworks = {"deepspeed", "hf-trainer-deepspeed"},
-          .file_name = "deepspeed.json",
           .parsed = parsed_json,
-          .written = deepspeed_text,
           .beginnings = {"zero_optimization.stage", "train_micro_batch_size_per_gpu",
                          "train_batch_size"},
+          .written = [](const sim::Run&,
+                        std::vector<LaunchEntry> entries) { return json_text(entries); },
+          .file_name = "deepspeed.json",
           .names_model = false,
           .left_to_program = {"recompute.kind"},
-          .command = [](const sim::Run& run) -> std::string {
-            return run.framework.id == "deepspeed"
-                       ? "torchrun \"$@\" --deepspeed --deepspeed_config deepspeed.json"
-                       : "torchrun \"$@\" --deepspeed deepspeed.json" + trainer_options(run) +
-                             (recomputes(run) ? " --gradient_checkpointing true" : "");
-          },
+          .command = "torchrun \"$@\"",
+          .options = deepspeed_options,
           .commanded_recompute = {"hf-trainer-deepspeed"}};
-}
-
-std::string accelerate_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
-  return yaml_text(entries,
-                   {title("Accelerate", run), written_for("accelerate"),
-                    "The model, its adapters, sequences of a micro-batch, data and learning rate "
-                    "are the program's."});
 }
 
 LaunchTarget accelerate_target() {
   return {.name = "accelerate",
           .frameworks = {"hf-trainer-fsdp", "fsdp1", "fsdp2"},
-          .file_name = "accelerate.yaml",
           .parsed = parsed_yaml,
-          .written = accelerate_text,
           .beginnings = {"distributed_type", "fsdp_config.fsdp_version"},
+          .written = yaml_file,
+          .file_name = "accelerate.yaml",
+          .title = "Accelerate: {} on {} devices.",
+          .yours =
+              "The model, its adapters, sequences of a micro-batch, data and learning rate are "
+              "the program's.",
           .names_model = false,
           .left_to_program = {"micro_batch", "global_batch", "optimizer"},
-          .command = [](const sim::Run& run) -> std::string {
-            return std::string(
-                       "accelerate launch --config_file accelerate.yaml --num_machines "
-                       "$PET_NNODES --machine_rank $NODE_RANK --main_process_ip "
-                       "$HEAD_NODE --main_process_port $PORT \"$@\"") +
-                   (run.framework.id == "hf-trainer-fsdp" ? trainer_options(run) : "");
+          .command =
+              "accelerate launch --config_file accelerate.yaml --num_machines $PET_NNODES "
+              "--machine_rank $NODE_RANK --main_process_ip $HEAD_NODE --main_process_port "
+              "$PORT \"$@\"",
+          .options = [](const sim::Run& run) {
+            return run.framework.id == "hf-trainer-fsdp" ? trainer_options(run) : "";
           }};
 }
 
 // --- nemo: overrides of a Megatron-Bridge recipe ---
 
-std::string nemo_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
-  return yaml_text(entries,
-                   {"Megatron-Bridge: overrides of the recipe of " + comment_text(run.model.name) +
-                        " for " + std::to_string(run.strategy.num_devices()) + " devices.",
-                    written_for("nemo"),
-                    "The model, data, learning rate and checkpoints are the "
-                    "recipe's: PROGRAM --config-file nemo.yaml"});
-}
-
 LaunchTarget nemo_target() {
   return {.name = "nemo",
           .frameworks = {"megatron-bridge", "nemo"},
-          .file_name = "nemo.yaml",
           .parsed = parsed_overrides,
-          .written = nemo_text,
           .beginnings = {"model.tensor_model_parallel_size", "train.micro_batch_size",
                          "train.global_batch_size", "model.seq_length"},
+          .written = yaml_file,
+          .file_name = "nemo.yaml",
+          .title = "Megatron-Bridge: overrides of the recipe of {} for {} devices.",
+          .yours =
+              "The model, data, learning rate and checkpoints are the recipe's: PROGRAM "
+              "--config-file nemo.yaml",
           .names_model = false,
           .names_adapters = true,
-          .command = [](const sim::Run&) -> std::string {
-            return "torchrun \"$@\" --config-file nemo.yaml";
-          }};
-}
-
-// --- programs whose files are read alone ---
-
-LaunchTarget primus_target() {
-  return {.name = "primus",
-          .frameworks = {"megatron-lm"},
-          .file_name = "primus.yaml",
-          .parsed = parsed_primus,
-          .written = nullptr,
-          .beginnings = {"program"}};
-}
-
-LaunchTarget nemo1_target() {
-  return {.name = "nemo1",
-          .frameworks = {"nemo"},
-          .file_name = "nemo1.yaml",
-          .parsed = parsed_nemo1,
-          .written = nullptr,
-          .beginnings = {"model.encoder_seq_length", "model.mcore_gpt", "exp_manager.name"}};
+          .command = "torchrun \"$@\" --config-file nemo.yaml"};
 }
 
 // --- maxtext: a configuration on top of its base.yml ---
 
-std::string maxtext_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
+std::string maxtext_text(const sim::Run& run, std::vector<LaunchEntry> entries) {
   const bool tpu = run.cluster.device.vendor == "Google";
-  std::vector<LaunchEntry> all = entries;
-  all.insert(all.begin(), {{"base_config", "base.yml"}, {"hardware", tpu ? "tpu" : "gpu"}});
-  return yaml_text(std::move(all),
-                   {title("MaxText", run), written_for("maxtext"),
-                    "Data, tokenizer, learning rate, steps and checkpoints are yours: give them "
-                    "as KEY=VALUE after this file."});
+  entries.insert(entries.begin(), {{"base_config", "base.yml"}, {"hardware", tpu ? "tpu" : "gpu"}});
+  return yaml_text(std::move(entries));
 }
 
 LaunchTarget maxtext_target() {
   return {.name = "maxtext",
           .frameworks = {"maxtext"},
-          .file_name = "maxtext.yml",
           .parsed = parsed_maxtext,
-          .written = maxtext_text,
           .beginnings = {"remat_policy", "per_device_batch_size", "ici_fsdp_parallelism",
                          "base_emb_dim", "primus.model"},
-          .command = [](const sim::Run&) -> std::string {
-            return "python3 -m MaxText.train maxtext.yml \"$@\"";
-          }};
+          .written = maxtext_text,
+          .file_name = "maxtext.yml",
+          .title = "MaxText: {} on {} devices.",
+          .yours =
+              "Data, tokenizer, learning rate, steps and checkpoints are yours: give them as "
+              "KEY=VALUE after this file.",
+          .command = "python3 -m MaxText.train maxtext.yml \"$@\""};
 }
 
 // --- rows ---
-
-// "tp_overlap = true, compile = false", as a rule has it.
-std::string text_of(const StartRule& rule, const LaunchValues& fields) {
-  std::vector<std::string> terms;
-  for (const Term& term : rule.broken_by) {
-    const auto value = fields.find(term.key);
-    if (value != fields.end()) terms.push_back(term.key + " = " + value->second);
-  }
-  return sim::joined(terms, ", ");
-}
 
 // Throws Error where the program would not start with the run.
 void check_start(const LaunchTarget& target, const LaunchValues& fields) {
   for (const StartRule& rule : shipped_table(target.name).never) {
     if (all_hold(rule.broken_by, fields))
-      throw Error(std::string(target.name) + " cannot express " + text_of(rule, fields) + ": " +
-                  rule.reason);
+      throw Error(std::string(target.name) + " cannot express " +
+                  text_of_terms(keys_of(rule.broken_by), fields) + ": " + rule.reason);
   }
 }
 
@@ -253,14 +215,37 @@ void check_start(const LaunchTarget& target, const LaunchValues& fields) {
 
 const std::vector<LaunchTarget>& all_launch_targets() {
   static const std::vector<LaunchTarget> all = [] {
-    std::vector<LaunchTarget> targets{megatron_target(),   torchtitan_target(), deepspeed_target(),
-                                      accelerate_target(), primus_target(),     nemo1_target(),
-                                      nemo_target(),       maxtext_target(),    torchrun_target(),
-                                      slurm_target()};
+    std::vector<LaunchTarget> targets{
+        megatron_target(),
+        torchtitan_target(),
+        deepspeed_target(),
+        accelerate_target(),
+        reader_of("primus", "megatron-lm", parsed_primus, {"program"}),
+        reader_of("nemo1", "nemo", parsed_nemo1,
+                  {"model.encoder_seq_length", "model.mcore_gpt", "exp_manager.name"}),
+        nemo_target(),
+        maxtext_target(),
+        torchrun_target(),
+        slurm_target()};
     for (LaunchTarget& target : read_only_targets()) targets.push_back(std::move(target));
     return targets;
   }();
   return all;
+}
+
+const LaunchTarget* find_target(const std::string& name) {
+  for (const LaunchTarget& target : all_launch_targets())
+    if (target.name == name) return &target;
+  return nullptr;
+}
+
+const LaunchTarget* target_running(const std::string& framework) {
+  for (const LaunchTarget& target : all_launch_targets()) {
+    const auto& known = target.frameworks;
+    if (target.written && std::find(known.begin(), known.end(), framework) != known.end())
+      return &target;
+  }
+  return nullptr;
 }
 
 std::vector<LaunchEntry> entries_of(const LaunchTarget& target, const LaunchValues& fields) {
@@ -274,6 +259,10 @@ std::vector<LaunchEntry> entries_of(const LaunchTarget& target, const LaunchValu
     }
   }
   return entries;
+}
+
+std::string written_text(const LaunchTarget& target, const sim::Run& run) {
+  return heading_of(target, run) + target.written(run, entries_of(target, fields_of(run)));
 }
 
 }  // namespace llmsim::hwdb

@@ -20,22 +20,31 @@ struct LaunchText {
   std::string program{};             // whose options these are, a file's name; empty: not said
 };
 
+using LaunchParser = LaunchText (*)(const std::string& text, const std::string& path);
+
+using LaunchWriter = std::string (*)(const sim::Run& run, std::vector<LaunchEntry> entries);
+
 struct LaunchTarget {
   const char* name;
   // Of facts/frameworks.json; the first is that of a file that is read.  None: any.
-  std::vector<std::string> frameworks;
-  const char* file_name;
-  LaunchText (*parsed)(const std::string& text, const std::string& path);  // null: write only
-  // Null: read only.
-  std::string (*written)(const sim::Run& run, const std::vector<LaunchEntry>& entries);
+  std::vector<std::string> frameworks{};
+  LaunchParser parsed = nullptr;  // null: write only
   // By which a file is recognised: a key, or several, parted by blanks, that it has all.
-  std::vector<std::string> beginnings;
+  std::vector<std::string> beginnings{};
+  LaunchWriter written = nullptr;  // null: read only
+  const char* file_name = "";      // of what is written
+  // Before what is written: the first line of a comment, of the model's name and the number of
+  // devices, and the last one, what the file leaves to its user.  Empty: no comment.
+  const char* title = "";
+  const char* yours = "";
   bool names_model = true;      // false: the file says nothing of the model
   bool names_adapters = false;  // though the file says what adapters it has
   // Fields of the strategy that the program which is configured says, not the file.
   std::vector<std::string> left_to_program{};
-  // The command that trains with the file on a node, "$@" being the user's own words.
-  std::string (*command)(const sim::Run& run) = nullptr;
+  // The command that trains with the file on a node, "$@" being the user's own words, and what
+  // a run adds to it.
+  const char* command = "";
+  std::string (*options)(const sim::Run& run) = nullptr;
   // Frameworks whose command says what is recomputed, which the file does not.
   std::vector<std::string> commanded_recompute{};
   // Its files start the program of the run's own framework, whose files are written with them.
@@ -45,11 +54,20 @@ struct LaunchTarget {
 
 const std::vector<LaunchTarget>& all_launch_targets();
 
+// Null where none has that name, and where none that is written runs the framework.
+const LaunchTarget* find_target(const std::string& name);
+const LaunchTarget* target_running(const std::string& framework);
+
 // What the rows of a target write of a run's fields.  Throws Error "TARGET cannot express
 // FIELD = VALUE", also where the program would not start.
 std::vector<LaunchEntry> entries_of(const LaunchTarget& target, const LaunchValues& fields);
 
+// The file of a run.  Throws Error as entries_of().
+std::string written_text(const LaunchTarget& target, const sim::Run& run);
+
 // Of targets/read_only.cpp: programs whose files are read and not written.
+LaunchTarget reader_of(const char* name, const char* framework, LaunchParser parsed,
+                       std::vector<std::string> beginnings);
 std::vector<LaunchTarget> read_only_targets();
 
 // Of targets/slurm.cpp.

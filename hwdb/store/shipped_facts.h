@@ -22,4 +22,7 @@ std::string_view shipped_models_json();
 // launch/targets/*.rows, by the names of their targets (launch/row_text.h).
 std::span<const ShippedText> shipped_launch_rows();
 
+// launch/fields.rows (launch/launch_fields.h).
+std::string_view shipped_launch_fields();
+
 }  // namespace llmsim::hwdb

@@ -9,10 +9,8 @@
 #include <algorithm>
 #include <cctype>
 #include <string>
-#include <utility>
 
 #include "hwdb/launch/launch_fields.h"
-#include "hwdb/launch/row_text.h"
 #include "hwdb/launch/targets.h"
 #include "hwdb/text/quoting.h"
 #include "sim/base/error.h"
@@ -27,27 +25,14 @@ bool is_jax(const std::string& framework) {
          framework == "jax";
 }
 
-std::vector<LaunchEntry> node_entries(const sim::Run& run) {
-  const LaunchValues fields = fields_of(run);
-  std::vector<LaunchEntry> entries;
-  for (const Row& row : shipped_table("torchrun").rows) {
-    for (LaunchEntry& entry : written_row(row, fields)) entries.push_back(std::move(entry));
-  }
-  return entries;
-}
-
 // The command of the target that trains such runs; none has one of its own.
 std::string program_command(const sim::Run& run) {
-  const std::string& framework = run.framework.id;
-  for (const LaunchTarget& target : all_launch_targets()) {
-    if (target.launches || !target.command) continue;
-    const auto& known = target.frameworks;
-    if (std::find(known.begin(), known.end(), framework) != known.end()) return target.command(run);
-  }
-  return is_jax(framework) ? "python3 \"$@\"" : "torchrun \"$@\"";
+  const LaunchTarget* const target = target_running(run.framework.id);
+  if (target) return target->command + (target->options ? target->options(run) : "");
+  return is_jax(run.framework.id) ? "python3 \"$@\"" : "torchrun \"$@\"";
 }
 
-std::string node_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
+std::string node_text(const sim::Run& run, std::vector<LaunchEntry> entries) {
   const std::string& framework = run.framework.id;
   std::string text =
       "#!/bin/bash\n# " + comment_text(run.model.name) + " on " +
@@ -67,7 +52,7 @@ std::string node_text(const sim::Run& run, const std::vector<LaunchEntry>& entri
   return text + program_command(run) + "\n";
 }
 
-std::string torchrun_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
+std::string torchrun_text(const sim::Run& run, std::vector<LaunchEntry> entries) {
   if (is_jax(run.framework.id))
     throw Error("torchrun cannot express training.framework = " + run.framework.id +
                 ": JAX starts a process per node by itself, as --to slurm does");
@@ -75,10 +60,10 @@ std::string torchrun_text(const sim::Run& run, const std::vector<LaunchEntry>& e
 }
 
 LaunchFile node_file(const sim::Run& run) {
-  return {kNodeScript, node_text(run, node_entries(run))};
+  return {kNodeScript, node_text(run, entries_of(torchrun_target(), fields_of(run)))};
 }
 
-std::string slurm_text(const sim::Run& run, const std::vector<LaunchEntry>& entries) {
+std::string slurm_text(const sim::Run& run, std::vector<LaunchEntry> entries) {
   std::string name = run.model.name;
   std::replace_if(
       name.begin(), name.end(),
@@ -99,22 +84,13 @@ std::string slurm_text(const sim::Run& run, const std::vector<LaunchEntry>& entr
 }  // namespace
 
 LaunchTarget torchrun_target() {
-  return {.name = "torchrun",
-          .frameworks = {},
-          .file_name = kNodeScript,
-          .parsed = nullptr,
-          .written = torchrun_text,
-          .beginnings = {},
-          .launches = true};
+  return {.name = "torchrun", .written = torchrun_text, .file_name = kNodeScript, .launches = true};
 }
 
 LaunchTarget slurm_target() {
   return {.name = "slurm",
-          .frameworks = {},
-          .file_name = "slurm.sh",
-          .parsed = nullptr,
           .written = slurm_text,
-          .beginnings = {},
+          .file_name = "slurm.sh",
           .launches = true,
           .node_file = node_file};
 }
