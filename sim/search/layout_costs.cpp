@@ -83,8 +83,8 @@ const std::vector<Labour>& labours() {
          return amount_of(s.sharding == Sharding::None && s.dp * s.cp > 1);
        }},
       {"sharded_parameters", "sharded parameters", 0.02, Level::Sharding,
-       [](const Strategy& s, const LabourContext&) {
-         return amount_of(s.sharding >= Sharding::Zero3);
+       [](const Strategy& s, const LabourContext& context) {
+         return amount_of(s.sharding >= Sharding::Zero3 && context.has_zero1);
        }},
       {"stages_inside", "stages between data ranks", 0.02, Level::Sharding,
        [](const Strategy& s, const LabourContext&) {
@@ -101,7 +101,8 @@ const std::vector<Labour>& labours() {
 LabourContext labour_context(const PlanQuery& query) {
   return {.num_layers = query.base.model.num_layers,
           .seq_len = query.base.model.seq_len,
-          .domain_devices = domain_size(query.base.cluster)};
+          .domain_devices = domain_size(query.base.cluster),
+          .has_zero1 = query.base.framework.offers.zero1};
 }
 
 std::vector<const Labour*> labours_of(const Strategy& strategy, const LabourContext& context) {
@@ -136,8 +137,8 @@ double LayoutCosts::log_of(SearchLevel level, const Strategy& strategy) const {
     const auto trait = static_cast<LayoutTrait>(k);
     if (kTraitLevels[k] != level) continue;
     const TraitError& error = errors_.of(trait);
-    const bool doubted =
-        trait == LayoutTrait::MicroBatch || trait == LayoutTrait::ShardedParameters;
+    const bool doubted = trait == LayoutTrait::MicroBatch ||
+                         (trait == LayoutTrait::ShardedParameters && context_.has_zero1);
     const double doubt = doubted ? error.error : 0.0;
     sum += (error.bias + doubt) * trait_of(trait, strategy);
   }

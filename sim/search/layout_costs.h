@@ -5,9 +5,9 @@
 //
 //   b   bias of the layout's traits (strategy/layout_ratio.h)
 //   d   doubt: the error e of ratios (layout_ratio.h) for each doubling of the micro-batch, and of
-//       sharded parameters.  Of many micro-batches, recompute policies and groups of shards a
-//       search takes what it predicts too well, so that the error counts against what has most
-//       choice
+//       sharded parameters where the framework has ZeRO-1.  Of many micro-batches, recompute
+//       policies and groups of shards a search takes what it predicts too well, so that the error
+//       counts against what has most choice
 //   l   labour: the costs below times how much of each the layout takes.  One that takes 0.05 more
 //       comes first where it is 5 % faster
 //
@@ -30,6 +30,7 @@ struct LabourContext {
   int num_layers = 1;
   int seq_len = 1;
   int domain_devices = 1;  // that share a fast domain
+  bool has_zero1 = true;   // else sharded parameters are the framework's usual way
 };
 
 struct Labour {

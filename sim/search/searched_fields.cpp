@@ -43,10 +43,11 @@ Values both_ways(bool usual, bool offered) {
 // Layouts.
 
 Values tensor_ranks(const SearchBase& base, const SearchChoice&) {
-  return values_of(divisors(base.num_devices));
+  return base.offers.tensor_ranks ? values_of(divisors(base.num_devices)) : Values{1};
 }
 
 Values stages(const SearchBase& base, const SearchChoice& so_far) {
+  if (!base.offers.pipelines) return {1};
   return values_of(divisors(std::max(1, base.num_devices / so_far.layout.tp)));
 }
 
@@ -54,7 +55,8 @@ Values stages(const SearchBase& base, const SearchChoice& so_far) {
 Values context_ranks(const SearchBase& base, const SearchChoice& so_far) {
   const long long others = static_cast<long long>(so_far.layout.tp) * so_far.layout.pp;
   Values list{1};
-  for (int c = 2; base.model.seq_len / c >= kContextTokens && others * c <= base.num_devices;
+  for (int c = 2; base.offers.context_ranks && base.model.seq_len / c >= kContextTokens &&
+                  others * c <= base.num_devices;
        c *= 2)
     list.push_back(c);
   return list;
@@ -159,8 +161,8 @@ bool is_offered(const FrameworkOffers& offers, Sharding sharding, bool pipeline)
     case Sharding::Zero2: return offers.zero2 && (!pipeline || offers.zero2_in_pipelines);
     case Sharding::Zero3: return offers.zero3 && (!pipeline || offers.zero3_in_pipelines);
     case Sharding::Hsdp: return offers.hsdp && (!pipeline || offers.zero3_in_pipelines);
-    case Sharding::None:
-    case Sharding::Zero1: break;
+    case Sharding::Zero1: return offers.zero1;
+    case Sharding::None: break;
   }
   return true;
 }

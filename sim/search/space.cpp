@@ -255,13 +255,16 @@ void SearchSpace::add_short_last_chunks(std::vector<SearchPipeline>& list,
 // With layers divided in each way.
 void SearchSpace::add_pipelines(std::vector<SearchPipeline>& list, PipelineSchedule schedule,
                                 int pp, int virtual_stages) const {
-  const bool one_chunk = static_cast<long long>(pp) * virtual_stages == 1;
+  const long long chunks = static_cast<long long>(pp) * virtual_stages;
+  const bool one_chunk = chunks == 1, even = !base_.offers.uneven_stages;
+  if (even && base_.model.num_layers % chunks != 0) return;
   for (const bool embeddings_as_layers : {false, true}) {
-    if (embeddings_as_layers && (one_chunk || !base_.strategy.stage_layers.empty())) continue;
+    if (embeddings_as_layers && (one_chunk || even || !base_.strategy.stage_layers.empty()))
+      continue;
     const SearchPipeline pipeline{schedule, virtual_stages, embeddings_as_layers};
     if (!is_allowed(SearchLevel::Pipeline, strategy({.pp = pp}, pipeline, {}, {}))) continue;
     list.push_back(pipeline);
-    if (embeddings_as_layers || one_chunk || !base_.strategy.stage_layers.empty()) continue;
+    if (embeddings_as_layers || one_chunk || even || !base_.strategy.stage_layers.empty()) continue;
     add_short_last_chunks(list, pipeline, pp);
   }
 }
@@ -270,7 +273,8 @@ void SearchSpace::add_pipelines(std::vector<SearchPipeline>& list, PipelineSched
 // where the framework has it.
 std::vector<SearchPipeline> SearchSpace::pipelines(int pp) const {
   std::vector<std::int64_t> sensible{1};
-  for (int v = 2; pp > 1 && v <= (base_.model.num_layers + 2) / pp; ++v) sensible.push_back(v);
+  const int most = base_.offers.interleaving ? (base_.model.num_layers + 2) / pp : 1;
+  for (int v = 2; pp > 1 && v <= most; ++v) sensible.push_back(v);
   const std::vector<std::int64_t>&schedules = requested("pipeline_schedule"),
         &chunks = requested("virtual_stages");
   std::vector<SearchPipeline> list;

@@ -109,6 +109,8 @@ const std::vector<Field<Framework>>& framework_fields() {
       FIELD(saved.weighted_in_experts), FIELD(saved.fp8_activation_inputs),
       FIELD(saved.parts_per_block), FIELD(saved.adapter_dropout),
       // What it offers.
+      FIELD(offers.tensor_ranks), FIELD(offers.context_ranks), FIELD(offers.pipelines),
+      FIELD(offers.interleaving), FIELD(offers.uneven_stages), FIELD(offers.zero1),
       FIELD(offers.zero2), FIELD(offers.zero3), FIELD(offers.hsdp),
       FIELD(offers.zero2_in_pipelines), FIELD(offers.zero3_in_pipelines),
       FIELD(offers.plain_recompute), FIELD(offers.module_recompute),

@@ -282,6 +282,13 @@ struct PredictionErrors {
 
 // The strategies that a framework offers (search/space.h).
 struct FrameworkOffers {
+  // Ranks in addition to data ranks.
+  bool tensor_ranks = true;
+  bool context_ranks = true;
+  bool pipelines = true;
+  bool interleaving = true;   // several model chunks a stage
+  bool uneven_stages = true;  // with different numbers of layers
+  bool zero1 = true;
   bool zero2 = true;
   bool zero3 = true;
   bool hsdp = true;

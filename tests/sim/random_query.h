@@ -76,7 +76,13 @@ inline PlanQuery random_query(unsigned seed) {
   }
   if (choose.yes()) query.headroom = choose.of({0.0, 0.1, 0.5});
   pin_and_ban(query, choose);
-  query.base.framework.offers = {.zero2 = choose.below(4) > 0,
+  query.base.framework.offers = {.tensor_ranks = choose.below(8) > 0,
+                                 .context_ranks = choose.below(8) > 0,
+                                 .pipelines = choose.below(8) > 0,
+                                 .interleaving = choose.below(8) > 0,
+                                 .uneven_stages = choose.below(8) > 0,
+                                 .zero1 = choose.below(8) > 0,
+                                 .zero2 = choose.below(4) > 0,
                                  .zero3 = choose.below(4) > 0,
                                  .hsdp = choose.below(4) > 0,
                                  .zero2_in_pipelines = choose.yes(),

@@ -86,7 +86,9 @@ TEST_F(CalibrateFit, RowsOfAnEarlierFitAreReplacedAndTheRestStays) {
                           R"("key": "training_rate")"})
     EXPECT_EQ(count(once, key), count(shipped, key)) << key;
   EXPECT_GT(count(once, "step times of 3 groups"), 0);
-  EXPECT_EQ(count(once, "step times of ") - count(once, "step times of all groups"),
+  const int of_ratios = count(once, " studies with several layouts");
+  EXPECT_EQ(of_ratios, count(shipped, " studies with several layouts"));
+  EXPECT_EQ(count(once, "step times of ") - count(once, "step times of all groups") - of_ratios,
             count(once, "step times of 3 groups"));
   ASSERT_EQ(fit(arguments).status, 0);
   EXPECT_EQ(text_of("coefficients.json"), once);

@@ -58,7 +58,8 @@ TEST_F(PlanSpace, EachRowIsWhatPredictSaysOfIt) {
             std::string::npos)
       << outcome.messages;
   // The first plan may leave memory free that the fastest does not.
-  const Outcome tight = run(std::string(kQuestion) + "--headroom 0 --prefer fast --top 1 --format csv");
+  const Outcome tight =
+      run(std::string(kQuestion) + "--headroom 0 --prefer fast --top 1 --format csv");
   const reports::DataRows plan = reports::data_rows(tight.out);
   EXPECT_LE(best, (1.0 + kSumRounding) * *plan.number(0, "step_time_s"));
   EXPECT_GT(1.02 * best, *plan.number(0, "step_time_s"));
