@@ -56,9 +56,11 @@ const std::vector<Labour>& labours() {
        [](const Strategy& s, const LabourContext&) {
          return amount_of(s.expert_tensor_ranks() > 1 && s.ep > 1);
        }},
-      {"experts_beyond_domain", "expert ranks beyond a fast domain", 0.10, Level::Layout,
+      {"experts_beyond_domain", "expert ranks beyond a fast domain", 0.05, Level::Layout,
        [](const Strategy& s, const LabourContext& context) {
-         return amount_of(s.ep > 1 && s.ep * s.expert_tensor_ranks() > context.domain_devices);
+         const double domains =
+             static_cast<double>(s.ep) * s.expert_tensor_ranks() / context.domain_devices;
+         return s.ep > 1 ? std::log2(std::max(1.0, domains)) : 0.0;
        }},
       {"whole_sequences", "tensor ranks without sequence parallelism", 0.02, Level::Layout,
        [](const Strategy& s, const LabourContext&) {
