@@ -17,6 +17,8 @@
 namespace llmsim::sim {
 namespace {
 
+constexpr double kEqual = 1e-9;  // of times and memory
+
 // Calls `work(searcher, i)` for all i below `count`, each on one of the threads.
 template <class Work>
 void in_parallel(const PlanProblem& problem, PlanFindings& found, std::size_t count,
@@ -119,11 +121,21 @@ PlanFindings search(const PlanProblem& problem, double headroom) {
   return found;
 }
 
-// Whether a plan before it is clearly faster and needs no more.
-bool is_dominated(const Prediction& one, const std::vector<Prediction>& before) {
+// Whether a plan before it is clearly faster and needs no more, or equal to it but for a sharding
+// that changes nothing.
+bool is_needless(const Prediction& one, const std::vector<Prediction>& before) {
+  const auto ranks = [](const Prediction& p) {
+    Idea idea = idea_of(p.run.strategy);
+    idea.sharding = Sharding::None;
+    return idea;
+  };
+  const auto equal = [](double a, double b) { return std::abs(a - b) <= kEqual * b; };
   return std::any_of(before.begin(), before.end(), [&](const Prediction& other) {
-    return (1.0 + kClearlySlower) * other.step_time < one.step_time &&
-           other.memory.needed() <= one.memory.needed();
+    const Bytes needed = one.memory.needed(), known = other.memory.needed();
+    const bool clearly = (1.0 + kClearlySlower) * other.step_time < one.step_time;
+    return (clearly && known <= needed) ||
+           (equal(one.step_time.value(), other.step_time.value()) &&
+            equal(needed.value(), known.value()) && ranks(one) == ranks(other));
   });
 }
 
@@ -145,8 +157,8 @@ Plan answer(const PlanProblem& problem, PlanFindings& found) {
   };
   for (const RankedStrategy& one : found.ranking.best()) {
     Prediction prediction = prediction_of(one);
-    const bool dominated = is_dominated(prediction, plan.plans);
-    (dominated ? plan.others : plan.plans).push_back(std::move(prediction));
+    const bool needless = is_needless(prediction, plan.plans);
+    (needless ? plan.others : plan.plans).push_back(std::move(prediction));
   }
   plan.ties = problem.query.objective == Objective::Memory
                   ? std::min<std::size_t>(1, plan.plans.size())

@@ -168,6 +168,8 @@ void add_beyond_the_system(const Cluster& cluster, std::vector<std::string>& lin
 
 std::vector<std::string> implausible_figures(const Prediction& p) {
   std::vector<std::string> lines = p.run.warnings;
+  for (std::string& line : beyond_offers(p.run.framework, p.run.strategy))
+    lines.push_back(std::move(line));
   add_beyond_the_system(p.run.cluster, lines);
   const Achieved& achieved = p.run.cluster.device.achieved;
   const double best =

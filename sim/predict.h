@@ -61,8 +61,9 @@ struct Prediction {
   int unpadded_vocab_size = 0;  // before the framework padded it
   // Values that no real machine can have, a sign of a wrong coefficient; each names its limit and
   // what to look at.  A hardware rate above the peak, or above what the device's best measured
-  // GEMMs reach; memory traffic above the data sheet's bandwidth; more devices than the named
-  // system has, or devices that it does not have.  Those of the run come first.
+  // GEMMs reach; memory traffic above the data sheet's bandwidth; what the framework does not have;
+  // more devices than the named system has, or devices that it has not.  Those of the run come
+  // before all of these.
   std::vector<std::string> warnings{};
 
   bool feasible() const { return !infeasible; }

@@ -107,7 +107,7 @@ struct Plan {
   // is not sure.
   std::vector<Prediction> plans{};
   std::size_t ties = 0;
-  // Ideas that are clearly slower than a plan and need no less.
+  // Ideas that are clearly slower than a plan and need no less, or equal one in another sharding.
   std::vector<Prediction> others{};
   double headroom = 0.0;              // that plans leave; 0 where nothing leaves what was asked for
   std::optional<Prediction> tight{};  // faster than all plans, with less headroom

@@ -156,17 +156,6 @@ Values mesh_orders(const SearchBase& base, const SearchChoice& so_far) {
                  : Values{number(base.strategy.mesh_order)};
 }
 
-bool is_offered(const FrameworkOffers& offers, Sharding sharding, bool pipeline) {
-  switch (sharding) {
-    case Sharding::Zero2: return offers.zero2 && (!pipeline || offers.zero2_in_pipelines);
-    case Sharding::Zero3: return offers.zero3 && (!pipeline || offers.zero3_in_pipelines);
-    case Sharding::Hsdp: return offers.hsdp && (!pipeline || offers.zero3_in_pipelines);
-    case Sharding::Zero1: return offers.zero1;
-    case Sharding::None: break;
-  }
-  return true;
-}
-
 // Without a data dimension there is nothing to shard.
 Values shardings(const SearchBase& base, const SearchChoice& so_far) {
   const SearchLayout& layout = so_far.layout;

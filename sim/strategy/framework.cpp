@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "sim/base/number_text.h"
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
@@ -16,6 +17,34 @@ constexpr auto kFusedLosses = in_order<FusedLoss>({"kernel", "logits", "recomput
 
 NameTable<ElementwiseFusion> name_table(ElementwiseFusion) { return kFusions; }
 NameTable<FusedLoss> name_table(FusedLoss) { return kFusedLosses; }
+
+bool is_offered(const FrameworkOffers& offers, Sharding sharding, bool has_stages) {
+  switch (sharding) {
+    case Sharding::None: break;
+    case Sharding::Zero1: return offers.zero1;
+    case Sharding::Zero2: return offers.zero2 && (!has_stages || offers.zero2_in_pipelines);
+    case Sharding::Zero3: return offers.zero3 && (!has_stages || offers.zero3_in_pipelines);
+    case Sharding::Hsdp: return offers.hsdp && (!has_stages || offers.zero3_in_pipelines);
+  }
+  return true;
+}
+
+std::vector<std::string> beyond_offers(const Framework& framework, const Strategy& s) {
+  const FrameworkOffers& offers = framework.offers;
+  std::vector<std::string> lines;
+  const auto add = [&](const std::string& stated, const char* what) {
+    lines.push_back(stated + ": " + framework.id + " has no " + what + "; predicted as if it had");
+  };
+  if (s.tp > 1 && !offers.tensor_ranks) add(equals("tp", s.tp), "tensor ranks");
+  if (s.cp > 1 && !offers.context_ranks) add(equals("cp", s.cp), "context ranks");
+  if (s.pp > 1 && !offers.pipelines) add(equals("pp", s.pp), "pipelines");
+  if (s.pp > 1 && s.pipeline_schedule == PipelineSchedule::Interleaved && !offers.interleaving)
+    add(equals("virtual_stages", s.virtual_stages), "interleaved stages");
+  if (s.dp * s.cp > 1 && !is_offered(offers, s.sharding, s.pp > 1))
+    add("sharding = " + std::string(name_of(s.sharding)),
+        is_offered(offers, s.sharding, false) ? "such sharding in pipelines" : "such sharding");
+  return lines;
+}
 
 Framework effective_framework(const Framework& framework, const Strategy& strategy) {
   Framework effective = framework;

@@ -19,6 +19,8 @@
 
 namespace llmsim::sim {
 
+enum class Sharding;
+
 // How memory-bound operators become kernels.
 //   Eager     one kernel per framework operator
 //   Compiled  chains of elementwise operators and reductions fused by a compiler
@@ -387,6 +389,12 @@ struct Framework {
 
   bool operator==(const Framework&) const = default;
 };
+
+// Whether a framework shards so, with stages or without.
+bool is_offered(const FrameworkOffers& offers, Sharding sharding, bool has_stages);
+
+// What a strategy has that its framework has not, a line each: "pp = 4: ddp has no pipelines".
+std::vector<std::string> beyond_offers(const Framework& framework, const Strategy& strategy);
 
 // The framework as it runs under a strategy: a compiler turns eager operators into fused kernels.
 Framework effective_framework(const Framework& framework, const Strategy& strategy);

@@ -482,5 +482,27 @@ TEST(Predict, ExpertRanksTakeMemoryOffAndSendTokens) {
   EXPECT_EQ(bytes(divided, "edp", "all_reduce"), 8.0 * 2.0 * 2.0 * 1024 * 4096 * 2.0);
 }
 
+// What a framework has not is predicted all the same, and said.
+TEST(Predict, WarnsOfWhatAFrameworkHasNot) {
+  TrainingRun run = small_run(8);
+  run.framework.id = "ddp";
+  FrameworkOffers& offers = run.framework.offers;
+  offers.tensor_ranks = offers.pipelines = offers.zero1 = offers.zero3_in_pipelines = false;
+  run.strategy.tp = 2, run.strategy.pp = 2, run.strategy.dp = 2;
+  run.strategy.sharding = Sharding::Zero1;
+  EXPECT_EQ(predict(run).warnings,
+            (std::vector<std::string>{"tp = 2: ddp has no tensor ranks; predicted as if it had",
+                                      "pp = 2: ddp has no pipelines; predicted as if it had",
+                                      "sharding = zero1: ddp has no such sharding; predicted as "
+                                      "if it had"}));
+  offers = {};
+  EXPECT_TRUE(predict(run).warnings.empty());
+  offers.interleaving = false;
+  EXPECT_TRUE(predict(run).warnings.empty());
+  run.strategy.pipeline_schedule = PipelineSchedule::Interleaved, run.strategy.virtual_stages = 2;
+  EXPECT_EQ(predict(run).warnings.front(),
+            "virtual_stages = 2: ddp has no interleaved stages; predicted as if it had");
+}
+
 }  // namespace
 }  // namespace llmsim::sim
