@@ -16,6 +16,12 @@ constexpr int kShortSequence = 8192;
 
 double amount_of(bool takes) { return takes ? 1.0 : 0.0; }
 
+// Fast domains that the ranks of all experts span.
+double domains_of_experts(const Strategy& s, const LabourContext& context) {
+  return s.ep > 1 ? static_cast<double>(s.ep) * s.expert_tensor_ranks() / context.domain_devices
+                  : 1.0;
+}
+
 bool has_pipeline(const Strategy& s) { return s.pp > 1; }
 
 bool even_with_ends(const Strategy& s, const LabourContext& context) {
@@ -56,11 +62,13 @@ const std::vector<Labour>& labours() {
        [](const Strategy& s, const LabourContext&) {
          return amount_of(s.expert_tensor_ranks() > 1 && s.ep > 1);
        }},
-      {"experts_beyond_domain", "expert ranks beyond a fast domain", 0.05, Level::Layout,
+      {"experts_beyond_domain", "expert ranks beyond a fast domain", 0.06, Level::Layout,
        [](const Strategy& s, const LabourContext& context) {
-         const double domains =
-             static_cast<double>(s.ep) * s.expert_tensor_ranks() / context.domain_devices;
-         return s.ep > 1 ? std::log2(std::max(1.0, domains)) : 0.0;
+         return amount_of(domains_of_experts(s, context) > 1.0);
+       }},
+      {"domains_of_experts", "fast domains that expert ranks span", 0.025, Level::Layout,
+       [](const Strategy& s, const LabourContext& context) {
+         return std::log2(std::max(1.0, domains_of_experts(s, context)));
        }},
       {"whole_sequences", "tensor ranks without sequence parallelism", 0.02, Level::Layout,
        [](const Strategy& s, const LabourContext&) {

@@ -98,7 +98,8 @@ TEST(LayoutCosts, OfContextAndExpertsDependOnTheProblem) {
   EXPECT_NEAR(std::log(LayoutCosts(query).of(s)), cost_of("context_ranks"), 1e-12);
   s = {};
   s.dp = 16, s.ep = 16, s.sharding = Sharding::Zero1;
-  EXPECT_NEAR(std::log(LayoutCosts(query).of(s)), cost_of("experts_beyond_domain"), 1e-12);
+  EXPECT_NEAR(std::log(LayoutCosts(query).of(s)),
+              cost_of("experts_beyond_domain") + cost_of("domains_of_experts"), 1e-12);
   s.ep = 8;
   EXPECT_EQ(LayoutCosts(query).of(s), 1.0);
 }
