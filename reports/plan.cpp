@@ -117,6 +117,7 @@ Json plan_json(const PlanAnswer& answer) {
                {"plans", list_json(shown_plans(answer), predicted)},
                {"labour", list_json(shown_plans(answer), labour_json)},
                {"faster_than_first", list_json(shown_plans(answer), odds)},
+               {"dearer", list_json(plan.dearer, predicted)},
                {"tight", predicted_or_null(plan.tight)},
                {"nearly_fits", predicted_or_null(plan.nearly_fits)},
                {"command", answer.command},

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 #include <exception>
+#include <iterator>
 #include <mutex>
 #include <span>
 #include <thread>
@@ -139,6 +140,21 @@ bool is_needless(const Prediction& one, const std::vector<Prediction>& before) {
   });
 }
 
+// Those that beat the first in time and memory.
+std::vector<Prediction> take_dearer(std::vector<Prediction>& plans) {
+  if (plans.empty()) return {};
+  const Seconds time = plans.front().step_time;
+  const Bytes needed = plans.front().memory.needed();
+  const auto dearer =
+      std::stable_partition(plans.begin() + 1, plans.end(), [&](const Prediction& plan) {
+        return plan.step_time > time || plan.memory.needed() > needed;
+      });
+  std::vector<Prediction> taken(std::make_move_iterator(dearer),
+                                std::make_move_iterator(plans.end()));
+  plans.erase(dearer, plans.end());
+  return taken;
+}
+
 // The first, and those after it of which it is not sure that they are slower.
 std::size_t ties_of(const std::vector<Prediction>& plans) {
   const auto is_sure = [&](const Prediction& plan) {
@@ -160,6 +176,7 @@ Plan answer(const PlanProblem& problem, PlanFindings& found) {
     const bool needless = is_needless(prediction, plan.plans);
     (needless ? plan.others : plan.plans).push_back(std::move(prediction));
   }
+  plan.dearer = take_dearer(plan.plans);
   plan.ties = problem.query.objective == Objective::Memory
                   ? std::min<std::size_t>(1, plan.plans.size())
                   : ties_of(plan.plans);

@@ -107,6 +107,9 @@ struct Plan {
   // is not sure.
   std::vector<Prediction> plans{};
   std::size_t ties = 0;
+  // Ideas that are no slower than the first plan and need no more, and take more labour: the first
+  // plan is not beaten by another one.
+  std::vector<Prediction> dearer{};
   // Ideas that are clearly slower than a plan and need no less, or equal one in another sharding.
   std::vector<Prediction> others{};
   double headroom = 0.0;              // that plans leave; 0 where nothing leaves what was asked for

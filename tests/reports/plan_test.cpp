@@ -102,17 +102,23 @@ TEST(PlanScreen, MarksTies) {
   EXPECT_NE(text.find("which of them is the fastest is not sure"), std::string::npos) << text;
 }
 
-// A row that is 10 % faster and takes stages of three layers and one.
-TEST(PlanScreen, SaysWhatADearerRowGainsAndTakes) {
+// A plan that is 10 % faster and takes stages of three layers and one, as a row and where it beats
+// the first.
+TEST(PlanScreen, SaysWhatADearerPlanGainsAndTakes) {
   PlanAnswer answer = sample_answer();
   sim::Prediction dearer = answer.plan.plans.front();
   dearer.step_time = 0.9 * dearer.step_time;
   dearer.run.strategy.stage_layers = {3, 1};
-  answer.plan.plans.push_back(dearer);
-  answer.shown = answer.plan.plans.size();
-  const std::string text = screen(answer, false);
-  EXPECT_NE(text.find("is 10 % faster with "), std::string::npos) << text;
+  answer.plan.dearer = {dearer};
+  std::string text = screen(answer, false);
+  EXPECT_NE(text.find("smaller and 10 % faster with "), std::string::npos) << text;
   EXPECT_NE(text.find("stages with different numbers"), std::string::npos) << text;
+  EXPECT_EQ(json::parse(render(answer, Format::Json))["dearer"].size(), 1U);
+  answer.plan.plans.push_back(dearer);
+  answer.plan.dearer.clear();
+  answer.shown = answer.plan.plans.size();
+  text = screen(answer, false);
+  EXPECT_NE(text.find("is 10 % faster with "), std::string::npos) << text;
   EXPECT_EQ(screen(sample_answer(), false).find("% faster with"), std::string::npos);
   const json odds = json::parse(render(answer, Format::Json))["faster_than_first"];
   EXPECT_EQ(odds.front(), 0.5);

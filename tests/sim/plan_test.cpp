@@ -425,7 +425,19 @@ void expect_ranked(const Plan& result, const BruteForce& all) {
     });
     (needless ? others : plans).push_back(one);
   }
+  std::vector<Prediction> dearer;
+  for (std::size_t i = 1; i < plans.size();) {
+    const bool beats = plans[i].step_time <= plans[0].step_time &&
+                       plans[i].memory.needed() <= plans[0].memory.needed();
+    if (!beats) {
+      ++i;
+      continue;
+    }
+    dearer.push_back(plans[i]);
+    plans.erase(plans.begin() + static_cast<std::ptrdiff_t>(i));
+  }
   expect_equal(result.plans, plans, "plan");
+  expect_equal(result.dearer, dearer, "dearer");
   expect_equal(result.others, others, "other");
 }
 

@@ -32,7 +32,7 @@ TEST(PlanDoors, EveryPlanEqualsItsPrediction) {
     query.top = 40;
     const sim::Plan plan = sim::plan(query);
     std::vector<sim::Prediction> plans = plan.plans;
-    for (const auto& more : {plan.others, plan.pareto})
+    for (const auto& more : {plan.dearer, plan.others, plan.pareto})
       plans.insert(plans.end(), more.begin(), more.end());
     if (plan.tight) plans.push_back(*plan.tight);
     for (const sim::Prediction& planned : plans) {

@@ -28,6 +28,7 @@ sim::PlanQuery query(const RunOptions& options) {
 
 std::vector<sim::Prediction> all_of(const sim::Plan& plan) {
   std::vector<sim::Prediction> all = plan.plans;
+  all.insert(all.end(), plan.dearer.begin(), plan.dearer.end());
   all.insert(all.end(), plan.others.begin(), plan.others.end());
   return all;
 }
