@@ -11,7 +11,7 @@ namespace {
 
 using Level = SearchLevel;
 
-// A sequence that one rank has whole wherever its model fits: the shortest that experts divide.
+// Activations of so many tokens fit into one rank of most models that fit at all.
 constexpr int kShortSequence = 8192;
 
 double amount_of(bool takes) { return takes ? 1.0 : 0.0; }

@@ -11,9 +11,8 @@
 //   l   labour: the costs below times how much of each the layout takes.  One that takes 0.05 more
 //       comes first where it is 5 % faster
 //
-// Source of the costs: judgements, held against 208 layouts that NVIDIA tunes
-// (NVIDIA-NeMo/Megatron-Bridge scripts/performance @067f987df, 2026-08-22): with them the first
-// plan is more complicated than theirs for less than 5 % in 10 % of the cases, without in 29 %.
+// Source of the costs: judgements, chosen so that first plans are about as simple as 208 layouts
+// that NVIDIA tunes (NVIDIA-NeMo/Megatron-Bridge scripts/performance @067f987df, 2026-08-22).
 #pragma once
 
 #include <array>

@@ -227,11 +227,12 @@ void Searcher::bound(LayoutGroup& group) {
   double slowdown = kTooLarge;
   const LayoutRange& first = group.variants.front();
   group.price = std::numeric_limits<double>::infinity();
-  for (std::size_t i = first.first; i < group.variants.back().last; ++i)
-    group.price = std::min(group.price, price_of(problem_.layouts[i]));
-  for (std::size_t i = first.first; i < first.last; ++i)
-    slowdown =
-        std::min(slowdown, price_of(problem_.layouts[i]) * expected_slowdown(problem_.layouts[i]));
+  for (std::size_t i = first.first; i < group.variants.back().last; ++i) {
+    const SearchLayout& layout = problem_.layouts[i];
+    const double price = price_of(layout);
+    group.price = std::min(group.price, price);
+    if (i < first.last) slowdown = std::min(slowdown, price * expected_slowdown(layout));
+  }
   group.expected = slowdown * bounds.all;
 }
 
