@@ -182,10 +182,7 @@ std::vector<Frameworks::Rule> read_rules(ObjectReader& reader, const char* key,
                                          Frameworks::Rule (*read)(const json&, const std::string&),
                                          const std::string& file) {
   std::vector<Frameworks::Rule> rules;
-  const json* const list = reader.any(key);
-  if (!list) return rules;
-  if (!list->is_array()) throw Error(file + ": \"" + key + "\" must be a list");
-  for (const json& value : *list)
+  for (const json& value : reader.list(key))
     rules.push_back(read(value, file + ": " + key + " " + std::to_string(rules.size() + 1)));
   return rules;
 }

@@ -4,7 +4,6 @@
 #include <cctype>
 #include <cmath>
 #include <functional>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -180,8 +179,9 @@ class Evaluation {
     }
     if (node.name == "or") return {truth(of(node.parts[0])) || truth(of(node.parts[1]))};
     if (node.name == "and") return {truth(of(node.parts[0])) && truth(of(node.parts[1]))};
-    const auto found = calls().find(node.name);
-    return (this->*found->second.run)(node.parts);
+    const Callee& callee = calls().at(node.name);
+    if (callee.first == First::NotNone && of(node.parts[0]).is_none()) return {};
+    return (this->*callee.run)(node.parts);
   }
 
   bool truth(const Value& value) const {
@@ -190,21 +190,25 @@ class Evaluation {
     refuse(value, "true or false is expected");
   }
 
+  // What the first argument is.  NotNone: the whole is none where it is.
+  enum class First { Any, Key, NotNone };
   struct Callee {
     Value (Evaluation::*run)(const std::vector<Node>&) const;
     std::size_t least, most;  // arguments
+    First first = First::Any;
   };
 
   static const std::map<std::string, Callee>& calls() {
     constexpr std::size_t kAny = 100;
+    constexpr First kKey = First::Key, kNotNone = First::NotNone;
     using E = Evaluation;
     static const std::map<std::string, Callee> all = {
         {"?:", {nullptr, 3, 3}},
         {"|", {nullptr, 2, 2}},
         {"or", {nullptr, 2, 2}},
         {"and", {nullptr, 2, 2}},
-        {"==", {&E::equal, 2, 2}},
-        {"!=", {&E::unequal, 2, 2}},
+        {"==", {&E::compared<std::equal_to<>>, 2, 2}},
+        {"!=", {&E::compared<std::not_equal_to<>>, 2, 2}},
         {"<", {&E::with<std::less<>>, 2, 2}},
         {"<=", {&E::with<std::less_equal<>>, 2, 2}},
         {">", {&E::with<std::greater<>>, 2, 2}},
@@ -218,29 +222,29 @@ class Evaluation {
         {"max", {&E::with<decltype(kLarger)>, 2, 2}},
         {"floor", {&E::with<decltype(kFloor)>, 1, 1}},
         {"ceil", {&E::with<decltype(kCeil)>, 1, 1}},
-        {"zero_or_more", {&E::zero_or_more, 1, 1}},
-        {"integer", {&E::integer, 1, 1}},
-        {"number", {&E::number, 1, 1}},
-        {"has", {&E::has, 1, 1}},
+        {"zero_or_more", {&E::zero_or_more, 1, 1, kKey}},
+        {"integer", {&E::integer, 1, 1, kKey}},
+        {"number", {&E::number, 1, 1, kKey}},
+        {"has", {&E::has, 1, 1, kKey}},
         {"length", {&E::length, 1, 1}},
         {"ends_with", {&E::ends_with, 2, 2}},
         {"has_letter", {&E::has_letter, 2, 2}},
-        {"letters", {&E::letters, 3, kAny}},
-        {"first_letters", {&E::first_letters, 3, kAny}},
+        {"letters", {&E::letters<false>, 3, kAny, kKey}},
+        {"first_letters", {&E::letters<true>, 3, kAny, kKey}},
         {"each_layer", {&E::each_layer, 1, 1}},
         {"spelled", {&E::spelled, 3, kAny}},
         {"every", {&E::every, 4, 4}},
-        {"listed", {&E::listed, 3, 4}},
-        {"before", {&E::before, 2, 3}},
-        {"spacing", {&E::spacing, 2, 2}},
-        {"in_last", {&E::in_last, 4, kAny}},
-        {"repeated", {&E::repeated, 1, 1}},
+        {"listed", {&E::listed, 3, 4, kKey}},
+        {"before", {&E::before, 2, 3, kNotNone}},
+        {"spacing", {&E::spacing, 2, 2, kNotNone}},
+        {"in_last", {&E::in_last, 4, kAny, kNotNone}},
+        {"repeated", {&E::repeated, 1, 1, kNotNone}},
         {"joined", {&E::joined, 2, kAny}},
-        {"full_every", {&E::full_every, 1, 1}},
-        {"leading", {&E::leading, 1, 1}},
-        {"windows", {&E::windows, 1, 1}},
-        {"same", {&E::same, 1, 1}},
-        {"among", {&E::among, 3, 3}},
+        {"full_every", {&E::full_every, 1, 1, kKey}},
+        {"leading", {&E::leading, 1, 1, kKey}},
+        {"windows", {&E::windows, 1, 1, kKey}},
+        {"same", {&E::same, 1, 1, kKey}},
+        {"among", {&E::among, 3, 3, kKey}},
     };
     return all;
   }
@@ -271,29 +275,30 @@ class Evaluation {
     return {value, name};
   }
 
-  // None where one of them is.
-  template <class Calculation>
-  Value numbers(const std::vector<Node>& parts, const Calculation& calculation) const {
+  // Of one number or two; none where one of them is.
+  template <class Operation>
+  Value with(const std::vector<Node>& parts) const {
     std::vector<double> values;
     for (const Node& part : parts) {
       const Value value = of(part);
       if (value.is_none()) return {};
-      const double* const number = std::get_if<double>(&value.value);
-      if (!number) refuse(value, integer_expected(1));
-      values.push_back(*number);
+      values.push_back(number_of(value));
     }
-    return {calculation(values[0], values.back())};
+    return {Operation{}(values[0], values.back())};
   }
 
-  Value equal(const std::vector<Node>& parts) const {
-    return {of(parts[0]).value == of(parts[1]).value};
+  double number_of(const Value& value, double least = -kLargest) const {
+    const double* const number = std::get_if<double>(&value.value);
+    if (!number || *number < least) refuse(value, integer_expected(least == 0.0 ? 0 : 1));
+    return *number;
   }
-  Value unequal(const std::vector<Node>& parts) const {
-    return {of(parts[0]).value != of(parts[1]).value};
+  std::size_t count_of(const Value& value, double least) const {
+    return static_cast<std::size_t>(number_of(value, least));
   }
-  template <class Operation>
-  Value with(const std::vector<Node>& parts) const {
-    return numbers(parts, Operation{});
+
+  template <class Comparison>
+  Value compared(const std::vector<Node>& parts) const {
+    return {Comparison{}(of(parts[0]).value, of(parts[1]).value)};
   }
   Value negation(const std::vector<Node>& parts) const { return {!truth(of(parts[0]))}; }
 
@@ -349,10 +354,9 @@ class Evaluation {
   }
 
   std::size_t num_layers() const {
-    const Value layers = scope_.field("num_layers");
-    const double* const number = std::get_if<double>(&layers.value);
-    if (!number) refuse_key(layers.key.empty() ? "num_layers" : layers.key, integer_expected(1));
-    return static_cast<std::size_t>(*number);
+    Value layers = scope_.field("num_layers");
+    if (layers.key.empty()) layers.key = "num_layers";
+    return count_of(layers, 1);
   }
 
   void check_layers(const std::string& key, std::size_t count, const char* each) const {
@@ -361,18 +365,22 @@ class Evaluation {
                           " layers is expected");
   }
 
-  Value letters(const std::vector<Node>& parts) const { return letters_of(parts, false); }
-  Value first_letters(const std::vector<Node>& parts) const { return letters_of(parts, true); }
+  // 'name', 'L', ... from argument `i` on: the letter of each name.
+  std::map<std::string, std::string> named_letters(const std::vector<Node>& parts,
+                                                   std::size_t i) const {
+    std::map<std::string, std::string> all;
+    for (; i + 1 < parts.size(); i += 2) all.emplace(text(of(parts[i])), text(of(parts[i + 1])));
+    return all;
+  }
 
-  // `first`: the list may go on after the last layer.
-  Value letters_of(const std::vector<Node>& parts, bool first) const {
+  // `may_go_on`: the list, after the last layer.
+  template <bool may_go_on>
+  Value letters(const std::vector<Node>& parts) const {
     const json* const found = list(parts[0]);
     if (!found) return {};
-    if (!first || found->size() < num_layers())
+    if (!may_go_on || found->size() < num_layers())
       check_layers(parts[0].name, found->size(), "a kind");
-    std::map<std::string, std::string> known;
-    for (std::size_t i = 1; i + 1 < parts.size(); i += 2)
-      known[text(of(parts[i]))] = text(of(parts[i + 1]));
+    const auto known = named_letters(parts, 1);
     std::string all;
     for (const json& one : *found) {
       if (all.size() == num_layers()) break;
@@ -402,12 +410,12 @@ class Evaluation {
   Value spelled(const std::vector<Node>& parts) const {
     const Value value = of(parts[0]);
     if (!std::holds_alternative<std::string>(value.value)) return {};
+    const auto known = named_letters(parts, 1);
     std::string letters = text(value);
     for (char& letter : letters) {
-      std::size_t i = 1;
-      while (i + 1 < parts.size() && text(of(parts[i])) != std::string(1, letter)) i += 2;
-      if (i + 1 >= parts.size()) refuse_kind(value.key, std::string(1, letter));
-      letter = text(of(parts[i + 1])).front();
+      const auto found = known.find(std::string(1, letter));
+      if (found == known.end()) refuse_kind(value.key, std::string(1, letter));
+      letter = found->second.front();
     }
     std::string all;
     while (!letters.empty() && all.size() < num_layers()) all += letters;
@@ -416,17 +424,14 @@ class Evaluation {
 
   Value every(const std::vector<Node>& parts) const {
     const Value period = of(parts[0]), offset = of(parts[1]);
-    const double* const n = std::get_if<double>(&period.value);
-    const double* const first = std::get_if<double>(&offset.value);
-    if (!n || *n < 1.0 || !first) refuse(period, integer_expected(1));
-    if (*first >= *n)
+    const std::size_t n = count_of(period, 1), first = count_of(offset, 0);
+    if (first >= n)
       refuse(offset,
              "less than " + (period.key.empty() ? "the period" : period.key) + " is expected");
     const std::string there = text(of(parts[2])), other = text(of(parts[3]));
     std::string all;
     for (std::size_t layer = 0; layer < num_layers(); ++layer)
-      all +=
-          layer % static_cast<std::size_t>(*n) == static_cast<std::size_t>(*first) ? there : other;
+      all += layer % n == first ? there : other;
     return {all};
   }
 
@@ -458,19 +463,14 @@ class Evaluation {
   }
 
   Value in_last(const std::vector<Node>& parts) const {
-    const Value letters = of(parts[0]), count = of(parts[1]);
-    if (letters.is_none()) return letters;
-    std::string all = text(letters);
-    const double* const number = std::get_if<double>(&count.value);
-    if (!number || *number > static_cast<double>(all.size()))
-      refuse(count, "a number of layers is expected");
-    for (std::size_t layer = all.size() - static_cast<std::size_t>(*number); layer < all.size();
-         ++layer) {
-      for (std::size_t i = 2; i + 1 < parts.size(); i += 2) {
-        if (text(of(parts[i])) != std::string(1, all[layer])) continue;
-        all.replace(layer, 1, text(of(parts[i + 1])));
-        break;
-      }
+    const Value count = of(parts[1]);
+    const auto known = named_letters(parts, 2);
+    std::string all = text(of(parts[0]));
+    const std::size_t last = count_of(count, 0);
+    if (last > all.size()) refuse(count, "a number of layers is expected");
+    for (std::size_t layer = all.size() - last; layer < all.size(); ++layer) {
+      const auto found = known.find(all.substr(layer, 1));
+      if (found != known.end()) all.replace(layer, 1, found->second);
     }
     return {all};
   }
@@ -481,11 +481,8 @@ class Evaluation {
   }
 
   Value before(const std::vector<Node>& parts) const {
-    const Value value = of(parts[0]);
-    if (value.is_none()) return value;
-    const std::string all = text(value), letter = text(of(parts[1]));
-    const Value spacing = parts.size() > 2 ? of(parts[2]) : Value{1.0};
-    const auto n = static_cast<std::size_t>(std::get<double>(spacing.value));
+    const std::string all = text(of(parts[0])), letter = text(of(parts[1]));
+    const std::size_t n = parts.size() > 2 ? count_of(of(parts[2]), 1) : 1;
     const std::size_t first = first_of(all, letter);
     for (std::size_t layer = first; layer < all.size(); ++layer) {
       if ((all.compare(layer, 1, letter) == 0) != ((layer - first) % n == 0))
@@ -497,18 +494,14 @@ class Evaluation {
   }
 
   Value spacing(const std::vector<Node>& parts) const {
-    const Value value = of(parts[0]);
-    if (value.is_none()) return value;
-    const std::string all = text(value), letter = text(of(parts[1]));
+    const std::string all = text(of(parts[0])), letter = text(of(parts[1]));
     const std::size_t first = first_of(all, letter);
     const std::size_t second = std::min(all.find(letter, first + 1), all.size());
     return {std::max(1.0, static_cast<double>(second) - static_cast<double>(first))};
   }
 
   Value repeated(const std::vector<Node>& parts) const {
-    const Value value = of(parts[0]);
-    if (value.is_none()) return value;
-    const std::string pattern = text(value);
+    const std::string pattern = text(of(parts[0]));
     for (std::size_t n = 1; n < pattern.size(); ++n) {
       if (pattern.size() % n == 0 &&
           pattern.compare(n, std::string::npos, pattern, 0, pattern.size() - n) == 0)
@@ -596,21 +589,15 @@ class Evaluation {
   const ExpressionScope& scope_;
 };
 
-// Functions whose first argument is a key.
-constexpr std::string_view kOfKeys[] = {"zero_or_more", "integer",       "number", "has",
-                                        "letters",      "first_letters", "listed", "full_every",
-                                        "windows",      "leading",       "same",   "among"};
-
 // Functions with as many arguments as they take, and keys where they take those.
 void check_calls(const Node& node, const std::string& text) {
   if (node.kind == Node::Kind::Call) {
     const auto found = Evaluation::calls().find(node.name);
     if (found == Evaluation::calls().end())
       throw Error("\"" + text + "\": there is no function " + node.name);
-    const bool takes_key =
-        std::find(std::begin(kOfKeys), std::end(kOfKeys), node.name) != std::end(kOfKeys);
-    if (node.parts.size() < found->second.least || node.parts.size() > found->second.most ||
-        (takes_key && node.parts[0].kind != Node::Kind::Key))
+    const Evaluation::Callee& callee = found->second;
+    if (node.parts.size() < callee.least || node.parts.size() > callee.most ||
+        (callee.first == Evaluation::First::Key && node.parts[0].kind != Node::Kind::Key))
       throw Error("\"" + text + "\": " + node.name + " takes other arguments");
   }
   for (const Node& part : node.parts) check_calls(part, text);

@@ -73,10 +73,9 @@ TextPart text_part(const json& document) {
 void refuse_classes(const json& document, const std::string& file) {
   ObjectReader reader(document, file);
   for (const std::string& name : reader.texts("architectures")) {
-    for (const RefusedClasses& classes : model_types().classes) {
-      for (const std::string& word : classes.words)
-        if (name.find(word) != std::string::npos) reader.refuse("architectures", classes.because);
-    }
+    for (const NameGroup& classes : model_types().classes)
+      for (const std::string& word : classes.names)
+        if (name.find(word) != std::string::npos) reader.refuse("architectures", classes.meaning);
   }
 }
 

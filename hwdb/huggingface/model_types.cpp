@@ -1,8 +1,6 @@
 #include "hwdb/huggingface/model_types.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdint>
 #include <filesystem>
 #include <iterator>
 #include <set>
@@ -54,14 +52,6 @@ void read_fields(const json& row, const std::string& prefix, const std::string& 
   }
 }
 
-const json& member(const json& row, const char* key, json::value_t kind, const std::string& place) {
-  static const json none;
-  const auto found = row.find(key);
-  if (found == row.end()) return none;
-  if (found->type() != kind) throw Error(place + key + ": of another kind than is expected");
-  return *found;
-}
-
 // `name` of a base.
 ModelType read_row(const json& row, const Rows& above, const std::string& place,
                    std::string& name) {
@@ -75,9 +65,10 @@ ModelType read_row(const json& row, const Rows& above, const std::string& place,
   name = reader.text("base").value_or(type.names.empty() ? "" : type.names.front());
   const std::string of = place + name + ": ";
   read_fields(row, "", of, type);
-  for (const auto& [key, value] : member(row, "when", json::value_t::object, of).items())
-    type.objects.insert_or_assign(key, expression_of(value, of + key));
-  for (const json& rule : member(row, "refuse", json::value_t::array, of)) {
+  if (const auto when = reader.object("when"))
+    for (const auto& [key, value] : when->value().items())
+      type.objects.insert_or_assign(key, expression_of(value, of + key));
+  for (const json& rule : reader.list("refuse")) {
     ObjectReader fields(rule, of + "refuse");
     const json* const condition = fields.any("if");
     if (!condition) throw Error(of + "refuse: \"if\" is missing");
@@ -85,17 +76,15 @@ ModelType read_row(const json& row, const Rows& above, const std::string& place,
                           fields.text("because").value_or("")});
     fields.finish();
   }
-  for (const auto& [key, value] : member(row, "class_defaults", json::value_t::object, of).items())
-    type.class_defaults[key] = value;
-  for (const auto& [key, value] : member(row, "text_defaults", json::value_t::object, of).items())
-    type.text_defaults[key] = value;
+  if (const auto own = reader.object("class_defaults")) type.class_defaults.update(own->value());
+  if (const auto own = reader.object("text_defaults")) type.text_defaults.update(own->value());
   return type;
 }
 
 // The rows of a list by all their names; they may be like those of `above`.
-Rows read_rows(const json& document, const char* list, Rows above, const std::string& file) {
+Rows read_rows(const json& list, Rows above, const std::string& file) {
   Rows rows;
-  for (const json& row : member(document, list, json::value_t::array, file + ": ")) {
+  for (const json& row : list) {
     std::string name;
     const ModelType type = read_row(row, above, file + ": ", name);
     if (name.empty()) throw Error(file + ": a row has neither type nor base");
@@ -105,6 +94,18 @@ Rows read_rows(const json& document, const char* list, Rows above, const std::st
     }
   }
   return rows;
+}
+
+// `names`, `meaning`: their keys in the objects of the list.
+std::vector<NameGroup> read_groups(const json& list, const char* names, const char* meaning,
+                                   const std::string& place) {
+  std::vector<NameGroup> groups;
+  for (const json& row : list) {
+    ObjectReader fields(row, place);
+    groups.push_back({fields.texts(names), fields.text(meaning).value_or("")});
+    fields.finish();
+  }
+  return groups;
 }
 
 // One reading of one object.
@@ -220,14 +221,14 @@ class Reading {
 
   void refuse_parts_that_no_field_has() const {
     const std::map<std::string, std::string> named = fields_by_key();
-    for (const PartKeys& part : model_types().matter) {
-      if (std::ranges::any_of(part.keys, [&](const auto& key) { return named.contains(key); }))
+    for (const NameGroup& part : model_types().matter) {
+      if (std::ranges::any_of(part.names, [&](const auto& key) { return named.contains(key); }))
         continue;
-      for (const std::string& key : part.keys) {
+      for (const std::string& key : part.names) {
         const auto found = config_.find(key);
         if (found == config_.end()) continue;
         if (found->is_number() ? *found > 1 : !found->empty() && *found != false)
-          refuse(key, part.part + " are not known of this model_type");
+          refuse(key, part.meaning + " are not known of this model_type");
       }
     }
   }
@@ -270,10 +271,10 @@ class Reading {
   }
 
   static std::string reason_of(const std::string& key) {
-    for (const IgnoredKeys& ignored : model_types().ignored) {
-      for (const std::string& name : ignored.keys) {
+    for (const NameGroup& ignored : model_types().ignored) {
+      for (const std::string& name : ignored.names) {
         if (name == key || (name.starts_with('*') && key.ends_with(name.substr(1))))
-          return ignored.because;
+          return ignored.meaning;
       }
     }
     return "not known";
@@ -300,29 +301,15 @@ ModelTypes parse_model_types(const std::string& content, const std::string& file
   ObjectReader reader(document, file);
   reader.count("schema");
   reader.texts("about");
-  for (const char* list : {"classes", "heads", "matter", "ignored", "vision", "audio", "types"})
-    reader.any(list);
-  reader.finish();
   ModelTypes all;
-  for (const json& row : member(document, "classes", json::value_t::array, file + ": ")) {
-    ObjectReader fields(row, file + ": classes");
-    all.classes.push_back({fields.texts("has"), fields.text("because").value_or("")});
-    fields.finish();
-  }
-  for (const json& row : member(document, "matter", json::value_t::array, file + ": ")) {
-    ObjectReader fields(row, file + ": matter");
-    all.matter.push_back({fields.text("part").value_or(""), fields.texts("keys")});
-    fields.finish();
-  }
-  for (const json& row : member(document, "ignored", json::value_t::array, file + ": ")) {
-    ObjectReader fields(row, file + ": ignored");
-    all.ignored.push_back({fields.texts("keys"), fields.text("because").value_or("")});
-    fields.finish();
-  }
+  all.classes = read_groups(reader.list("classes"), "has", "because", file + ": classes");
+  all.matter = read_groups(reader.list("matter"), "keys", "part", file + ": matter");
+  all.ignored = read_groups(reader.list("ignored"), "keys", "because", file + ": ignored");
   for (const char* kind : {"vision", "audio"})
-    all.towers[kind] = read_rows(document, kind, {}, file);
-  all.heads = read_rows(document, "heads", known.heads, file);
-  all.rows = read_rows(document, "types", known.rows, file);
+    all.towers[kind] = read_rows(reader.list(kind), {}, file);
+  all.heads = read_rows(reader.list("heads"), known.heads, file);
+  all.rows = read_rows(reader.list("types"), known.rows, file);
+  reader.finish();
   return all;
 }
 

@@ -42,22 +42,10 @@ struct ModelType {
   std::string refused;
 };
 
-// Classes, as "architectures" names them, of models that are not trained as the model_type says.
-struct RefusedClasses {
-  std::vector<std::string> words;  // of which a class has one in its name
-  std::string because;
-};
-
-// Keys on which no size depends, and what they are.
-struct IgnoredKeys {
-  std::vector<std::string> keys;  // "*_token_id": all that end so
-  std::string because;
-};
-
-// Keys that a file has where its model has a part: where its row names none of them it is refused.
-struct PartKeys {
-  std::string part;  // "experts"
-  std::vector<std::string> keys;
+// Names that mean one thing, and what.
+struct NameGroup {
+  std::vector<std::string> names;
+  std::string meaning;
 };
 
 struct ModelTypes {
@@ -66,9 +54,14 @@ struct ModelTypes {
   // whose tower has the model_type pixtral.
   std::map<std::string, std::map<std::string, ModelType>> towers;
   std::map<std::string, ModelType> heads;  // what of a model other classes change
-  std::vector<RefusedClasses> classes;
-  std::vector<IgnoredKeys> ignored;
-  std::vector<PartKeys> matter;
+  // Words in the names of classes, as "architectures" has them, of models that are not trained as
+  // the model_type says, and why they are refused.
+  std::vector<NameGroup> classes;
+  // Keys on which no size depends, "*_token_id": all that end so, and what they are.
+  std::vector<NameGroup> ignored;
+  // Keys that a file has where its model has a part, and the part ("experts"): where its row names
+  // none of them it is refused.
+  std::vector<NameGroup> matter;
 };
 
 // What stands in `content`, whose rows may be like those of `known`.  Throws Error that names file

@@ -100,13 +100,6 @@ sim::NamedModel completed(sim::NamedModel entry, const std::string& file) {
   return entry;
 }
 
-const json& list_of(const json& row, const char* key, const std::string& file) {
-  static const json none = json::array();
-  const json& list = row.contains(key) ? row.at(key) : none;
-  if (!list.is_array()) throw Error(file + ": \"" + key + "\" must be a list");
-  return list;
-}
-
 bool is_alpha(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; }
 bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 
@@ -139,14 +132,14 @@ std::vector<sim::NamedModel> parse_models(const std::string& content, const std:
   ObjectReader reader(document, file);
   reader.count("schema");
   reader.texts("about");
-  reader.any("families");
+  const json& families = reader.list("families");
   reader.finish();
   std::vector<sim::NamedModel> models;
   Rows rows;
-  for (const json& family : list_of(document, "families", file)) {
+  for (const json& family : families) {
     const sim::NamedModel shared = read_row(family, {}, rows, file);
     rows[shared.model.name] = shared;
-    for (const json& row : list_of(family, "models", file)) {
+    for (const json& row : ObjectReader(family, file).list("models")) {
       const sim::NamedModel model = read_row(row, shared, rows, file);
       rows[model.model.name] = model;
       models.push_back(completed(model, file));
@@ -163,13 +156,11 @@ std::span<const sim::NamedModel> catalogue() {
 
 const sim::NamedModel* find_model(std::string_view name) {
   const std::string key = key_of(name);
-  for (const sim::NamedModel& entry : catalogue()) {
-    if (key_of(entry.model.name) == key) return &entry;
-  }
-  for (const sim::NamedModel& entry : catalogue()) {
-    const auto matches = [&](const std::string& alias) { return key_of(alias) == key; };
-    if (std::any_of(entry.aliases.begin(), entry.aliases.end(), matches)) return &entry;
-  }
+  const auto matches = [&](const std::string& other) { return key_of(other) == key; };
+  for (const sim::NamedModel& entry : catalogue())
+    if (matches(entry.model.name)) return &entry;
+  for (const sim::NamedModel& entry : catalogue())
+    if (std::ranges::any_of(entry.aliases, matches)) return &entry;
   return nullptr;
 }
 

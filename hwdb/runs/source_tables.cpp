@@ -48,10 +48,7 @@ SourceTable read_table(const json& value, const std::string& place) {
   table.rows = reader.count("rows").value_or(0);
   table.runs = reader.texts("runs");
   table.comparisons = reader.texts("comparisons");
-  if (const json* stages = reader.any("stages")) {
-    if (!stages->is_array()) reader.refuse("stages", "a list is expected");
-    for (const json& stage : *stages) table.stages.push_back(read_stage(stage, place));
-  }
+  for (const json& stage : reader.list("stages")) table.stages.push_back(read_stage(stage, place));
   if (const json* assumed = reader.any("assume")) read_assumption(*assumed, place, table);
   reader.finish();
   if (table.title.empty()) reader.refuse("title", "a title is expected");

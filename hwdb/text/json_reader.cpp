@@ -305,6 +305,13 @@ std::optional<ObjectReader> ObjectReader::object(const char* key) {
   return ObjectReader(*value, place_, path_of(key));
 }
 
+const json& ObjectReader::list(const char* key) {
+  static const json none = json::array();
+  const json* value = any(key);
+  if (value && !value->is_array()) refuse(key, "a list is expected");
+  return value ? *value : none;
+}
+
 void ObjectReader::finish() const {
   for (const auto& [key, value] : object_->items()) {
     if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;

@@ -64,7 +64,8 @@ class ObjectReader {
   // An array of strings, or one string; empty where missing.
   std::vector<std::string> texts(const char* key);
   std::optional<ObjectReader> object(const char* key);
-  const nlohmann::json* any(const char* key);  // null where missing or null
+  const nlohmann::json& list(const char* key);  // empty where missing
+  const nlohmann::json* any(const char* key);   // null where missing or null
 
   // Throws Error where the object has a key that was not asked for, naming the nearest known one.
   void finish() const;
