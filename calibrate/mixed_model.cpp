@@ -30,6 +30,29 @@ double renewed(const EffectClass& of, double squares, double count) {
   return std::sqrt((prior + squares) / (of.prior_weight + count));
 }
 
+using Factors = Eigen::SimplicialLDLT<Eigen::SparseMatrix<double>>;
+
+// Of the inverse of what was factored, L D L' in the order of `factors`, the entries where it or L
+// has any, those of others undefined: from the last column on, of its rows i below j
+//   inverse(i, j) = -sum over k > j of L(k, j) inverse(i, k)
+//   inverse(j, j) = 1 / D(j) - sum over k > j of L(k, j) inverse(k, j)
+// (Takahashi, Fagan and Chin 1973).  All that one observation's variance asks for is among them.
+void invert_where_filled(const Factors& factors, MatrixXd& inverse) {
+  const Eigen::SparseMatrix<double> lower = factors.matrixL().nestedExpression();
+  using Column = Eigen::SparseMatrix<double>::InnerIterator;
+  for (Index j = lower.cols() - 1; j >= 0; --j) {
+    inverse(j, j) = 1.0 / factors.vectorD()[j];
+    for (Column row(lower, j); row; ++row) {
+      if (row.row() <= j) continue;
+      double sum = 0.0;
+      for (Column k(lower, j); k; ++k)
+        if (k.row() > j) sum -= k.value() * inverse(row.row(), k.row());
+      inverse(row.row(), j) = inverse(j, row.row()) = sum;
+      inverse(j, j) -= row.value() * sum;
+    }
+  }
+}
+
 class ExpectationMaximisation {
  public:
   explicit ExpectationMaximisation(const MixedModel& model, const MixedFit* settled)
@@ -43,9 +66,11 @@ class ExpectationMaximisation {
 
   void iterate(bool keep_spreads) {
     for (int i = 0; i < kMostIterations; ++i) {
+      const VectorXd before = mean_;
       solve();
+      if (keep_spreads && i > 4 && (mean_ - before).lpNorm<Eigen::Infinity>() < kSettled) break;
       reweigh();
-      if (renew(keep_spreads) < kSettled && i > 3) break;
+      if (!keep_spreads && renew() < kSettled && i > 3) break;
     }
     solve();
   }
@@ -55,8 +80,9 @@ class ExpectationMaximisation {
                  .covariance = {},
                  .spreads = spreads_,
                  .noise = noise_};
-    for (Index k = 0; k < covariance_.rows(); ++k)
-      fit.covariance.emplace_back(covariance_.row(k).begin(), covariance_.row(k).end());
+    const MatrixXd all = factors_.solve(MatrixXd::Identity(mean_.size(), mean_.size()));
+    for (Index k = 0; k < all.rows(); ++k)
+      fit.covariance.emplace_back(all.row(k).begin(), all.row(k).end());
     return fit;
   }
 
@@ -83,23 +109,29 @@ class ExpectationMaximisation {
     // Most effects are of one study, and meet those of no other.
     Eigen::SparseMatrix<double> precision(n, n);
     precision.setFromTriplets(entries.begin(), entries.end());
-    const Eigen::SimplicialLDLT<Eigen::SparseMatrix<double>> factors(precision);
-    covariance_ = factors.solve(MatrixXd::Identity(n, n));
-    mean_ = covariance_ * sums;
+    factors_.compute(precision);
+    mean_ = factors_.solve(sums);
+    inverse_.resize(n, n);
+    invert_where_filled(factors_, inverse_);
+  }
+
+  // Of two effects that one observation has, or of one with itself.
+  double covariance(std::size_t j, std::size_t k) const {
+    const auto& order = factors_.permutationP().indices();
+    return inverse_(order[static_cast<Index>(j)], order[static_cast<Index>(k)]);
   }
 
   double variance_of(const Slopes& slopes) const {
     double sum = 0.0;
     for (const auto& [j, x] : slopes) {
-      for (const auto& [k, z] : slopes)
-        sum += x * z * covariance_(static_cast<Index>(j), static_cast<Index>(k));
+      for (const auto& [k, z] : slopes) sum += x * z * covariance(j, k);
     }
     return sum;
   }
 
   double square_of(std::size_t effect) const {
-    const auto k = static_cast<Index>(effect);
-    return mean_[k] * mean_[k] + covariance_(k, k);
+    const double mean = mean_[static_cast<Index>(effect)];
+    return mean * mean + covariance(effect, effect);
   }
 
   double square_of(const Observation& o) const {
@@ -118,12 +150,7 @@ class ExpectationMaximisation {
   }
 
   // The largest change of a spread.
-  double renew(bool keep_spreads) {
-    if (keep_spreads) {
-      const VectorXd before = mean_;
-      solve();
-      return before.size() > 0 ? (mean_ - before).cwiseAbs().maxCoeff() : 0.0;
-    }
+  double renew() {
     std::vector<double> squares(spreads_.size(), 0.0), counts(spreads_.size(), 0.0);
     for (std::size_t k = 0; k < model_.effects.size(); ++k) {
       squares[model_.effects[k]] += effect_weights_[k] * square_of(k);
@@ -149,7 +176,8 @@ class ExpectationMaximisation {
   std::vector<double> spreads_;
   double noise_;
   VectorXd mean_;
-  MatrixXd covariance_;
+  Factors factors_;
+  MatrixXd inverse_;  // of the precision, in the order of the factors, where those have entries
 };
 
 }  // namespace
