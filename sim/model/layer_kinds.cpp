@@ -32,19 +32,31 @@ Mixer mixer_of(char letter) {
   }
 }
 
-LayerKind kind_in_pattern(const Transformer& model, int layer) {
-  const std::string& pattern = *model.layer_pattern;
-  const char letter = pattern[static_cast<std::size_t>(layer) % pattern.size()];
-  if (letter == '-') return {.mixer = Mixer::None, .mlp = LayerMlp::Dense};
-  if (letter == 'E') return {.mixer = Mixer::None, .mlp = LayerMlp::Experts};
-  const bool alone = pattern.find_first_of("-E") != std::string::npos;
-  return {.mixer = mixer_of(letter), .mlp = alone ? LayerMlp::None : mlp_of_layer(model, layer)};
-}
+class HybridLayers {
+ public:
+  explicit HybridLayers(const Transformer& model)
+      : model_(model), alone_(model.layer_pattern->find_first_of("-E") != std::string::npos) {}
 
-LayerKinds kinds_of_hybrid(const Transformer& model) {
+  LayerKind kind(int layer) const {
+    if (layer >= model_.num_layers)
+      return {.mixer = Mixer::Attention, .mlp = mlp_of_layer(model_, layer)};
+    const std::string& pattern = *model_.layer_pattern;
+    const char letter = pattern[static_cast<std::size_t>(layer) % pattern.size()];
+    if (letter == '-') return {.mixer = Mixer::None, .mlp = LayerMlp::Dense};
+    if (letter == 'E') return {.mixer = Mixer::None, .mlp = LayerMlp::Experts};
+    return {.mixer = mixer_of(letter),
+            .mlp = alone_ ? LayerMlp::None : mlp_of_layer(model_, layer)};
+  }
+
+ private:
+  const Transformer& model_;
+  bool alone_;  // mixers and MLPs are layers of their own
+};
+
+LayerKinds kinds_of_hybrid(const Transformer& model, const HybridLayers& layers) {
   LayerKinds kinds;
   for (int layer = 0; layer < model.num_layers + model.mtp_layers; ++layer) {
-    const LayerKind kind = kind_of_layer(model, layer);
+    const LayerKind kind = layers.kind(layer);
     if (kinds.slot(kind) == kinds.size() && kinds.size() < kMostLayerKinds) kinds.add(kind);
   }
   return kinds;
@@ -57,7 +69,7 @@ std::size_t LayerKinds::slot(LayerKind kind) const {
 }
 
 LayerKind kind_of_layer(const Transformer& model, int layer) {
-  if (is_hybrid(model) && layer < model.num_layers) return kind_in_pattern(model, layer);
+  if (is_hybrid(model)) return HybridLayers(model).kind(layer);
   return {.mixer = Mixer::Attention, .mlp = mlp_of_layer(model, layer)};
 }
 
@@ -83,7 +95,7 @@ int count_moe_layers(const Transformer& model, int first, int count) {
 }
 
 LayerKinds layer_kinds(const Transformer& model) {
-  if (is_hybrid(model)) return kinds_of_hybrid(model);
+  if (is_hybrid(model)) return kinds_of_hybrid(model, HybridLayers(model));
   const int layers = model.num_layers + model.mtp_layers,
             moe_layers = count_moe_layers(model, 0, layers);
   LayerKinds kinds;
@@ -93,13 +105,15 @@ LayerKinds layer_kinds(const Transformer& model) {
 }
 
 LayerCounts count_layers(const Transformer& model, int first, int count) {
-  const LayerKinds kinds = layer_kinds(model);
   LayerCounts counts{};
   if (is_hybrid(model)) {
+    const HybridLayers layers(model);
+    const LayerKinds kinds = kinds_of_hybrid(model, layers);
     for (int layer = first; layer < first + count; ++layer)
-      ++counts[kinds.slot(kind_of_layer(model, layer))];
+      ++counts[kinds.slot(layers.kind(layer))];
     return counts;
   }
+  const LayerKinds kinds = layer_kinds(model);
   const int moe_layers = count_moe_layers(model, first, count);
   for (std::size_t slot = 0; slot < kinds.size(); ++slot)
     counts[slot] = kinds[slot].has_experts() ? moe_layers : count - moe_layers;

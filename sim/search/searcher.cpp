@@ -339,8 +339,10 @@ void Searcher::search_pipeline(SearchNode& node) {
   states_.assign(node.shardings.size(), {});
   costs_.assign(node.shardings.size(), std::nullopt);
   parameters_ = stage_parameters(rank_, *node.pipeline->counts);
-  if (!leave_out_shardings(node)) return;
   passes_ = passes_in_flight(node.shape, *node.pipeline->counts);
+  activation_bounds(node.shape, passes_, *node.pipeline->counts, node.recompute,
+                    output_bounds(prices_.run_of(plain)), activations_);
+  if (!leave_out_shardings(node)) return;
   for (const std::size_t way : node.ways) {
     node.recompute = way;
     search_shardings(node);
@@ -359,7 +361,6 @@ const std::vector<StateBounds>& Searcher::states_of(const SearchNode& node, std:
 // Those that need too much or take too long whatever is recomputed.  False: all.
 bool Searcher::leave_out_shardings(const SearchNode& node) {
   left_out_.assign(node.shardings.size(), false);
-  activations_.assign(parameters_.size(), {});  // none yet: states alone
   const LayoutPrices* prices = nullptr;
   const StepShape* shape = nullptr;
   Seconds passes;
@@ -396,12 +397,21 @@ bool Searcher::is_too_large(Bytes needed) const {
          (!ranking_.empty() || !is_nearer(needed));
 }
 
-// By states alone, whatever the pipeline: its fullest stage holds an even share of the model at
-// least, and states are sums over what is held.
+// One stage's blocks, but for the last, whose output the head may do without.
+double Searcher::least_outputs(const Run& run) const {
+  const LayerBounds layers = output_bounds(run);
+  const double blocks = static_cast<double>(problem_.whole_model.blocks) / run.strategy.pp - 1.0;
+  return layers.activations_leave ? 0.0 : std::max(0.0, blocks) * layers.left.blocks.front();
+}
+
+// By states and the outputs of blocks, whatever the pipeline: its fullest stage holds an even share
+// of the model at least, states are sums over what is held, and of the passes of one micro-batch
+// the outputs are there when the first backward pass begins.
 Bytes Searcher::least_needed(const SearchLayout& layout, const SearchSharding& sharding) {
   const Run& run = prices_.run_of(problem_.space.strategy(layout, {}, sharding, Recompute{}));
   const StageParameters share = (1.0 / layout.pp) * held_parameters(rank_, problem_.whole_model);
-  return peak_bound(state_bounds(run, rank_, {share}), {StageActivations{}}) + context_memory(run);
+  return peak_bound(state_bounds(run, rank_, {share}), {{.first = least_outputs(run)}}) +
+         context_memory(run);
 }
 
 // By its bounds.  How near one is that does not fit matters while nothing does.

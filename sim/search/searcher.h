@@ -109,6 +109,7 @@ class Searcher {
   bool is_too_large(Bytes needed) const;
   // The parameters of a rank, which the layouts of a variant share.
   void set_rank(const SearchLayout& layout);
+  double least_outputs(const Run& run) const;  // bytes
   Bytes least_needed(const SearchLayout& layout, const SearchSharding& sharding);
   const std::vector<StateBounds>& states_of(const SearchNode& node, std::size_t sharding);
 

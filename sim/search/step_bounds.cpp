@@ -200,6 +200,17 @@ LayerBounds layer_bounds(const Run& run, const LayerPrices& prices) {
   return bounds;
 }
 
+LayerBounds output_bounds(const Run& run) {
+  LayerBounds bounds{.sent_outputs_stay = run.framework.saved.stage_outputs,
+                     .activations_leave = run.strategy.offload.activations};
+  bounds.residual = stage_output(run.model, run.strategy).value();
+  const double stored = stored_inputs_per_block(run.strategy, run.framework);
+  bounds.left.blocks.fill(std::min(1.0, stored) * bounds.residual);
+  bounds.left.head = bounds.rise.head = -bounds.residual;
+  bounds.rise.blocks.fill(-bounds.residual);
+  return bounds;
+}
+
 LayerBounds without_recomputation(LayerBounds bounds) {
   for (LayerSums* sums :
        {&bounds.backward, &bounds.backward_host, &bounds.compute, &bounds.all_to_all})

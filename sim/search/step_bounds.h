@@ -96,6 +96,10 @@ struct LayerBounds {
 
 LayerBounds layer_bounds(const Run& run, const LayerPrices& prices);
 
+// Bytes alone, whatever is recomputed: each block leaves its output, the next one's input, of which
+// Megatron's recomputation may store a share on each tensor rank.  Needs no prices.
+LayerBounds output_bounds(const Run& run);
+
 // The times whatever is recomputed: what those have in common that differ in nothing else.
 LayerBounds without_recomputation(LayerBounds bounds);
 

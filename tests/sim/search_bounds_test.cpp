@@ -12,7 +12,7 @@ namespace {
 
 struct Bounds {
   Seconds compute, step;
-  Bytes peak;
+  Bytes peak, outputs;  // outputs: by the outputs of blocks, without prices
 };
 
 // As the search knows a run before it has chosen its pipeline.
@@ -32,11 +32,15 @@ Bounds bounds_of(const TrainingRun& run, const LayerPrices& prices) {
   const StepShape shape = step_shape(without_pipeline(run));
   const ShardingCosts costs = sharding_costs(run, rank, counts);
   const PipelineShape pipeline = pipeline_shape(run.strategy);
-  std::vector<StageActivations> activations;
-  activation_bounds(pipeline, passes_in_flight(pipeline, counts), counts, 0, layers, activations);
+  const auto peak = [&](const LayerBounds& bytes) {
+    std::vector<StageActivations> activations;
+    activation_bounds(pipeline, passes_in_flight(pipeline, counts), counts, 0, bytes, activations);
+    return peak_bound(state_bounds(run, rank, stage_parameters(rank, counts)), activations);
+  };
   return {.compute = step_bound(shape, counts, 0, layers, nullptr),
           .step = step_bound(shape, counts, 0, layers, &costs),
-          .peak = peak_bound(state_bounds(run, rank, stage_parameters(rank, counts)), activations)};
+          .peak = peak(layers),
+          .outputs = peak(output_bounds(run))};
 }
 
 TEST(SearchBounds, NoStepIsShorterAndNoPeakIsSmallerThanItsBound) {
@@ -58,11 +62,24 @@ TEST(SearchBounds, NoStepIsShorterAndNoPeakIsSmallerThanItsBound) {
     ASSERT_LE(bounds.compute, step);
     ASSERT_LE(bounds.step, step);
     ASSERT_LE(bounds.peak, memory_footprint(run, prices).peak);
+    ASSERT_LE(bounds.outputs, bounds.peak);
     StepSimulation passes(run, prices, StepSimulation::Passes{});
     ASSERT_LE(passes.bound(), step);
     passes.simulate();
     ASSERT_EQ(passes.terms().total(), step);
   }
+}
+
+// Micro-batches of 2 x 64 tokens of 32 values in 16 bits are 8 KiB after each of a stage's blocks,
+// and a share of it on tensor ranks that divide the stream.
+TEST(SearchBounds, OutputsOfBlocksByHand) {
+  TrainingRun run = small_run();
+  run.strategy.micro_batch = 2;
+  const double each = 2.0 * run.model.seq_len * run.model.hidden_size * 2.0;
+  EXPECT_EQ(output_bounds(run).residual, each);
+  EXPECT_EQ(output_bounds(run).left.blocks.front(), each);
+  run.strategy.tp = 2, run.strategy.sequence_parallel = true;
+  EXPECT_EQ(output_bounds(run).left.blocks.front(), each / 2.0);
 }
 
 // One stage of blocks that compute, without host or spread: the bound is the step, but for the
