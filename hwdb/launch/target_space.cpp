@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <string_view>
 #include <vector>
 
 #include "hwdb/launch/launch_fields.h"
@@ -18,6 +19,7 @@ namespace llmsim::hwdb {
 namespace {
 
 constexpr const char* kRecompute = "recompute";
+constexpr std::string_view kVirtualStages = "virtual_stages";
 
 // The target whose rows say a run of the query: its own, or that of the program it launches.
 const LaunchTarget* program_of(const sim::Run& run, const std::string& name) {
@@ -41,9 +43,9 @@ class OpenQuery {
   }
 
   // "TARGET cannot express FIELD = VALUE" where it cannot express any plan with these values of the
-  // fields that `key` names (others are left open); empty: it may.  No key: any plan at all.
-  std::string refusal(const std::string& key, const LaunchValues& values) const {
-    const OpenRun run = with(key, values);
+  // fields that `keys` name (others are left open); empty: it may.  No key: any plan at all.
+  std::string refusal(const std::set<std::string>& keys, const LaunchValues& values) const {
+    const OpenRun run = with(keys, values);
     const LaunchTable& table = shipped_table(target_.name);
     for (const StartRule& rule : table.never)
       if (always_hold(rule.broken_by, run))
@@ -54,9 +56,9 @@ class OpenQuery {
   }
 
  private:
-  OpenRun with(const std::string& key, const LaunchValues& values) const {
-    const auto is_named = [key](const std::string& field) {
-      return !key.empty() && (field == key || field.starts_with(key + "."));
+  OpenRun with(const std::set<std::string>& keys, const LaunchValues& values) const {
+    const auto is_named = [keys](const std::string& field) {
+      return keys.contains(field.substr(0, field.find('.'))) || keys.contains(field);
     };
     OpenRun run{.fields = fields_, .is_open = [this, is_named](const std::string& field) {
                   return !is_named(field) && (is_of_layout(field) || by_sharding_.contains(field));
@@ -87,6 +89,9 @@ std::vector<sim::FieldValue> values_of(const sim::StrategyField& field, const si
   if (field.kind != sim::FieldKind::Count) return values;
   for (const int count : sim::divisors(run.cluster.num_devices))
     values.emplace_back(std::int64_t{count});
+  // Model chunks go by layers, with the embedding and the head as two.
+  for (int count = 1; field.key == kVirtualStages && count <= run.model.num_layers + 2; ++count)
+    if (run.cluster.num_devices % count != 0) values.emplace_back(std::int64_t{count});
   return values;
 }
 
@@ -111,6 +116,9 @@ void exclude(const std::string& key, const std::vector<sim::FieldValue>& values,
 }
 
 void exclude_fields(const OpenQuery& open, sim::PlanQuery& query) {
+  sim::Strategy piped = query.base.strategy;
+  piped.pp = 2;
+  const bool has_pipelines = open.refusal({"pp"}, stated_fields(piped)).empty();
   for (const sim::SearchedField& searched : sim::searched_fields()) {
     const sim::StrategyField* const field = sim::find_strategy_field(searched.key);
     if (!field || searched.restricted == sim::Restricted::Never) continue;
@@ -118,9 +126,13 @@ void exclude_fields(const OpenQuery& open, sim::PlanQuery& query) {
     const auto values =
         asked == query.restriction.end() ? values_of(*field, query.base) : asked->second;
     const auto refusal_of = [&](const sim::FieldValue& value) {
-      sim::Strategy strategy = query.base.strategy;
+      // Of fields that only pipelines have, a value that the smallest may not have, none may.
+      const bool of_pipelines = has_pipelines && searched.level == sim::SearchLevel::Pipeline;
+      sim::Strategy strategy = of_pipelines ? piped : query.base.strategy;
+      std::set<std::string> keys{field->key};
+      if (of_pipelines) keys.insert("pp");
       const bool fits = put_field(*field, strategy, value);
-      return open.refusal(field->key, fits ? stated_fields(strategy) : LaunchValues());
+      return open.refusal(keys, fits ? stated_fields(strategy) : LaunchValues());
     };
     exclude(field->key, values, refusal_of, query);
   }
@@ -135,7 +147,7 @@ void exclude_recomputes(const OpenQuery& open, sim::PlanQuery& query) {
   const auto refusal_of = [&](const sim::FieldValue& value) {
     sim::Strategy strategy;
     strategy.recompute = *sim::recompute_from(sim::text_of(value));
-    return open.refusal(kRecompute, stated_fields(strategy));
+    return open.refusal({kRecompute}, stated_fields(strategy));
   };
   exclude(kRecompute, values, refusal_of, query);
 }
@@ -174,7 +186,7 @@ sim::PlanQuery written_by(sim::PlanQuery query, const std::string& name) {
   const LaunchTarget* const target = program_of(query.base, name);
   if (!target) return query;
   const OpenQuery open(query, *target);
-  const std::string reason = open.refusal("", {});
+  const std::string reason = open.refusal({}, {});
   if (!reason.empty()) throw Error(reason);
   exclude_fields(open, query);
   exclude_recomputes(open, query);

@@ -52,6 +52,7 @@ std::vector<Question> questions() {
     all.push_back({"mixtral-8x7b", framework, 64});
     all.push_back({"qwen3-30b-a3b", framework, 64});
   }
+  all.push_back({"nemotron-h-47b", "megatron-bridge", 64});
   return all;
 }
 
@@ -86,10 +87,10 @@ TEST(TargetSpace, NothingThatCanBeWrittenIsLeftOut) {
 }
 
 TEST(TargetSpace, ValuesWithWhichNoPlanCanBeWrittenAreNotSearched) {
-  const auto excluded = [](const std::string& framework, const char* key) {
+  const auto excluded = [](const std::string& framework, const char* key,
+                           const char* model = "mixtral-8x7b") {
     std::string text;
-    const auto all =
-        written_by(query_of("mixtral-8x7b", 8, framework), *target_of_framework(framework));
+    const auto all = written_by(query_of(model, 8, framework), *target_of_framework(framework));
     const auto values = all.excluded.find(key);
     if (values == all.excluded.end()) return text;
     for (const sim::FieldValue& value : values->second)
@@ -105,6 +106,11 @@ TEST(TargetSpace, ValuesWithWhichNoPlanCanBeWrittenAreNotSearched) {
   EXPECT_EQ(excluded("fsdp1", "sharding"), "zero1");
   EXPECT_EQ(excluded("megatron-lm", "pp"), "");
   EXPECT_EQ(excluded("megatron-lm", "sharding"), "hsdp");
+  // Chunks of hybrids are stages, which embeddings do not lengthen.
+  EXPECT_EQ(excluded("megatron-bridge", "embeddings_as_layers", "nemotron-h-47b"), "true");
+  EXPECT_EQ(excluded("megatron-bridge", "virtual_stages", "nemotron-h-47b").substr(0, 11),
+            "2 4 8 3 5 6");
+  EXPECT_EQ(excluded("megatron-bridge", "embeddings_as_layers"), "");
 }
 
 TEST(TargetSpace, OfWhatIsAskedForWhatCanBeWrittenIsSearched) {
