@@ -115,6 +115,26 @@ void limit_power(const Database& database, const HardwareRecord& record, sim::Cl
             Origin::Shipped};
 }
 
+void widen_announced(const HardwareRecord& record, sim::Cluster& cluster,
+                     CoefficientSources& sources) {
+  const auto announced = record.fields.find("announced");
+  if (announced == record.fields.end() || !announced->is_boolean() || !announced->get<bool>())
+    return;
+  double& error = cluster.device.achieved.training_rate_error;
+  error = std::hypot(error, kGenerationError);
+  sources["training_rate_error"] = {"device",
+                                    record.row.id,
+                                    "training_rate_error",
+                                    error,
+                                    std::nullopt,
+                                    Evidence::Assumed,
+                                    "not measured yet: shares of peaks as of " +
+                                        text(record.fields, "like") +
+                                        ", which changed by 26 % a generation so far",
+                                    "",
+                                    Origin::Shipped};
+}
+
 void note_coefficients(const sim::Cluster& cluster, const CoefficientSources& sources, bool links,
                        Ledger& ledger) {
   std::set<std::string> shared;

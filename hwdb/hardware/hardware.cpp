@@ -51,6 +51,7 @@ LoadedDevice load_device(const Database& database, std::string_view id) {
   CoefficientSources sources;
   apply_coefficients(database, HardwareKind::Accelerator, record, cluster, sources);
   limit_power(database, record, cluster, sources);
+  widen_announced(record, cluster, sources);
   if (!sources.contains("host_bytes_per_s")) {
     const Sourced host = host_bandwidth(database, record);
     ledger.note("host_bytes_per_s", printed(cluster.device.host_bandwidth), host.evidence,

@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <utility>
 
+#include "hwdb/hardware/applied_coefficients.h"
 #include "hwdb/hardware/coefficients.h"
 #include "hwdb/hardware/measured_rows.h"
 #include "sim/base/error.h"
@@ -275,6 +279,27 @@ TEST(Hardware, CoefficientsComeFromTheDeviceItIsLike) {
   EXPECT_EQ(fact(record.facts, "device.new.gemm.bf16.k_half").source, "as old: a test");
   EXPECT_EQ(record.device.achieved.memory_fraction, 0.7);
   EXPECT_EQ(fact(record.facts, "device.new.memory_fraction").evidence, sim::Evidence::Measured);
+}
+
+// What GEMMs reach for long of their peak, from one generation to the next.
+TEST(Hardware, AnnouncedDevicesHaveTheErrorThatGenerationsHadSoFar) {
+  const auto share = [](const char* id) {
+    const sim::Achieved achieved = device(shipped(), id).device.achieved;
+    const auto format = std::string_view(id).starts_with("v100") ? kFp16 : kBf16;
+    return achieved.gemm[format].max_efficiency * achieved.sustained_clock;
+  };
+  const std::pair<const char*, const char*> generations[] = {
+      {"v100_sxm_32", "a100_sxm_80"}, {"a100_sxm_80", "h100_sxm"}, {"h100_sxm", "b200_sxm"},
+      {"mi250x_gcd", "mi300x"},       {"mi300x", "mi355x"},        {"gaudi2", "gaudi3"}};
+  double squares = 0.0;
+  for (const auto& [old, next] : generations)
+    squares += std::pow(std::log(share(next) / share(old)), 2);
+  EXPECT_NEAR(std::sqrt(squares / 6.0), kGenerationError, 0.01);
+  const DeviceRecord announced = device(shipped(), "vr200"), known = device(shipped(), "gb300");
+  EXPECT_GT(announced.device.achieved.training_rate_error, kGenerationError);
+  EXPECT_LT(known.device.achieved.training_rate_error, 0.1);
+  EXPECT_NE(fact(announced.facts, "device.vr200.training_rate_error").source.find("as of gb300"),
+            std::string::npos);
 }
 
 TEST(Hardware, UnknownMemoryIsAssumedAndSaid) {

@@ -109,6 +109,25 @@ TEST(Catalogue, NoNameOrAliasMeansTwoModels) {
   }
 }
 
+// Without layers of multi-token prediction and towers: weights of the published checkpoints.
+TEST(Catalogue, MainModelsOf2026AreExact) {
+  const std::map<std::string, std::int64_t> counts = {
+      {"qwen3-coder-480b-a35b", 480154875392},
+      {"qwen3.5-27b", 26895998464},
+      {"qwen3.5-35b-a3b", 34660610688},
+      {"qwen3.5-122b-a10b", 122111526912},
+      {"qwen3.5-397b-a17b", 396346350336},
+      {"nemotron-3-ultra-550b", 549308993536},
+      {"qwen3-vl-235b-a22b", 235093634560},
+      {"olmo-3-7b", 7298011136},
+      {"kimi-k2.5", 1026408232448},
+  };
+  for (const auto& [name, expected] : counts) {
+    const Parameters own = parameters(find_model(name)->model);
+    EXPECT_EQ(own.total() - own.mtp, expected) << name;
+  }
+}
+
 // Where only rounded figures are published the count must round to them: "true size" of the OLMo
 // log, papers and model cards.
 TEST(Catalogue, OtherCountsRoundToThePublishedFigures) {

@@ -51,8 +51,8 @@ void make_outdated(const std::string& path) {
 TEST(Database, HoldsAllShippedFacts) {
   const Database database(":memory:");
   // 50 of the reference and Leonardo's custom A100.
-  EXPECT_EQ(database.count("accelerators", Origin::Shipped), 51);
-  EXPECT_EQ(database.count("systems", Origin::Shipped), 38);
+  EXPECT_EQ(database.count("accelerators", Origin::Shipped), 59);
+  EXPECT_EQ(database.count("systems", Origin::Shipped), 43);
   EXPECT_EQ(database.count("networks", Origin::Shipped), 8);
   EXPECT_EQ(database.count("accelerators", Origin::User), 0);
 }
@@ -107,7 +107,7 @@ TEST_F(DatabaseFile, IsCreatedAndReadAgain) {
   const std::string before = content_of(path_);
   const Database again(path_);
   EXPECT_EQ(again.path(), path_);
-  EXPECT_EQ(again.count("accelerators", Origin::Shipped), 51);
+  EXPECT_EQ(again.count("accelerators", Origin::Shipped), 59);
   EXPECT_EQ(content_of(path_), before);
 }
 
@@ -133,7 +133,7 @@ TEST_F(DatabaseFile, ReplacesOutdatedFactsAndKeepsTheUsersRows) {
   const Database rebuilt(path_);
   EXPECT_EQ(rebuilt.get(HardwareKind::Accelerator, "h100").name, "NVIDIA H100 SXM5 80GB");
   EXPECT_EQ(rebuilt.get(HardwareKind::Accelerator, "my_gpu").id, "mine");
-  EXPECT_EQ(rebuilt.count("accelerators", Origin::Shipped), 51);
+  EXPECT_EQ(rebuilt.count("accelerators", Origin::Shipped), 59);
   EXPECT_EQ(rebuilt.count("measurements", Origin::User), 1);
   EXPECT_EQ(rebuilt.measurements("matmul", "mine").at(0).points, "[[1]]");
   EXPECT_EQ(rebuilt.count("coefficients", Origin::User), 1);
@@ -158,7 +158,7 @@ TEST_F(DatabaseFile, UserRowsHideShippedOnes) {
   database.put_hardware(HardwareKind::Accelerator,
                         R"({"id": "h100_sxm", "name": "Mine", "source": "me"})");
   EXPECT_EQ(database.get(HardwareKind::Accelerator, "h100").name, "Mine");
-  EXPECT_EQ(database.list(HardwareKind::Accelerator).size(), 51U);
+  EXPECT_EQ(database.list(HardwareKind::Accelerator).size(), 59U);
 }
 
 TEST(Database, ForgetsTheCoefficientsOfOneFit) {
@@ -398,7 +398,7 @@ TEST_F(DatabaseFile, WhereNothingCanBeWrittenReadersOfTheDefaultGetTheShippedFac
   const Database database;
   const std::string warning = testing::internal::GetCapturedStderr();
   EXPECT_EQ(database.path(), ":memory:");
-  EXPECT_EQ(database.count("systems", Origin::Shipped), 38);
+  EXPECT_EQ(database.count("systems", Origin::Shipped), 43);
   EXPECT_NE(warning.find(folder_ / "file/llmsim/llmsim.db"), std::string::npos);
   EXPECT_EQ(std::count(warning.begin(), warning.end(), '\n'), 1);
 }
@@ -437,7 +437,7 @@ TEST_F(DatabaseFile, SeveralProcessesMayCreateItAtOnce) {
     const pid_t child = fork();
     if (child == 0) {
       try {
-        _exit(Database(path_).count("accelerators", Origin::Shipped) == 51 ? 0 : 1);
+        _exit(Database(path_).count("accelerators", Origin::Shipped) == 59 ? 0 : 1);
       } catch (...) {
         _exit(2);
       }
@@ -449,7 +449,7 @@ TEST_F(DatabaseFile, SeveralProcessesMayCreateItAtOnce) {
     waitpid(child, &status, 0);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
   }
-  EXPECT_EQ(Database(path_).count("accelerators", Origin::Shipped), 51);
+  EXPECT_EQ(Database(path_).count("accelerators", Origin::Shipped), 59);
 }
 
 }  // namespace
