@@ -46,6 +46,31 @@ TEST(Frameworks, AFrameworkLikeAnotherTakesOverItsFields) {
   EXPECT_TRUE(choice.defaults.strategy.flash_attention);
 }
 
+// "better" is like "plain" and ruled as it; "best" is like it and has rules of its own alone.
+TEST(Frameworks, RulesOfAnotherFrameworkHoldWhereTheRecordSaysSo) {
+  const Frameworks frameworks = Frameworks::parse(
+      R"({"frameworks": [{"id": "plain"}, {"id": "better", "like": "plain", "rules_of": "plain"},
+                         {"id": "best", "like": "plain"}],
+ "attention_kernels": [
+  {"when": {"framework": "plain"}, "kernel": "flash-3", "evidence": "assumed", "source": "s"}],
+ "rules": [
+  {"when": {"framework": "plain", "precision": "fp32"}, "set": {
+    "efficiency": {"value": 0.5, "evidence": "assumed", "source": "s"}}},
+  {"when": {"framework": "better", "precision": "fp32"}, "set": {
+    "vocab_multiple": {"value": 8, "evidence": "assumed", "source": "s"}}}]})",
+      "frameworks.json");
+  const auto chosen = [&](const char* id, const char* precision) {
+    return frameworks.choose(asked(id, "", precision)).framework;
+  };
+  EXPECT_EQ(chosen("better", "fp32").efficiency, 0.5);
+  EXPECT_EQ(chosen("better", "fp32").vocab_multiple, 8);
+  EXPECT_EQ(chosen("better", "bf16").efficiency, 1.0);
+  EXPECT_EQ(chosen("better", "bf16").attention_kernel, sim::AttentionKernel::Flash3);
+  EXPECT_EQ(chosen("plain", "fp32").vocab_multiple, 1);
+  EXPECT_EQ(chosen("best", "fp32").efficiency, 1.0);
+  EXPECT_NE(chosen("best", "bf16").attention_kernel, sim::AttentionKernel::Flash3);
+}
+
 TEST(Frameworks, EveryFieldComesWithItsSource) {
   const FrameworkChoice choice = two().choose(asked("better"));
   ASSERT_EQ(choice.facts.size(), 2u);
@@ -235,6 +260,8 @@ TEST(Frameworks, MistakesInTheFileAreNamed) {
       "needed");
   EXPECT_EQ(frameworks_error(R"({"frameworks": [{"id": "a", "like": "b"}]})"),
             "frameworks.json: framework a: like = b: no framework before this one has that id");
+  EXPECT_EQ(frameworks_error(R"({"frameworks": [{"id": "a", "rules_of": "b"}]})"),
+            "frameworks.json: framework a: rules_of = b: no framework before this one has that id");
   EXPECT_EQ(frameworks_error(R"({"frameworks": [], "rules": [{"when": {}, "set": {}}]})"),
             "frameworks.json: rules 1: a rule needs a condition in \"when\"");
 }
