@@ -300,6 +300,71 @@ TEST(ShippedFrameworks, KnowEveryFrameworkOfTheSchema) {
   }
 }
 
+// What a reader of a program's code and documents says that it has; records name both.
+//
+//   t  tensor ranks    c  context ranks    p  pipelines    1 2 3  ZeRO-1 to 3    h  HSDP
+TEST(ShippedFrameworks, OfferWhatTheirProgramsHave) {
+  for (const auto& [id, offered] : std::vector<std::pair<const char*, const char*>>{
+           {"ddp", "-------"},
+           {"fsdp1", "----23h"},
+           {"fsdp2", "----23h"},
+           {"torchtitan", "tcp-23h"},
+           {"torchtune", "tc--23h"},
+           {"litgpt", "-----3h"},
+           {"llm-foundry", "----23h"},
+           {"llm.c", "---1---"},
+           {"deepspeed", "tcp123h"},
+           {"megatron-deepspeed", "tcp123-"},
+           {"nanotron", "tcp1---"},
+           {"maxtext", "tcp1-3h"},
+           {"levanter", "t----3h"},
+           {"hf-trainer", "tc--23h"},
+       }) {
+    const sim::FrameworkOffers has = Frameworks::shipped().choose(asked(id)).framework.offers;
+    std::string found;
+    for (const auto& [letter, is_there] : {std::pair{'t', has.tensor_ranks},
+                                           {'c', has.context_ranks},
+                                           {'p', has.pipelines},
+                                           {'1', has.zero1},
+                                           {'2', has.zero2},
+                                           {'3', has.zero3},
+                                           {'h', has.hsdp}})
+      found += is_there ? letter : '-';
+    EXPECT_EQ(found, offered) << id;
+  }
+}
+
+TEST(ShippedFrameworks, HaveASourceForEachOffer) {
+  const Frameworks frameworks = Frameworks::shipped();
+  for (const std::string& id : frameworks.ids()) {
+    for (const sim::Fact& found : frameworks.choose(asked(id)).facts) {
+      if (found.key.find(".offers.") == std::string::npos) continue;
+      EXPECT_FALSE(found.source.empty()) << found.key;
+      EXPECT_NE(found.evidence, sim::Evidence::Fitted) << found.key;
+    }
+  }
+}
+
+// Interleaving and stages of different sizes, where there are stages.
+TEST(ShippedFrameworks, HaveThePipelinesOfTheirPrograms) {
+  const auto offers = [](const char* id) {
+    return Frameworks::shipped().choose(asked(id)).framework.offers;
+  };
+  for (const char* id : {"deepspeed", "megatron-deepspeed", "nanotron"})
+    EXPECT_FALSE(offers(id).interleaving) << id;
+  for (const char* id : {"megatron-lm", "torchtitan"}) {
+    EXPECT_TRUE(offers(id).interleaving) << id;
+    EXPECT_TRUE(offers(id).uneven_stages) << id;
+  }
+  EXPECT_FALSE(offers("maxtext").uneven_stages);
+  EXPECT_TRUE(offers("maxtext").interleaving);  // circular: several repeats
+  for (const char* id : {"deepspeed", "megatron-deepspeed"}) {
+    EXPECT_FALSE(offers(id).zero2_in_pipelines) << id;
+    EXPECT_FALSE(offers(id).zero3_in_pipelines) << id;
+  }
+  for (const char* id : {"torchtitan"}) EXPECT_TRUE(offers(id).zero3_in_pipelines) << id;
+}
+
 // Bytes of one parameter and its AdamW states, nothing sharded.
 double resident_bytes(const sim::ParameterStorage& s) {
   return s.weight_bytes + s.gradient_bytes + s.main_gradient_bytes + s.master_bytes +
