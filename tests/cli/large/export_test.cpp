@@ -115,8 +115,8 @@ TEST_F(Program, PlanExportsWhatComesNearestWhereItIsForced) {
 // Of programs without stages and expert ranks, and of those whose file does not say what is
 // recomputed.
 TEST_F(Program, PlansThatAreExportedAreThoseOfTheProgram) {
-  for (const char* framework :
-       {"fsdp1", "fsdp2", "hf-trainer-fsdp", "deepspeed", "hf-trainer-deepspeed"}) {
+  for (const char* framework : {"fsdp1", "fsdp2", "accelerate", "hf-trainer-fsdp", "deepspeed",
+                                "hf-trainer-deepspeed", "megatron-fsdp"}) {
     for (const char* model : {"llama3-8b", "mixtral-8x7b"}) {
       const Outcome outcome = run("plan --gpus 64 --model " + std::string(model) + " --framework " +
                                   framework + " --export launch");
