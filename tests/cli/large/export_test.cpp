@@ -129,6 +129,19 @@ TEST_F(Program, PlansThatAreExportedAreThoseOfTheProgram) {
             "llmsim: accelerate cannot express pp = 2: pipelines are another program's\n");
 }
 
+TEST_F(Program, ScriptsWithoutALayoutSaySo) {
+  const Outcome scripts =
+      run("plan --model llama3-8b --gpus 8 --framework axolotl --export launch");
+  EXPECT_EQ(scripts.status, 0) << scripts.messages;
+  EXPECT_NE(scripts.messages.find("warning: the layout is not in slurm.sh: no target writes files "
+                                  "of axolotl, whose program has to be told\n"),
+            std::string::npos)
+      << scripts.messages;
+  EXPECT_EQ(
+      run("plan --model llama3-8b --gpus 8 --framework axolotl --to megatron --export a").status,
+      1);
+}
+
 // Ranks of the plan pad it, and other ranks would pad it otherwise.
 TEST_F(Program, PlansAreExportedWithTheVocabularyThatTheModelHas) {
   const Outcome outcome = run("plan --model llama3-70b --gpus 64 --tp 4 --export launch");
