@@ -80,6 +80,9 @@ void export_run(const sim::Run& run, const std::optional<std::string>& target,
   hwdb::RunResolver resolver = resolver_of(options.site, database);
   const std::vector<hwdb::LaunchFile> files =
       hwdb::launch_files(run, target ? *target : hwdb::usual_target(run), resolver);
+  if (!hwdb::target_of_framework(run.framework.id))
+    std::cerr << "warning: the layout is not in " << files.back().name << ": no target writes files"
+              << " of " << run.framework.id << ", whose program has to be told\n";
   for (const hwdb::LaunchFile& file : files)
     if (!file.unsaid.empty())
       std::cerr << "warning: " << file.name << " does not say " << sim::joined(file.unsaid, ", ")

@@ -234,7 +234,9 @@ std::string framework_in(const Text& text, const hwdb::RecordedHardware& hardwar
   }
   const std::vector<std::string> known = hwdb::Frameworks::shipped().ids();
   if (std::ranges::find(known, *text) != known.end()) return *text;
-  refuse("--framework", *text, "one of " + sim::joined(known, ", "));
+  const std::string near = hwdb::did_you_mean(*text, known);
+  throw Error("--framework = " + *text + ": unknown training framework" +
+              (near.empty() ? "; known are " + sim::joined(known, ", ") : near));
 }
 
 // What the options state beside the strategy's own fields.

@@ -111,11 +111,16 @@ Frameworks::Record read_record(const json& value, const std::vector<Frameworks::
   Frameworks::Record record{.id = *id,
                             .name = reader.text("name").value_or(""),
                             .like = reader.text("like").value_or(""),
+                            .rules_of = reader.text("rules_of").value_or(""),
                             .fields = {},
                             .releases = {}};
   if (find_record(before, record.id)) throw Error(place + ": this id appears twice");
-  if (!record.like.empty() && !find_record(before, record.like))
-    throw Error(place + ": like = " + record.like + ": no framework before this one has that id");
+  for (const auto& [key, other] :
+       {std::pair{"like", record.like}, std::pair{"rules_of", record.rules_of}}) {
+    if (!other.empty() && !find_record(before, other))
+      throw Error(place + ": " + key + " = " + other +
+                  ": no framework before this one has that id");
+  }
   record.fields = read_fields(reader, "fields", place);
   if (const std::optional<ObjectReader> releases = reader.object("releases")) {
     for (const auto& [version, date] : releases->value().items()) {
@@ -271,15 +276,20 @@ FrameworkChoice Frameworks::choose(const FrameworkQuery& query) const {
     throw Error("framework = " + query.framework + ": unknown training framework" +
                 did_you_mean(query.framework, ids()));
   const std::string date = date_of(*record, query);
+  FrameworkQuery other = query;
+  other.framework = record->rules_of;
+  const auto is_ruled = [&](const Rule& rule) {
+    return applies(rule, query) || (!record->rules_of.empty() && applies(rule, other));
+  };
   std::vector<Field> fields = fields_of(record->id, date);
   for (const Rule& rule : kernels_) {
     const std::vector<Field> kernel = held_at(rule.set, date);
-    if (kernel.empty() || !applies(rule, query)) continue;
+    if (kernel.empty() || !is_ruled(rule)) continue;
     fields = merged(std::move(fields), kernel);
     break;
   }
   for (const Rule& rule : rules_) {
-    if (applies(rule, query)) fields = merged(std::move(fields), held_at(rule.set, date));
+    if (is_ruled(rule)) fields = merged(std::move(fields), held_at(rule.set, date));
   }
   FrameworkChoice choice = choice_of(record->id, fields);
   apply_settings(query.settings, choice);

@@ -6,7 +6,9 @@
 //   frameworks          a framework by fields, each with its evidence and source; "like" takes over
 //                       the fields of a framework that stands before it.  A field has one value, or
 //                       several that held until a date, first to last: the run's date, or that of
-//                       the release of the version that it states, chooses.
+//                       the release of the version that it states, chooses.  "rules_of": rows and
+//                       rules below that name that framework hold for this one too, which "like"
+//                       alone does not say.
 //   attention_kernels   which kernel a framework calls on an architecture at a date: the first row
 //                       that holds
 //   rules               fields of runs that state some setting or number format; all that hold
@@ -106,6 +108,7 @@ class Frameworks {
     std::string id;
     std::string name;
     std::string like;           // the framework whose fields hold where it has none; empty: none
+    std::string rules_of;       // the framework whose rules hold for it too; empty: none
     std::vector<Field> fields;  // its own; those of one key in the order of their dates
     std::vector<std::pair<std::string, std::string>> releases;  // versions with their dates
   };

@@ -61,7 +61,7 @@ std::string megatron_text(const sim::Run& run, std::vector<LaunchEntry> entries)
 
 LaunchTarget megatron_target() {
   return {.name = "megatron",
-          .frameworks = {"megatron-lm"},
+          .frameworks = {"megatron-lm", "megatron-fsdp"},
           .parsed = parsed_command_line,
           .beginnings = {"--tensor-model-parallel-size", "--num-layers", "--hybrid-layer-pattern"},
           .written = megatron_text,
@@ -138,7 +138,7 @@ LaunchTarget deepspeed_target() {
 
 LaunchTarget accelerate_target() {
   return {.name = "accelerate",
-          .frameworks = {"hf-trainer-fsdp", "fsdp1", "fsdp2"},
+          .frameworks = {"hf-trainer-fsdp", "fsdp1", "fsdp2", "accelerate"},
           .parsed = parsed_yaml,
           .beginnings = {"distributed_type", "fsdp_config.fsdp_version"},
           .written = yaml_file,

@@ -115,8 +115,8 @@ TEST_F(Program, PlanExportsWhatComesNearestWhereItIsForced) {
 // Of programs without stages and expert ranks, and of those whose file does not say what is
 // recomputed.
 TEST_F(Program, PlansThatAreExportedAreThoseOfTheProgram) {
-  for (const char* framework :
-       {"fsdp1", "fsdp2", "hf-trainer-fsdp", "deepspeed", "hf-trainer-deepspeed"}) {
+  for (const char* framework : {"fsdp1", "fsdp2", "accelerate", "hf-trainer-fsdp", "deepspeed",
+                                "hf-trainer-deepspeed", "megatron-fsdp"}) {
     for (const char* model : {"llama3-8b", "mixtral-8x7b"}) {
       const Outcome outcome = run("plan --gpus 64 --model " + std::string(model) + " --framework " +
                                   framework + " --export launch");
@@ -127,6 +127,19 @@ TEST_F(Program, PlansThatAreExportedAreThoseOfTheProgram) {
   EXPECT_EQ(stages.status, 1);
   EXPECT_EQ(stages.messages,
             "llmsim: accelerate cannot express pp = 2: pipelines are another program's\n");
+}
+
+TEST_F(Program, ScriptsWithoutALayoutSaySo) {
+  const Outcome scripts =
+      run("plan --model llama3-8b --gpus 8 --framework axolotl --export launch");
+  EXPECT_EQ(scripts.status, 0) << scripts.messages;
+  EXPECT_NE(scripts.messages.find("warning: the layout is not in slurm.sh: no target writes files "
+                                  "of axolotl, whose program has to be told\n"),
+            std::string::npos)
+      << scripts.messages;
+  EXPECT_EQ(
+      run("plan --model llama3-8b --gpus 8 --framework axolotl --to megatron --export a").status,
+      1);
 }
 
 // Ranks of the plan pad it, and other ranks would pad it otherwise.

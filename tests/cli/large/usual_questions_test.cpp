@@ -1,6 +1,7 @@
 // The questions that most people ask first, and what a practitioner expects of the answer.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "cli/run_request.h"
 #include "sim/plan.h"
 #include "sim/search/layout_costs.h"
+#include "sim/strategy/framework.h"
 
 namespace llmsim::cli {
 namespace {
@@ -284,6 +286,35 @@ TEST_P(UsualQuestions, AreAnsweredAsPeopleRunThem) {
       << sim::name_of(first.sharding) << ": " << usual.reason;
   expect_not_beaten(query, plan);
 }
+
+class ProgramsPlans : public testing::TestWithParam<const char*> {};
+
+TEST_P(ProgramsPlans, HaveWhatTheProgramHas) {
+  static const hwdb::Database facts(":memory:");
+  const std::string program = GetParam();
+  for (const char* gpus : {"8", "64"}) {
+    RunOptions options = asked("llama3-8b", gpus, "h100_sxm", program.c_str());
+    // It shards nothing: all states of 8 B parameters are more than an H100 holds.
+    if (program == "unsloth") options = with_adapters(options);
+    sim::PlanQuery query = query_of(options, facts);
+    query.pareto = false, query.threads = 0;
+    const sim::Plan plan = sim::plan(query);
+    ASSERT_FALSE(plan.plans.empty()) << gpus;
+    const sim::Run& first = plan.plans.front().run;
+    EXPECT_EQ(sim::beyond_offers(first.framework, first.strategy), std::vector<std::string>{});
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Usual, ProgramsPlans,
+                         testing::Values("accelerate", "trl", "axolotl", "llama-factory",
+                                         "ms-swift", "unsloth", "composer", "automodel",
+                                         "olmo-core", "verl", "megatron-fsdp", "primus", "neuronx",
+                                         "levanter", "maxtext", "nanotron"),
+                         [](const auto& of) {
+                           std::string name = of.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 INSTANTIATE_TEST_SUITE_P(Usual, UsualQuestions, testing::ValuesIn(usual_questions()),
                          [](const auto& of) { return std::string(of.param.name); });

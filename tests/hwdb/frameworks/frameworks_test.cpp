@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "hwdb/text/input_file.h"
 #include "sim/base/error.h"
 #include "tests/error_of.h"
 
@@ -44,6 +45,31 @@ TEST(Frameworks, AFrameworkLikeAnotherTakesOverItsFields) {
   EXPECT_EQ(choice.framework.storage.gradient_bytes, 2.0);
   EXPECT_EQ(choice.framework.reserve.fragmentation, 1.1);
   EXPECT_TRUE(choice.defaults.strategy.flash_attention);
+}
+
+// "better" is like "plain" and ruled as it; "best" is like it and has rules of its own alone.
+TEST(Frameworks, RulesOfAnotherFrameworkHoldWhereTheRecordSaysSo) {
+  const Frameworks frameworks = Frameworks::parse(
+      R"({"frameworks": [{"id": "plain"}, {"id": "better", "like": "plain", "rules_of": "plain"},
+                         {"id": "best", "like": "plain"}],
+ "attention_kernels": [
+  {"when": {"framework": "plain"}, "kernel": "flash-3", "evidence": "assumed", "source": "s"}],
+ "rules": [
+  {"when": {"framework": "plain", "precision": "fp32"}, "set": {
+    "efficiency": {"value": 0.5, "evidence": "assumed", "source": "s"}}},
+  {"when": {"framework": "better", "precision": "fp32"}, "set": {
+    "vocab_multiple": {"value": 8, "evidence": "assumed", "source": "s"}}}]})",
+      "frameworks.json");
+  const auto chosen = [&](const char* id, const char* precision) {
+    return frameworks.choose(asked(id, "", precision)).framework;
+  };
+  EXPECT_EQ(chosen("better", "fp32").efficiency, 0.5);
+  EXPECT_EQ(chosen("better", "fp32").vocab_multiple, 8);
+  EXPECT_EQ(chosen("better", "bf16").efficiency, 1.0);
+  EXPECT_EQ(chosen("better", "bf16").attention_kernel, sim::AttentionKernel::Flash3);
+  EXPECT_EQ(chosen("plain", "fp32").vocab_multiple, 1);
+  EXPECT_EQ(chosen("best", "fp32").efficiency, 1.0);
+  EXPECT_NE(chosen("best", "bf16").attention_kernel, sim::AttentionKernel::Flash3);
 }
 
 TEST(Frameworks, EveryFieldComesWithItsSource) {
@@ -235,6 +261,8 @@ TEST(Frameworks, MistakesInTheFileAreNamed) {
       "needed");
   EXPECT_EQ(frameworks_error(R"({"frameworks": [{"id": "a", "like": "b"}]})"),
             "frameworks.json: framework a: like = b: no framework before this one has that id");
+  EXPECT_EQ(frameworks_error(R"({"frameworks": [{"id": "a", "rules_of": "b"}]})"),
+            "frameworks.json: framework a: rules_of = b: no framework before this one has that id");
   EXPECT_EQ(frameworks_error(R"({"frameworks": [], "rules": [{"when": {}, "set": {}}]})"),
             "frameworks.json: rules 1: a rule needs a condition in \"when\"");
 }
@@ -268,9 +296,93 @@ TEST(ShippedFrameworks, KnowEveryFrameworkOfTheSchema) {
                          "peft-deepspeed",
                          "libtorch",
                          "libtorch-autocast",
-                         "other"}) {
+                         "other",
+                         "accelerate",
+                         "trl",
+                         "axolotl",
+                         "llama-factory",
+                         "ms-swift",
+                         "unsloth",
+                         "composer",
+                         "automodel",
+                         "olmo-core",
+                         "verl",
+                         "megatron-fsdp",
+                         "primus",
+                         "neuronx"}) {
     EXPECT_FALSE(frameworks.choose(asked(id)).facts.empty()) << id;
   }
+}
+
+// What a reader of a program's code and documents says that it has; records name both.
+//
+//   t  tensor ranks    c  context ranks    p  pipelines    1 2 3  ZeRO-1 to 3    h  HSDP
+TEST(ShippedFrameworks, OfferWhatTheirProgramsHave) {
+  for (const auto& [id, offered] : std::vector<std::pair<const char*, const char*>>{
+           {"ddp", "-------"},           {"fsdp1", "----23h"},
+           {"fsdp2", "----23h"},         {"torchtitan", "tcp-23h"},
+           {"torchtune", "tc--23h"},     {"litgpt", "-----3h"},
+           {"llm-foundry", "----23h"},   {"llm.c", "---1---"},
+           {"deepspeed", "tcp123h"},     {"megatron-deepspeed", "tcp123-"},
+           {"nanotron", "tcp1---"},      {"maxtext", "tcp1-3h"},
+           {"levanter", "t----3h"},      {"hf-trainer", "tc--23h"},
+           {"accelerate", "tc-123h"},    {"trl", "tc-123h"},
+           {"axolotl", "tc-123h"},       {"llama-factory", "tc--23h"},
+           {"ms-swift", "tc-123h"},      {"unsloth", "-------"},
+           {"composer", "t---23h"},      {"automodel", "tcp-23h"},
+           {"olmo-core", "tcp--3h"},     {"verl", "-c--23h"},
+           {"megatron-fsdp", "tcp123h"}, {"primus", "tcp123h"},
+           {"neuronx", "tcp1---"}}) {
+    const sim::FrameworkOffers has = Frameworks::shipped().choose(asked(id)).framework.offers;
+    std::string found;
+    for (const auto& [letter, is_there] : {std::pair{'t', has.tensor_ranks},
+                                           {'c', has.context_ranks},
+                                           {'p', has.pipelines},
+                                           {'1', has.zero1},
+                                           {'2', has.zero2},
+                                           {'3', has.zero3},
+                                           {'h', has.hsdp}})
+      found += is_there ? letter : '-';
+    EXPECT_EQ(found, offered) << id;
+  }
+}
+
+TEST(ShippedFrameworks, AreListedForTheirUsers) {
+  const std::string readme = content_of_file(LLMSIM_SOURCE_DIR "/hwdb/README.md");
+  for (const std::string& id : Frameworks::shipped().ids())
+    EXPECT_NE(readme.find("`" + id + "`"), std::string::npos) << id;
+}
+
+TEST(ShippedFrameworks, HaveASourceForEachOffer) {
+  const Frameworks frameworks = Frameworks::shipped();
+  for (const std::string& id : frameworks.ids()) {
+    for (const sim::Fact& found : frameworks.choose(asked(id)).facts) {
+      if (found.key.find(".offers.") == std::string::npos) continue;
+      EXPECT_FALSE(found.source.empty()) << found.key;
+      EXPECT_NE(found.evidence, sim::Evidence::Fitted) << found.key;
+    }
+  }
+}
+
+// Interleaving and stages of different sizes, where there are stages.
+TEST(ShippedFrameworks, HaveThePipelinesOfTheirPrograms) {
+  const auto offers = [](const char* id) {
+    return Frameworks::shipped().choose(asked(id)).framework.offers;
+  };
+  for (const char* id : {"deepspeed", "megatron-deepspeed", "nanotron"})
+    EXPECT_FALSE(offers(id).interleaving) << id;
+  for (const char* id : {"megatron-lm", "torchtitan", "automodel", "olmo-core", "neuronx"}) {
+    EXPECT_TRUE(offers(id).interleaving) << id;
+    EXPECT_TRUE(offers(id).uneven_stages) << id;
+  }
+  EXPECT_FALSE(offers("maxtext").uneven_stages);
+  EXPECT_TRUE(offers("maxtext").interleaving);  // circular: several repeats
+  for (const char* id : {"deepspeed", "megatron-deepspeed", "megatron-fsdp", "primus"}) {
+    EXPECT_FALSE(offers(id).zero2_in_pipelines) << id;
+    EXPECT_FALSE(offers(id).zero3_in_pipelines) << id;
+  }
+  for (const char* id : {"torchtitan", "automodel", "olmo-core"})
+    EXPECT_TRUE(offers(id).zero3_in_pipelines) << id;
 }
 
 // Bytes of one parameter and its AdamW states, nothing sharded.
@@ -301,6 +413,34 @@ TEST(ShippedFrameworks, AnUnknownFrameworkHasMasterWeightsBesideSixteenBits) {
   EXPECT_EQ(resident_bytes(storage()), 16.0);
   query.settings["weight_dtype"] = "bf16";
   EXPECT_EQ(resident_bytes(storage()), 8.0);
+}
+
+// Trainers of Hugging Face: DeepSpeed's masters and states under ZeRO-1 and 2, fp32 shards under
+// FSDP; alone, Axolotl and SWIFT train 16-bit weights themselves, TRL and LLaMA-Factory fp32.
+TEST(ShippedFrameworks, TrainersKeepWhatTheirWrapperKeeps) {
+  const auto bytes = [](const char* id, const char* sharding) {
+    FrameworkQuery query = asked(id, "2026-08-01", "bf16");
+    query.sharding = sharding;
+    const sim::ParameterStorage s = Frameworks::shipped().choose(query).framework.storage;
+    return std::vector{s.weight_bytes, s.gradient_bytes, s.master_bytes, s.state_bytes};
+  };
+  for (const char* id : {"trl", "axolotl", "llama-factory", "ms-swift"}) {
+    EXPECT_EQ(bytes(id, "zero2"), (std::vector{2.0, 2.0, 4.0, 4.0})) << id;
+    EXPECT_EQ(bytes(id, "zero3"), (std::vector{4.0, 4.0, 0.0, 4.0})) << id;
+    const bool casts = std::string(id) == "axolotl" || std::string(id) == "ms-swift";
+    EXPECT_EQ(bytes(id, "none"),
+              casts ? std::vector({2.0, 2.0, 0.0, 2.0}) : std::vector({4.0, 4.0, 0.0, 4.0}))
+        << id;
+  }
+}
+
+// huggingface/trl pull request 5846 of 2026-06-14.
+TEST(ShippedFrameworks, TrlsLossIsInChunksSinceJune2026) {
+  const auto fused = [](const char* date) {
+    return Frameworks::shipped().choose(asked("trl", date)).defaults.strategy.fused_cross_entropy;
+  };
+  EXPECT_FALSE(fused("2026-06-13"));
+  EXPECT_TRUE(fused("2026-06-14"));
 }
 
 // 2 + 2 + 4 + 8; the measured 14 are what is left after a step, when the gradients are gone.

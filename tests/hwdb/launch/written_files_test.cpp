@@ -29,6 +29,33 @@ TEST(WrittenFiles, ScriptsStartTheProgramOfTheFramework) {
   EXPECT_EQ(names("litgpt", "slurm"), "node.sh slurm.sh ");  // the program is the user's
 }
 
+// Megatron-LM refuses FSDP with one connection, and its checkpoints but in their own form.
+TEST(WrittenFiles, MegatronFsdpSaysWhatItShards) {
+  const auto files = [](const char* sharding) {
+    return launch_files(run_on("llama-3-8b", 16, "megatron-fsdp", {{"sharding", sharding}}),
+                        "torchrun", resolver());
+  };
+  for (const auto& [sharding, word] : {std::pair{"zero1", "optim\n"},
+                                       {"zero2", "optim_grads\n"},
+                                       {"zero3", "optim_grads_params\n"}}) {
+    const std::string script = files(sharding).front().text;
+    for (const std::string& line : {std::string("--use-megatron-fsdp\n"),
+                                    "--data-parallel-sharding-strategy " + std::string(word),
+                                    std::string("--ckpt-format fsdp_dtensor\n")})
+      EXPECT_NE(script.find(line), std::string::npos) << sharding << ": " << line << script;
+    const std::string node = files(sharding).at(1).text;
+    EXPECT_EQ(node.find("CUDA_DEVICE_MAX_CONNECTIONS"), std::string::npos) << node;
+  }
+}
+
+TEST(WrittenFiles, AccelerateIsWrittenWithTheSecondVersionOfFsdp) {
+  const sim::Run run = run_on("llama-3-8b", 16, "accelerate", {{"sharding", "zero3"}, {"tp", 2}});
+  const std::vector<LaunchFile> files = launch_files(run, "torchrun", resolver());
+  EXPECT_NE(files.front().text.find("fsdp_version: 2\n"), std::string::npos) << files.front().text;
+  EXPECT_NE(files.front().text.find("parallelism_config_tp_size: 2\n"), std::string::npos);
+  EXPECT_NE(files.back().text.find("ACCELERATE_GRADIENT_ACCUMULATION_STEPS="), std::string::npos);
+}
+
 TEST(WrittenFiles, ScriptsSayNodesAndTheEnvironmentOfTheRun) {
   const auto text = [](RunRecord record, const char* target, std::size_t file) {
     return launch_files(resolver().resolve(record), target, resolver()).at(file).text;
@@ -320,7 +347,8 @@ TEST(WrittenFiles, WhatATargetCannotExpressIsNamed) {
   EXPECT_EQ(error_of([&] {
               launch_files(run_on("llama-3-8b", 16, "fsdp2", {}), "megatron", resolver());
             }),
-            "megatron cannot express training.framework = fsdp2: megatron-lm is expected");
+            "megatron cannot express training.framework = fsdp2: megatron-lm or megatron-fsdp is "
+            "expected");
   EXPECT_EQ(error_of([] { framework_of_target("megatorn"); }).substr(0, 42),
             "target megatorn: one of megatron, torchtit");
 }
