@@ -123,7 +123,8 @@ void add_dearer(Table& table, const PlanAnswer& answer) {
   const std::string more =
       dearer.size() > 1 ? ", as " + std::to_string(dearer.size() - 1) + " more in the same way"
                         : "";
-  add_wrapped_note(table, "smaller and " + gain_text(answer, *best) + ": " +
+  const bool smaller = best->memory.needed() <= plans.front().memory.needed();
+  add_wrapped_note(table, (smaller ? "smaller and " : "") + gain_text(answer, *best) + ": " +
                               strategy_text(best->run.strategy) + more);
 }
 

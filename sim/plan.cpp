@@ -140,14 +140,16 @@ bool is_needless(const Prediction& one, const std::vector<Prediction>& before) {
   });
 }
 
-// Those that beat the first in time and memory.
-std::vector<Prediction> take_dearer(std::vector<Prediction>& plans) {
+// Those that beat the first: in time and memory, or surely in time, where that is asked for.
+std::vector<Prediction> take_dearer(std::vector<Prediction>& plans, Objective objective) {
   if (plans.empty()) return {};
-  const Seconds time = plans.front().step_time;
-  const Bytes needed = plans.front().memory.needed();
+  const Prediction& first = plans.front();
   const auto dearer =
       std::stable_partition(plans.begin() + 1, plans.end(), [&](const Prediction& plan) {
-        return plan.step_time > time || plan.memory.needed() > needed;
+        const bool smaller = plan.memory.needed() <= first.memory.needed(),
+                   surely = objective != Objective::Memory &&
+                            probability_faster(plan, first) >= kDecided;
+        return !surely && (plan.step_time > first.step_time || !smaller);
       });
   std::vector<Prediction> taken(std::make_move_iterator(dearer),
                                 std::make_move_iterator(plans.end()));
@@ -176,7 +178,7 @@ Plan answer(const PlanProblem& problem, PlanFindings& found) {
     const bool needless = is_needless(prediction, plan.plans);
     (needless ? plan.others : plan.plans).push_back(std::move(prediction));
   }
-  plan.dearer = take_dearer(plan.plans);
+  plan.dearer = take_dearer(plan.plans, problem.query.objective);
   plan.ties = problem.query.objective == Objective::Memory
                   ? std::min<std::size_t>(1, plan.plans.size())
                   : ties_of(plan.plans);

@@ -107,8 +107,8 @@ struct Plan {
   // is not sure.
   std::vector<Prediction> plans{};
   std::size_t ties = 0;
-  // Ideas that are no slower than the first plan and need no more, and take more labour: the first
-  // plan is not beaten by another one.
+  // Ideas that are no slower than the first plan and need no more, or are faster with a probability
+  // of kDecided, and take more labour: the first plan is not beaten by another one.
   std::vector<Prediction> dearer{};
   // Ideas that are clearly slower than a plan and need no less, or equal one in another sharding.
   std::vector<Prediction> others{};

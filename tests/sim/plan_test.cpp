@@ -411,7 +411,7 @@ void expect_equal(const std::vector<Prediction>& planned, const std::vector<Pred
 }
 
 // Plans and others, which are `ranked` without those that a faster plan makes needless.
-void expect_ranked(const Plan& result, const BruteForce& all) {
+void expect_ranked(const Plan& result, const BruteForce& all, Objective objective) {
   std::vector<Prediction> plans, others;
   for (const Prediction& one : all.ranked) {
     const bool needless = std::any_of(plans.begin(), plans.end(), [&](const Prediction& plan) {
@@ -427,8 +427,10 @@ void expect_ranked(const Plan& result, const BruteForce& all) {
   }
   std::vector<Prediction> dearer;
   for (std::size_t i = 1; i < plans.size();) {
-    const bool beats = plans[i].step_time <= plans[0].step_time &&
-                       plans[i].memory.needed() <= plans[0].memory.needed();
+    const bool surely = objective != Objective::Memory &&
+                        probability_faster(plans[i], plans[0]) >= kDecided,
+               beats = surely || (plans[i].step_time <= plans[0].step_time &&
+                                  plans[i].memory.needed() <= plans[0].memory.needed());
     if (!beats) {
       ++i;
       continue;
@@ -449,7 +451,7 @@ void expect_exhaustive(const PlanQuery& query) {
   EXPECT_EQ(result.evaluated, all.strategies);
   EXPECT_EQ(result.evaluated, result.feasible + result.pruned + rejected);
   EXPECT_EQ(fits_anywhere(query), !all.ranked.empty());
-  expect_ranked(result, all);
+  expect_ranked(result, all, query.objective);
   expect_equal(result.pareto, all.front, "front");
   ASSERT_EQ(result.tight.has_value(), all.tight.has_value());
   if (all.tight) expect_equal({*result.tight}, {*all.tight}, "tight");
