@@ -20,10 +20,21 @@ constexpr std::size_t kAlternatives = 3;
 
 // --- the winner ---
 
+// Where no plan leaves the memory that was to stay free: how sure it is that those there are fit.
+std::string risk_text(const PlanAnswer& answer) {
+  if (answer.plan.headroom > 0.0 || answer.query.headroom == 0.0) return "";
+  const auto fits = [](const Prediction& plan) { return plan.memory.fit_probability(); };
+  const auto [least, most] = std::ranges::minmax_element(answer.plan.plans, {}, fits);
+  const std::string from = probability_text(fits(*least)), to = probability_text(fits(*most));
+  return "no plan is safe: they fit with " + (from == to ? "" : from + " to ") + to +
+         " probability";
+}
+
 Table winner_table(const PlanAnswer& answer) {
   const Prediction& winner = answer.plan.plans.front();
   const Strategy& s = winner.run.strategy;
   Table table = figures_table(title_of(winner));
+  if (const std::string risk = risk_text(answer); !risk.empty()) add_figure(table, "verdict", risk);
   add_figure(table, "best layout", strategy_text(s));
   add_figure(table, "step time", step_time_text(winner));
   add_figure(table, "throughput", throughput_text(winner));

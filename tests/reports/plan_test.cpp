@@ -102,6 +102,18 @@ TEST(PlanScreen, MarksTies) {
   EXPECT_NE(text.find("which of them is the fastest is not sure"), std::string::npos) << text;
 }
 
+TEST(PlanScreen, SaysFirstThatNoPlanLeavesTheHeadroom) {
+  PlanAnswer answer = sample_answer();
+  answer.plan.headroom = 0.0;
+  EXPECT_NE(screen(answer, false).find("verdict       no plan is safe: they fit with "),
+            std::string::npos);
+  answer.query.headroom = 0.0;  // as was asked
+  EXPECT_EQ(screen(answer, false).find("no plan is safe"), std::string::npos);
+  answer.query.headroom.reset();
+  answer.plan.headroom = 0.125;
+  EXPECT_EQ(screen(answer, false).find("no plan is safe"), std::string::npos);
+}
+
 // A plan that is 10 % faster and takes stages of three layers and one, as a row and where it beats
 // the first.
 TEST(PlanScreen, SaysWhatADearerPlanGainsAndTakes) {
