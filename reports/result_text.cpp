@@ -112,7 +112,10 @@ std::string memory_text(const sim::Memory& memory) {
           ? fits + ", " + human(memory.capacity - memory.needed()) + " to spare"
           : "OUT OF MEMORY, " + human(memory.needed() - memory.capacity) + " too much; " + fits;
   const std::string gaps =
-      memory.margin > sim::Bytes(0.0) ? " + " + human(memory.margin) + " gaps" : "";
+      memory.margin > sim::Bytes(0.0)
+          ? " + " + human(memory.margin) +
+                (memory.fullest().captured > sim::Bytes(0.0) ? " graphs' pool and gaps" : " gaps")
+          : "";
   return human(memory.peak) + gaps + " + " + human(memory.context) + " context of " +
          human(memory.capacity) + " usable: " + verdict;
 }

@@ -14,11 +14,16 @@ namespace {
 
 // Gaps among the blocks that a step allocates and frees.  The flat buffers of the update leave
 // none, and fit into none.
-void add_gaps(StageMemory& memory, const StagePeak& stage, double fragmentation) {
+void add_gaps(StageMemory& memory, const StagePeak& stage, const Run& run) {
+  const MemoryReserve& reserve = run.framework.reserve;
+  const double fragmentation = reserve.reserved_per_byte();
   const Bytes none{};
-  const Bytes passing = stage.peak - stage.idle - (stage.in_update ? stage.temporaries : none);
+  const Bytes passing =
+      std::max(none, stage.peak - stage.idle - (stage.in_update ? stage.temporaries : none));
   memory.lost = std::max(none, (fragmentation - 1.0) * passing);
-  memory.reserved = memory.peak + memory.lost +
+  if (run.model.moe && run.strategy.cuda_graph && run.strategy.moe_captured)
+    memory.captured = reserve.captured_growth * passing;
+  memory.reserved = memory.peak + memory.lost + memory.captured +
                     (stage.in_update || fragmentation == 1.0 ? none : stage.temporaries);
 }
 
@@ -155,12 +160,13 @@ Memory memory_footprint(const Run& run, const LayerPrices& prices, const StageCo
     }
     const StagePeak peak = walks.peak(stage);
     memory.stages.push_back({.stage = stage, .peak = peak.peak});
-    add_gaps(memory.stages.back(), peak, run.framework.reserve.reserved_per_byte());
+    add_gaps(memory.stages.back(), peak, run);
     memory.peak = std::max(memory.peak, memory.stages.back().peak);
     memory.reserved = std::max(memory.reserved, memory.stages.back().reserved);
   }
   memory.context = context_memory(run);
-  memory.margin = run.framework.reserve.unrecoverable_gaps * memory.fullest().lost;
+  const StageMemory& fullest = memory.fullest();
+  memory.margin = run.framework.reserve.unrecoverable_gaps * fullest.lost + fullest.captured;
   memory.capacity = run.cluster.device.usable_memory;
   memory.error = run.framework.errors.memory;
   memory.needed_error = run.framework.errors.needed_memory;

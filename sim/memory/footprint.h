@@ -12,6 +12,11 @@
 //     ZeRO-3 reserves 27.6 GiB at 25.5 allocated (BigScience GPT-2 experiments), as without them
 //   device = reserved + context
 //
+// Graphs that hold whole passes, experts too (moe_captured), keep reserve.captured_growth of what
+// passes beyond that, none of which is given back:
+//
+//   needed = peak + unrecoverable gaps + captured_growth (peak - lasting) + context
+//
 // Source of the 1.24 that is the default fragmentation: nine pairs of reserved and allocated
 // bytes of BigScience's GPT-2 logs and of optimized_hf_llama_class_for_training lie between 1.1
 // and 1.6, median 1.23. Its gaps are taken times reserve.gaps_factor, which is fitted to measured
@@ -54,6 +59,7 @@ struct StageMemory {
   Bytes peak{};            // sum of the terms: what the framework's allocator hands out
   Bytes reserved{};        // what it holds
   Bytes lost{};            // of what it holds at the peak: gaps that nothing fits into
+  Bytes captured{};        // and what the pool of captured graphs holds beyond it
   // "weights", "gradients", "optimizer_states", "activations", "logits", ...
   std::vector<MemoryTerm> terms{};
 };
@@ -81,7 +87,7 @@ struct Memory {
   Bytes capacity{};  // usable memory of a device
   HostMemory host;   // under offload and at load
   Bytes context{};   // driver context, libraries and communicators
-  Bytes margin{};    // gaps that stay when the allocator runs full
+  Bytes margin{};    // what stays when the allocator runs full: gaps, and of captured graphs
   // Scales of the errors of the logarithms of peaks and of what is needed (PredictionErrors);
   // 0: exact.
   double error = 0.0;

@@ -164,7 +164,8 @@ const std::vector<Field<Framework>>& framework_fields() {
       // Memory.
       FIELD(reserve.framework), FIELD(reserve.matmul_workspace), FIELD(reserve.transformer_engine),
       FIELD(reserve.dummy_weight_gradients), ranged(FIELD(reserve.grouped_gemm_streams), 0, 64),
-      FIELD(reserve.fragmentation), FIELD(reserve.gaps_factor), FIELD(reserve.unrecoverable_gaps)};
+      FIELD(reserve.fragmentation), FIELD(reserve.gaps_factor), FIELD(reserve.unrecoverable_gaps),
+      FIELD(reserve.captured_growth)};
   return all;
 }
 

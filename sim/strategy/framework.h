@@ -245,6 +245,10 @@ struct MemoryReserve {
   double gaps_factor = 1.0;
   // Share of fragmentation that an allocator running full cannot give back.
   double unrecoverable_gaps = 0.25;
+  // Of a byte that is allocated and freed within a step, what the pool of captured graphs holds
+  // beyond it where they hold whole passes, experts too: blocks that other streams have used are
+  // not handed out again while a graph is captured.
+  double captured_growth = 0.0;
 
   double reserved_per_byte() const { return 1.0 + gaps_factor * (fragmentation - 1.0); }
   bool operator==(const MemoryReserve&) const = default;

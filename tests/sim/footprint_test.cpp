@@ -414,6 +414,26 @@ TEST(Footprint, AVerdictCountsTheGapsThatStayAndTheContext) {
   EXPECT_EQ(memory.needed(), memory.peak + 0.5 * memory.stages[0].lost + 1.0 * GiB);
 }
 
+// With growth 0.4: of what a step allocates and frees two fifths more.
+TEST(Footprint, GraphsOfWholePassesHoldMoreThanPasses) {
+  TrainingRun run = small_run();
+  run.model = small_moe();
+  run.framework.reserve.fragmentation = 1.0;
+  run.framework.reserve.captured_growth = 0.4;
+  run.strategy.moe_captured = true;
+  const Memory without = footprint(run);
+  EXPECT_EQ(without.margin, Bytes(0.0));
+  run.strategy.cuda_graph = true;
+  const Memory with = footprint(run);
+  const Bytes idle = memory_timeline(run, layer_prices(run), 0)[0].allocated;
+  EXPECT_EQ(with.peak, without.peak);
+  EXPECT_DOUBLE_EQ(with.margin.value(), (0.4 * (with.peak - idle)).value());
+  EXPECT_EQ(with.needed(), with.peak + with.margin + with.context);
+  EXPECT_EQ(with.reserved, without.reserved + with.margin);
+  run.strategy.moe_captured = false;  // only modules of fixed shapes
+  EXPECT_EQ(footprint(run).margin, Bytes(0.0));
+}
+
 TEST(Footprint, EveryKindOfGroupHasACommunicator) {
   TrainingRun run = small_run(8);
   run.cluster.device.communicator_memory = 100.0 * MiB;
