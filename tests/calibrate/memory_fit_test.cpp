@@ -102,6 +102,24 @@ TEST(MemoryFit, RecoversAPlantedGapsFactor) {
   EXPECT_GT(other_error, error);
 }
 
+// A study that measures far less than all others moves what all have in common downwards.
+TEST(MemoryFit, InfluenceIsWhatAStudyMoves) {
+  MeasuredMemory memory = twelve_studies("allocated", 1.0, 0.0);
+  std::vector<double> errors(12, 0.0);
+  errors[3] = -0.5;
+  measure(memory, 1.0, errors);
+  const MemoryFit fit = memory_fit(memory);
+  ASSERT_EQ(fit.groups.size(), 12u);
+  EXPECT_EQ(fit.groups[3], "g3");
+  ASSERT_EQ(fit.influence.size(), fit.effects.size());
+  for (std::size_t k = 0; k < fit.effects.size(); ++k) {
+    if (fit.effects[k].level != MemoryLevel::All) continue;
+    EXPECT_LT(fit.influence[k][3], 0.0);
+    for (const std::size_t g : {0u, 1u, 2u, 4u, 11u})
+      EXPECT_LT(3.0 * std::abs(fit.influence[k][g]), -fit.influence[k][3]) << g;
+  }
+}
+
 TEST(MemoryFit, AllocatedPeaksSayNothingOfGaps) {
   const MemoryFit fit = memory_fit(twelve_studies("allocated", 2.0, 0.05, 0.1));
   EXPECT_NEAR(fit.gaps_of("pytorch").first, 0.0, 1e-9);

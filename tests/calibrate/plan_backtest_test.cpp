@@ -69,6 +69,19 @@ TEST(PlanBacktest, PlansTheProblemOfAllLayoutsOnce) {
   EXPECT_EQ(result.overall.runs, 4);
 }
 
+// Two stages of a model that fits on each device are no plan; data ranks alone are.
+TEST(PlanBacktest, TellsWhetherThePlanHasTheRanksOfTheFastestLayout) {
+  const auto alike = [](const RunRecord& record) {
+    const PlannedProblem problem = planned({record}).problems[0];
+    EXPECT_EQ(problem.alike, problem.layout->pp == 2 && problem.layout->tp == 1);
+    return problem.alike;
+  };
+  EXPECT_EQ(alike(two_stages({8, 8})), false);
+  std::vector<RunRecord> records = four_layouts();
+  for (RunRecord& record : records) record.measured->step_time = predicted(record);
+  EXPECT_EQ(planned(records).problems[0].alike, true);
+}
+
 TEST(PlanBacktest, OtherSwitchesAreAnotherProblem) {
   std::vector<RunRecord> records = four_layouts();
   records[1].training.strategy["compile"] = true;

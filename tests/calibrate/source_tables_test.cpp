@@ -93,12 +93,16 @@ TEST(StageRows, CompareWhatStaysAndThePeakOfThatStage) {
        .stage = "first",
        .allocated = Bytes(60.0),
        .peak = Bytes(100.0),
-       .reserved = {}},
+       .reserved = Bytes(120.0)},
       {.run = "a", .stage = "last", .allocated = {}, .peak = Bytes(40.0), .reserved = {}}};
   const FilledProject project = fill(table, files({run("a", 1.0)}));
   const std::vector<StageRow>& rows = project.tables[0].stages;
   EXPECT_EQ(*rows[0].predicted_resident, Bytes(60.0));
   EXPECT_NEAR(rows[0].predicted_reserved->value(), 110.0, 1e-9);
+  EXPECT_EQ(*rows[0].measured_resident, Bytes(60.0));
+  EXPECT_EQ(*rows[0].measured_peak, Bytes(100.0));
+  EXPECT_EQ(*rows[0].measured_reserved, Bytes(120.0));
+  EXPECT_FALSE(rows[1].measured_reserved);
   EXPECT_EQ(*rows[1].predicted_peak, Bytes(80.0));
   EXPECT_NEAR(*errors_of(project.tables[0]).peak_worst, std::log(2.0), 1e-12);
   table.stages[0].run = "nonesuch";
