@@ -62,6 +62,12 @@ TEST(SharedDegrees, OfTwoGroupsFollowFromTheirRatio) {
   EXPECT_NEAR(shared_degrees({{1.0, 1.0}, {ratio, 1.0}}), 1.0, 1e-4);
 }
 
+// A variance of 1 of 2 degrees is expected to be seen as e^-0.58, one of 50 as e^-0.02: no more apart
+// than sampling puts them.
+TEST(SharedDegrees, KnowThatFewDegreesSeemLess) {
+  EXPECT_EQ(shared_degrees({{1.0, 2.0}, {1.0, 50.0}}), 100.0);
+}
+
 TEST(SharedDegrees, OfEqualGroupsAreMany) {
   EXPECT_DOUBLE_EQ(shared_degrees({{0.01, 5.0}, {0.01, 5.0}, {0.01, 5.0}}), 100.0);
 }
