@@ -1,11 +1,9 @@
 #include "hwdb/launch/target_space.h"
 
-#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
-#include <string_view>
 #include <vector>
 
 #include "hwdb/launch/launch_fields.h"
@@ -17,9 +15,6 @@
 
 namespace llmsim::hwdb {
 namespace {
-
-constexpr const char* kRecompute = "recompute";
-constexpr std::string_view kVirtualStages = "virtual_stages";
 
 // The target whose rows say a run of the query: its own, or that of the program it launches.
 const LaunchTarget* program_of(const sim::Run& run, const std::string& name) {
@@ -33,12 +28,11 @@ class OpenQuery {
  public:
   OpenQuery(const sim::PlanQuery& query, const LaunchTarget& target)
       : target_(target), fields_(fields_of(query.base)) {
-    for (const auto& known : fields_) {
-      const sim::StrategyField* const field = sim::find_strategy_field(known.first);
-      const bool differs = std::any_of(query.under.begin(), query.under.end(), [&](const auto& of) {
-        return field && field->get(of.second.strategy) != field->get(query.base.strategy);
-      });
-      if (differs) by_sharding_.insert(known.first);
+    for (const auto& [key, value] : fields_) {
+      const sim::StrategyField* const field = sim::find_strategy_field(key);
+      for (const auto& [sharding, run] : query.under)
+        if (field && field->get(run.strategy) != field->get(query.base.strategy))
+          by_sharding_.insert(key);
     }
   }
 
@@ -63,9 +57,8 @@ class OpenQuery {
     OpenRun run{.fields = fields_, .is_open = [this, is_named](const std::string& field) {
                   return !is_named(field) && (is_of_layout(field) || by_sharding_.contains(field));
                 }};
-    std::erase_if(run.fields, [&](const auto& field) {
-      return is_named(field.first) && is_of_layout(field.first);
-    });
+    std::erase_if(run.fields,
+                  [&](const auto& of) { return is_named(of.first) && is_of_layout(of.first); });
     for (const auto& [field, value] : values)
       if (is_named(field)) run.fields[field] = value;
     return run;
@@ -90,7 +83,7 @@ std::vector<sim::FieldValue> values_of(const sim::StrategyField& field, const si
   for (const int count : sim::divisors(run.cluster.num_devices))
     values.emplace_back(std::int64_t{count});
   // Model chunks go by layers, with the embedding and the head as two.
-  for (int count = 1; field.key == kVirtualStages && count <= run.model.num_layers + 2; ++count)
+  for (int count = 1; field.key == "virtual_stages" && count <= run.model.num_layers + 2; ++count)
     if (run.cluster.num_devices % count != 0) values.emplace_back(std::int64_t{count});
   return values;
 }
@@ -108,11 +101,10 @@ void exclude(const std::string& key, const std::vector<sim::FieldValue>& values,
     if (excluded.empty()) first = reason;
     excluded.push_back(value);
   }
-  const bool all = excluded.size() == values.size();
-  if (all && !values.empty() && query.restriction.contains(key)) throw Error(first);
-  if (all || excluded.empty()) return;
-  std::vector<sim::FieldValue>& known = query.excluded[key];
-  known.insert(known.end(), excluded.begin(), excluded.end());
+  const bool all = !excluded.empty() && excluded.size() == values.size();
+  if (all && query.restriction.contains(key)) throw Error(first);
+  for (const sim::FieldValue& value : excluded)
+    if (!all) query.excluded[key].push_back(value);
 }
 
 void exclude_fields(const OpenQuery& open, sim::PlanQuery& query) {
@@ -129,10 +121,9 @@ void exclude_fields(const OpenQuery& open, sim::PlanQuery& query) {
       // Of fields that only pipelines have, a value that the smallest may not have, none may.
       const bool of_pipelines = has_pipelines && searched.level == sim::SearchLevel::Pipeline;
       sim::Strategy strategy = of_pipelines ? piped : query.base.strategy;
-      std::set<std::string> keys{field->key};
-      if (of_pipelines) keys.insert("pp");
       const bool fits = put_field(*field, strategy, value);
-      return open.refusal(keys, fits ? stated_fields(strategy) : LaunchValues());
+      return open.refusal({field->key, of_pipelines ? "pp" : field->key},
+                          fits ? stated_fields(strategy) : LaunchValues());
     };
     exclude(field->key, values, refusal_of, query);
   }
@@ -142,14 +133,13 @@ void exclude_recomputes(const OpenQuery& open, sim::PlanQuery& query) {
   const sim::SearchBase base = sim::search_base(query);
   const sim::SearchSpace space(base, query.restriction);
   std::vector<sim::FieldValue> values;
-  for (const sim::Recompute& recompute : space.recomputes())
-    values.emplace_back(text_of(recompute));
+  for (const sim::Recompute& one : space.recomputes()) values.emplace_back(text_of(one));
   const auto refusal_of = [&](const sim::FieldValue& value) {
     sim::Strategy strategy;
     strategy.recompute = *sim::recompute_from(sim::text_of(value));
-    return open.refusal({kRecompute}, stated_fields(strategy));
+    return open.refusal({"recompute"}, stated_fields(strategy));
   };
-  exclude(kRecompute, values, refusal_of, query);
+  exclude("recompute", values, refusal_of, query);
 }
 
 // Whether a strategy's fields can be written; asked by several threads.
@@ -186,8 +176,7 @@ sim::PlanQuery written_by(sim::PlanQuery query, const std::string& name) {
   const LaunchTarget* const target = program_of(query.base, name);
   if (!target) return query;
   const OpenQuery open(query, *target);
-  const std::string reason = open.refusal({}, {});
-  if (!reason.empty()) throw Error(reason);
+  if (const std::string reason = open.refusal({}, {}); !reason.empty()) throw Error(reason);
   exclude_fields(open, query);
   exclude_recomputes(open, query);
   query.rule = std::string("what ") + target->name + " cannot express";
