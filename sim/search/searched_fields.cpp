@@ -98,6 +98,7 @@ Values expert_ranks(const SearchBase& base, const SearchChoice& so_far) {
 // unless it is asked for or experts need it.
 Values sequence_parallelism(const SearchBase& base, const SearchChoice& so_far) {
   if (so_far.layout.tp == 1) return {0};
+  if (!base.offers.sequence_parallel && !base.strategy.sequence_parallel) return {0};
   const bool needed = base.strategy.sequence_parallel ||
                       expert_tensor_ranks(base, so_far.layout) != so_far.layout.tp;
   return needed ? Values{1} : Values{1, 0};

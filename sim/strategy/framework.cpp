@@ -36,6 +36,8 @@ std::vector<std::string> beyond_offers(const Framework& framework, const Strateg
     lines.push_back(stated + ": " + framework.id + " has no " + what + "; predicted as if it had");
   };
   if (s.tp > 1 && !offers.tensor_ranks) add(equals("tp", s.tp), "tensor ranks");
+  if (s.sequence_parallel && offers.tensor_ranks && !offers.sequence_parallel)
+    add("sequence_parallel = true", "sequence parallelism");
   if (s.cp > 1 && !offers.context_ranks) add(equals("cp", s.cp), "context ranks");
   if (s.pp > 1 && !offers.pipelines) add(equals("pp", s.pp), "pipelines");
   if (s.pp > 1 && s.pipeline_schedule == PipelineSchedule::Interleaved && !offers.interleaving)
@@ -138,9 +140,9 @@ const std::vector<Field<Framework>>& framework_fields() {
       FIELD(saved.weighted_in_experts), FIELD(saved.fp8_activation_inputs),
       FIELD(saved.parts_per_block), FIELD(saved.adapter_dropout),
       // What it offers.
-      FIELD(offers.tensor_ranks), FIELD(offers.context_ranks), FIELD(offers.pipelines),
-      FIELD(offers.interleaving), FIELD(offers.uneven_stages), FIELD(offers.zero1),
-      FIELD(offers.zero2), FIELD(offers.zero3), FIELD(offers.hsdp),
+      FIELD(offers.tensor_ranks), FIELD(offers.sequence_parallel), FIELD(offers.context_ranks),
+      FIELD(offers.pipelines), FIELD(offers.interleaving), FIELD(offers.uneven_stages),
+      FIELD(offers.zero1), FIELD(offers.zero2), FIELD(offers.zero3), FIELD(offers.hsdp),
       FIELD(offers.zero2_in_pipelines), FIELD(offers.zero3_in_pipelines),
       FIELD(offers.plain_recompute), FIELD(offers.module_recompute),
       FIELD(offers.activation_recompute), FIELD(offers.operator_recompute),

@@ -290,6 +290,7 @@ struct PredictionErrors {
 struct FrameworkOffers {
   // Ranks in addition to data ranks.
   bool tensor_ranks = true;
+  bool sequence_parallel = true;  // of tensor ranks
   bool context_ranks = true;
   bool pipelines = true;
   bool interleaving = true;   // several model chunks a stage

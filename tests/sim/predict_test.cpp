@@ -497,8 +497,12 @@ TEST(Predict, WarnsOfWhatAFrameworkHasNot) {
                                       "if it had"}));
   offers = {};
   EXPECT_TRUE(predict(run).warnings.empty());
-  offers.interleaving = false;
+  offers.interleaving = offers.sequence_parallel = false;
   EXPECT_TRUE(predict(run).warnings.empty());
+  run.strategy.sequence_parallel = true;
+  EXPECT_EQ(predict(run).warnings.front(),
+            "sequence_parallel = true: ddp has no sequence parallelism; predicted as if it had");
+  run.strategy.sequence_parallel = false;
   run.strategy.pipeline_schedule = PipelineSchedule::Interleaved, run.strategy.virtual_stages = 2;
   EXPECT_EQ(predict(run).warnings.front(),
             "virtual_stages = 2: ddp has no interleaved stages; predicted as if it had");

@@ -314,6 +314,15 @@ TEST(ShippedFrameworks, KnowEveryFrameworkOfTheSchema) {
   }
 }
 
+// Tensor ranks that slice linear layers alone, as transformers' plans and AutoTP do.
+TEST(ShippedFrameworks, OfHuggingFaceAndDeepSpeedHaveNoSequenceParallelism) {
+  for (const char* id : {"hf-trainer", "hf-trainer-fsdp", "hf-trainer-deepspeed", "deepspeed",
+                         "accelerate", "trl", "axolotl", "llama-factory", "ms-swift"})
+    EXPECT_FALSE(Frameworks::shipped().choose(asked(id)).framework.offers.sequence_parallel) << id;
+  for (const char* id : {"megatron-lm", "megatron-bridge", "torchtitan", "maxtext", "nanotron"})
+    EXPECT_TRUE(Frameworks::shipped().choose(asked(id)).framework.offers.sequence_parallel) << id;
+}
+
 // What a reader of a program's code and documents says that it has; records name both.
 //
 //   t  tensor ranks    c  context ranks    p  pipelines    1 2 3  ZeRO-1 to 3    h  HSDP
