@@ -129,8 +129,9 @@ void widen_announced(const HardwareRecord& record, sim::Cluster& cluster,
                                     std::nullopt,
                                     Evidence::Assumed,
                                     "not measured yet: shares of peaks as of " +
-                                        text(record.fields, "like") +
-                                        ", which changed by 26 % a generation so far",
+                                        text(record.fields, "like") + ", which changed by " +
+                                        printed(kGenerationError, "") +
+                                        " in logarithms a generation so far",
                                     "",
                                     Origin::Shipped};
 }

@@ -172,7 +172,6 @@ double rise_of(const BlockPrice& block) { return block.memory.backward.rise.tota
 // What blocks leave: those without recomputation, and what the others leave beyond that.
 void set_bytes(LayerBounds& bounds, const Run& run, const LayerPrices& prices) {
   const bool full = run.strategy.recompute.kind == RecomputeKind::Full;
-  bounds.residual = stage_output(run.model, run.strategy).value();
   const double stored_less =
       full ? (1.0 - stored_inputs_per_block(run.strategy, run.framework)) * bounds.residual : 0.0;
   bounds.left.blocks = least_of_all(prices, net_of, &BlockPrices::whole_blocks);
@@ -188,11 +187,17 @@ void set_bytes(LayerBounds& bounds, const Run& run, const LayerPrices& prices) {
   bounds.rise.head = prices.head.memory.backward.rise.total().value();
 }
 
+// What does not depend on layers.
+LayerBounds empty_bounds(const Run& run) {
+  return {.residual = stage_output(run.model, run.strategy).value(),
+          .sent_outputs_stay = run.framework.saved.stage_outputs,
+          .activations_leave = run.strategy.offload.activations};
+}
+
 }  // namespace
 
 LayerBounds layer_bounds(const Run& run, const LayerPrices& prices) {
-  LayerBounds bounds{.sent_outputs_stay = run.framework.saved.stage_outputs,
-                     .activations_leave = run.strategy.offload.activations};
+  LayerBounds bounds = empty_bounds(run);
   set_times(bounds, prices);
   set_all_to_alls(bounds, prices);
   set_host_times(bounds, run, prices);
@@ -201,9 +206,7 @@ LayerBounds layer_bounds(const Run& run, const LayerPrices& prices) {
 }
 
 LayerBounds output_bounds(const Run& run) {
-  LayerBounds bounds{.sent_outputs_stay = run.framework.saved.stage_outputs,
-                     .activations_leave = run.strategy.offload.activations};
-  bounds.residual = stage_output(run.model, run.strategy).value();
+  LayerBounds bounds = empty_bounds(run);
   const double stored = stored_inputs_per_block(run.strategy, run.framework);
   bounds.left.blocks.fill(std::min(1.0, stored) * bounds.residual);
   bounds.left.head = bounds.rise.head = -bounds.residual;
