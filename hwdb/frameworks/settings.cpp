@@ -67,6 +67,8 @@ std::vector<Setting> all_settings() {
             "last layers that a low-precision recipe leaves in 16 bits", "1"),
       on_off("moe_fp8_dispatch", "experts.dispatches_low_precision", "precision",
              "tokens travel to experts in low precision"),
+      count("moe_dispatch_sms", "experts.dispatch_sms", 0, 1024, "moe_dispatch",
+            "multiprocessors that DeepEP or HybridEP is given, 0 for as fast as the links", "32"),
       on_off("fp8_activation_inputs", "saved.fp8_activation_inputs", "precision",
              "gate and values of a gated MLP are saved in 8 bits"),
       word("attention_kernel", "attention_kernel",

@@ -312,17 +312,18 @@ AllToAllBytes deduplicated_bytes(Bytes message, const ExpertRoute& route,
 
 CollectiveTerms expert_all_to_all_terms(Bytes message, const ExpertRoute& route,
                                         const GroupLinks& links) {
-  const CollectiveTerms rows = collective_terms(CollectiveKind::AllToAll, message, links);
-  if (route.dispatch != ExpertDispatch::Deduplicated || links.place.ranks == 1) return rows;
+  if (route.dispatch != ExpertDispatch::Deduplicated || links.place.ranks == 1)
+    return collective_terms(CollectiveKind::AllToAll, message, links);
   const Seconds empty = collective_time(CollectiveKind::AllToAll, Bytes(0.0), links);
   const AllToAllBytes sent = deduplicated_bytes(message, route, links.place);
-  const Seconds near = sent.fabric / links.fabric;
+  Seconds near = sent.fabric / links.fabric;
+  if (route.kernel_bandwidth.value() > 0.0)
+    near = std::max(near, visited(links.place.ranks, route.top_k) / route.top_k * message /
+                              route.kernel_bandwidth);
   const double sharers = links.place.ranks_per_domain;
   const Seconds slower =
       links.place.domains == 1 ? near : std::max(near, sharers * sent.network / links.network);
-  const CollectiveTerms tokens{
-      .route = CollectiveRoute::Deduplicated, .alpha = empty, .time = empty + slower};
-  return tokens.time < rows.time ? tokens : rows;
+  return {.route = CollectiveRoute::Deduplicated, .alpha = empty, .time = empty + slower};
 }
 
 Seconds expert_all_to_all_time(Bytes message, const ExpertRoute& route, const GroupLinks& links) {

@@ -149,16 +149,20 @@ double bus_factor(CollectiveKind kind, int ranks);
 //                    fabric   M / k (x - D) (1 - (1 - 1/x)^k)
 //                  at a rank; both run at once, the slower sets the time.  A router that keeps a
 //                  token to g of G groups of experts leaves it d = min(D, g max(1, D / G)) domains:
-//                  D (1 - (1 - 1/D)^k) becomes d (1 - (1 - 1/d)^k)
+//                  D (1 - (1 - 1/D)^k) becomes d (1 - (1 - 1/d)^k).  Its kernels are given a few
+//                  multiprocessors, which hand over what arrives at a rank,
+//                    kernels  M / k x (1 - (1 - 1/x)^k)
+//                  its own tokens among it, at no more than kernel_bandwidth (0: as fast as links)
 //
 // Source: DeepEP (deepseek-ai/DeepEP README: RDMA to the same rank of each
-// node, NVLink from there).
+// node, NVLink from there; its tests count what arrives).
 
 struct ExpertRoute {
   ExpertDispatch dispatch = ExpertDispatch::AllToAll;
   int top_k = 1;
   int num_groups = 1;  // of experts, of which a token visits
   int groups_per_token = 1;
+  BytesPerSecond kernel_bandwidth{};  // of all its multiprocessors; 0: as fast as the links
 };
 
 // Bytes of a message that leave a rank over each kind of link.

@@ -21,10 +21,12 @@ bool is_pipelined(const Operator& collective) {
 
 ExpertRoute expert_route(const Run& run) {
   if (!run.model.moe) return {};
+  const ExpertBehaviour& experts = run.framework.experts;
   return {.dispatch = run.strategy.moe_dispatch,
           .top_k = visited_experts(*run.model.moe),
           .num_groups = run.model.moe->num_groups,
-          .groups_per_token = run.model.moe->groups_per_token};
+          .groups_per_token = run.model.moe->groups_per_token,
+          .kernel_bandwidth = experts.dispatch_sms * experts.dispatch_sm_bandwidth};
 }
 
 void CollectiveTally::add(const CollectiveTally& other, double times) {

@@ -55,7 +55,8 @@ class UnitSizes {
 // What tells blocks apart.
 struct BlockKind {
   std::size_t slot = 0;  // of the model's kinds of layer
-  bool kept = false, high_precision = false, offloads = false;
+  bool kept = false, high_precision = false;
+  double offloaded = 0.0;    // share of what it saves
   int since_checkpoint = 0;  // blocks
   bool operator==(const BlockKind&) const = default;
 };
@@ -74,7 +75,8 @@ BlockKind kind_of(const Run& run, const LayerPrices& prices, const LayerKinds& k
                  .high_precision = is_high_precision(run, prices, layer)};
   // The runtime sends checkpoints alone.
   const bool offloads = strategy.offload.activations && (run.framework.autograd || !kind.kept);
-  kind.offloads = offloads && block < offloading_blocks(strategy, chunk.blocks);
+  if (offloads)
+    kind.offloaded = std::clamp(offloading_blocks(strategy, chunk.blocks) - block, 0.0, 1.0);
   if (kind.kept || strategy.recompute.kind != RecomputeKind::Full) return kind;
   const double spacing = checkpoint_spacing(strategy, run.framework);
   if (spacing != 1.0) kind.since_checkpoint = static_cast<int>(std::fmod(block, spacing));
@@ -122,7 +124,7 @@ Layer block_of(const Run& run, const LayerPrices& prices, const RankParameters& 
     layer.stored_less = (1.0 - stored) * stage_output(run.model, run.strategy);
     layer.rerun_before = kind.since_checkpoint * price.memory.everything;
   }
-  if (kind.offloads) layer.stored_less += offloaded_by_block(run, price);
+  layer.stored_less += kind.offloaded * offloaded_by_block(run, price);
   return layer;
 }
 

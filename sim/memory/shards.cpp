@@ -132,9 +132,10 @@ double RankParameters::adapters(const LayerCounts& blocks) const {
   return sum;
 }
 
-double RankParameters::largest_block() const {
+double RankParameters::largest_block(bool with_divided) const {
   double largest = 0.0;
-  for (const KindParameters& block : kinds) largest = std::max(largest, block.all());
+  for (std::size_t slot = 0; slot < kinds.size(); ++slot)
+    largest = std::max(largest, with_divided ? kinds[slot].all() : without_divided(slot));
   return largest;
 }
 

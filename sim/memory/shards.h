@@ -70,7 +70,8 @@ struct RankParameters {
   double without_divided(std::size_t slot) const {
     return kinds[slot].own + (experts_divided ? 0.0 : kinds[slot].experts);
   }
-  double largest_block() const;
+  // With routed experts that are divided, or without them.
+  double largest_block(bool with_divided = true) const;
 };
 
 RankParameters rank_parameters(const Transformer& model, const Strategy& strategy);

@@ -308,8 +308,8 @@ double gathered_parameters(const Stage& stage, double parameters) {
                     (stage.strategy.adapters && sharded.keeps_frozen);
   if (kept && stage.strategy.sharding != Sharding::None) return parameters;
   const double end = std::max(stage.rank.embedding, stage.rank.head);
-  const double blocks =
-      whole_blocks(stage.run, sharded.gathered_blocks) * stage.rank.largest_block();
+  const double blocks = whole_blocks(stage.run, sharded.gathered_blocks) *
+                        stage.rank.largest_block(stage.expert_shards.weights > 1.0);
   if (sharded.live_parameters <= 0.0)
     return sharded.root_stays_gathered ? blocks + end : std::max(blocks, end);
   return std::max({std::min(sharded.live_parameters, parameters), blocks, end});
@@ -323,7 +323,7 @@ void add_gathered_unit(StageBytes& bytes, const Stage& stage, double parameters)
   if (stage.strategy.adapters) return;
   bytes.gradient_buffers =
       Bytes(whole_blocks(stage.run, stage.framework.sharded.gradient_blocks) *
-            stage.rank.largest_block() *
+            stage.rank.largest_block(stage.expert_shards.gradients > 1.0) *
             (element + (stage.framework.gradients.reduced_in_fp32 ? 4.0 : 0.0)));
 }
 
@@ -334,8 +334,11 @@ void move_to_host(StageBytes& bytes, const Stage& stage, double owned) {
     bytes.host = Bytes(owned * kFp32Bytes) + bytes.states;
     bytes.host_update =
         Bytes(stage.holds.largest_flat_unit * (gradient + cast + kFp32Bytes) + kFp32Bytes);
-    bytes.master = bytes.states = bytes.temporaries = bytes.main_gradients = Bytes(0.0);
-    if (stage.framework.autograd) bytes.gradients = bytes.gradient_buffers;
+    bytes.master = bytes.states = bytes.temporaries = Bytes(0.0);
+    if (stage.framework.gradients.offloaded) {
+      bytes.main_gradients = Bytes(0.0);
+      if (stage.framework.autograd) bytes.gradients = bytes.gradient_buffers;
+    }
   }
   if (stage.strategy.offload.parameters) bytes.weights = Bytes(0.0);
 }
@@ -361,8 +364,10 @@ void add_states(StageBytes& bytes, const Stage& stage) {
                  table_states(stage, owned);
   bytes.temporaries = update_temporaries(stage, owned);
   if (stage.framework.update.in_backward) free_gradients(bytes, stage);
+  // Experts that one rank alone has are whole already.
   if (shards.weights > 1.0 || strategy.offload.parameters)
-    add_gathered_unit(bytes, stage, all_of(parameters));
+    add_gathered_unit(bytes, stage,
+                      expert_shards.weights > 1.0 ? all_of(parameters) : parameters.shared);
   move_to_host(bytes, stage, owned);
 }
 

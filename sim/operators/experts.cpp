@@ -54,6 +54,7 @@ struct MoeLayer {
   bool deduplicates() const {
     return sends_to_ranks() && b.strategy.moe_dispatch == ExpertDispatch::Deduplicated;
   }
+  bool sorts_rows() const { return shape.experts > 1 || deduplicates(); }
   bool gathers_tokens() const {
     return sends_to_ranks() && b.strategy.moe_dispatch == ExpertDispatch::AllGather;
   }
@@ -98,15 +99,15 @@ LayerOperators move(const MoeLayer& moe, const char* label, double elements) {
   return elementwise(OperatorKind::Copy, label, elements, permutation_traffic(moe.element));
 }
 
-// By expert, and back by token; a kernel that deduplicates does it as it sends and receives.
+// By expert, and back by token; a dispatch that deduplicates sends tokens as they are.
 LayerOperators permutation(const MoeLayer& moe, const char* label) {
   if (moe.deduplicates()) return {};
   return move(moe, label, moe.gathers_tokens() ? moe.arrived_values() : moe.sent_values());
 }
 
-// Rows arrive by rank, and are wanted by expert.
+// Rows arrive by rank, and are wanted by expert; tokens that were sent once become rows.
 LayerOperators sort(const MoeLayer& moe, const char* label) {
-  if (moe.shape.experts == 1 || moe.deduplicates()) return {};
+  if (!moe.sorts_rows()) return {};
   return move(moe, label, moe.row_values());
 }
 
@@ -221,9 +222,8 @@ TensorId dispatch(const MoeLayer& moe, TensorId tokens) {
   TensorId rows = replaced(moe, Module::Dispatch, "rows by expert", tokens, moe.rows_of(moe.sent),
                            std::move(permute));
   rows = replaced(moe, Module::Dispatch, "expert rows", rows, arrived, std::move(send));
-  return moe.shape.experts > 1
-             ? replaced(moe, Module::Dispatch, "expert rows", rows, arrived, sorts)
-             : rows;
+  return moe.sorts_rows() ? replaced(moe, Module::Dispatch, "expert rows", rows, arrived, sorts)
+                          : rows;
 }
 
 TensorId give_back(const MoeLayer& moe, TensorId results) {
@@ -232,7 +232,7 @@ TensorId give_back(const MoeLayer& moe, TensorId results) {
   if (moe.sends_rows()) send.append(all_to_all(moe, "expert_combine", moe.element));
   LayerOperators back = permutation(moe, "expert_return");
   if (moe.sends_to_ranks()) {
-    if (moe.shape.experts > 1)
+    if (moe.sorts_rows())
       results = replaced(moe, Module::Dispatch, "expert results", results, moe.rows_of(moe.rows),
                          std::move(unsort));
     results = replaced(moe, Module::Dispatch, "returned rows", results, moe.rows_of(moe.sent),

@@ -181,13 +181,15 @@ Node& LayerBuilder::gemm(Linear linear_layer, TensorId x, std::initializer_list<
   return node.backward_workspace(again + weight_gradient_workspace(module, linear_layer.weight));
 }
 
-void LayerBuilder::column_gemm(Linear linear_layer, const SharedInput& input, TensorId x,
+void LayerBuilder::column_gemm(Linear linear_layer, SharedInput input, TensorId x,
                                std::initializer_list<TensorId> y, bool saves) {
   const std::size_t place = layer.backward_place();
   const TensorId whole =
       gathers ? gathered(linear_layer.module, layer[x].name, of_all_ranks(x), x, input) : x;
-  const Bytes again = gathers && saves ? ranks * layer.size(x) : Bytes(0.0);
-  gemm(std::move(linear_layer), whole, y, saves ? x : kNoTensor, again);
+  const bool saves_whole = gathers && framework.saved.gathered_inputs;
+  if (saves_whole) input.gather_again.reset();
+  const Bytes again = gathers && saves && !saves_whole ? ranks * layer.size(x) : Bytes(0.0);
+  gemm(std::move(linear_layer), whole, y, saves ? (saves_whole ? whole : x) : kNoTensor, again);
   layer.share_gradient(place, input);
 }
 

@@ -265,7 +265,9 @@ void add_fused(const Loss& loss, TensorId logits) {
     // It reads and writes an fp32 copy of the logits, its gradient likewise.
     const PassTraffic pass{loss.element + 2.0 * kFp32Bytes, 2};
     LayerOperators kernel = entropy_of(loss, {.forward = pass, .backward = pass}, 1);
-    save_copies(loss, loss_node(loss, std::move(kernel), logits).saves(logits), logits, 2.0);
+    const LossBehaviour& behaviour = loss.framework.loss;
+    const double copies = !behaviour.gradient_in_place ? 2.0 : (behaviour.fp32_logits ? 1.0 : 0.0);
+    save_copies(loss, loss_node(loss, std::move(kernel), logits).saves(logits), logits, copies);
     return;
   }
   const int chunks = static_cast<int>(loss.chunks);

@@ -10,7 +10,8 @@
 //                        the backward pass, whose cast replaces the logits
 //   plain, 16-bit        logits; their gradient is another tensor, or replaces them
 //   Kernel               t V/n (e + 8): the fp32 copy that one of its kernels makes, and what the
-//                        next makes of it
+//                        next makes of it; where the gradient is written over the logits e + 4,
+//                        and e without an fp32 copy
 //   Logits               forward t V/n (e + 8 / c), c chunks of tokens: fp32 copies are of one
 //                        chunk; backward t V/n 2 e, logits and their gradient
 //   Recomputed           t V/n (e + 4 k) / c, and the head's gradient twice: of a chunk and the sum

@@ -122,7 +122,7 @@ const std::vector<Field<Framework>>& framework_fields() {
       FIELD(gradients.reduced_every_microbatch), FIELD(gradients.accumulated_by_gemm),
       FIELD(gradients.fused_bias), FIELD(gradients.copies), FIELD(gradients.bucket),
       FIELD(gradients.bucket_per_rank), FIELD(gradients.copied_into_buckets),
-      FIELD(gradients.scatters_alone), FIELD(gradients.persist),
+      FIELD(gradients.scatters_alone), FIELD(gradients.persist), FIELD(gradients.offloaded),
       // Sharded weights.
       FIELD(sharded.regathers_in_backward), FIELD(sharded.regathers_recomputed),
       FIELD(sharded.gathered_blocks), FIELD(sharded.gradient_blocks),
@@ -134,9 +134,10 @@ const std::vector<Field<Framework>>& framework_fields() {
       // Experts and activations.
       FIELD(experts.routes_shards), FIELD(experts.load_spread), FIELD(experts.grouped_kernel),
       FIELD(experts.copies_to_pad), FIELD(experts.biases_one_by_one),
-      FIELD(experts.dispatches_low_precision), FIELD(saved.stage_outputs),
+      FIELD(experts.dispatches_low_precision), ranged(FIELD(experts.dispatch_sms), 0, 1024),
+      FIELD(experts.dispatch_sm_bandwidth), FIELD(saved.stage_outputs),
       FIELD(saved.partitioned_checkpoints), FIELD(saved.expanded_kv_heads), FIELD(saved.fused_qkv),
-      FIELD(saved.frozen_inputs), FIELD(saved.flash_output_copied),
+      FIELD(saved.frozen_inputs), FIELD(saved.flash_output_copied), FIELD(saved.gathered_inputs),
       FIELD(saved.weighted_in_experts), FIELD(saved.fp8_activation_inputs),
       FIELD(saved.parts_per_block), FIELD(saved.adapter_dropout),
       // What it offers.

@@ -124,6 +124,7 @@ struct GradientBehaviour {
   // Replicated gradients are reduced in buckets that are a second copy of them.
   bool copied_into_buckets = false;
   bool persist = false;  // gradient buffers stay allocated between steps
+  bool offloaded = true;  // an optimizer on the host takes them there as they come
   // Compute waits while gradients are scattered (gathers still overlap with it).
   bool scatters_alone = false;
   bool operator==(const GradientBehaviour&) const = default;
@@ -179,6 +180,9 @@ struct SavedActivations {
   bool frozen_inputs = false;
   // FlashAttention gives a transposed output, of which the projection keeps a copy.
   bool flash_output_copied = false;
+  // Under sequence parallelism column-parallel layers save the gathered input; else each rank its
+  // own tokens, which are gathered again.
+  bool gathered_inputs = false;
   // The router's weights multiply an expert's activation, not its output.
   bool weighted_in_experts = false;
   // Gate and values of a gated MLP are saved in 8 bits, without scales, until its backward pass.
@@ -202,6 +206,10 @@ struct ExpertBehaviour {
   // Tokens are dispatched to experts in the low-precision format, with its scales; results
   // come back in 16 bits.
   bool dispatches_low_precision = false;
+  // The multiprocessors that the kernels of a deduplicating dispatch are given, and at which rate
+  // each hands over tokens that arrive from its scale-up domain; 0: as fast as the links.
+  int dispatch_sms = 0;
+  BytesPerSecond dispatch_sm_bandwidth{0.0};
   bool operator==(const ExpertBehaviour&) const = default;
 };
 

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "sim/cost/layer_prices.h"
 #include "sim/operators/embedding_and_head.h"
 #include "tests/sim/operator_lists.h"
 #include "tests/sim/sample_run.h"
@@ -171,6 +172,21 @@ TEST(Block, SequenceParallelismSplitsEachReductionInTwoHalves) {
   EXPECT_DOUBLE_EQ(collective_bytes(block.backward, CollectiveKind::ReduceScatter), 2.0 * residual);
   // two conjugates and the inputs of both column-parallel GEMMs once more
   EXPECT_DOUBLE_EQ(collective_bytes(block.backward, CollectiveKind::AllGather), 4.0 * residual);
+}
+
+// What autograd saves of F.linear after a gather is the gathered input of both column-parallel
+// GEMMs, in the place of this rank's quarter, and nothing is gathered again.
+TEST(Block, InputsThatAreSavedWholeAreNotGatheredAgain) {
+  TrainingRun run = small_run(4);
+  run.strategy.dp = 1, run.strategy.tp = 4, run.strategy.sequence_parallel = true;
+  const double residual = 2.0 * kTokens * kHidden;
+  const Bytes own = layer_prices(run).blocks[0].saved;
+  run.framework.saved.gathered_inputs = true;
+  const LayerOperators block =
+      lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+  EXPECT_DOUBLE_EQ(collective_bytes(block.forward, CollectiveKind::AllGather), 2.0 * residual);
+  EXPECT_DOUBLE_EQ(collective_bytes(block.backward, CollectiveKind::AllGather), 2.0 * residual);
+  EXPECT_DOUBLE_EQ((layer_prices(run).blocks[0].saved - own).value(), 2.0 * 0.75 * residual);
 }
 
 TEST(Block, InputsCastBeforeTheyAreGatheredAreHalfAsLong) {

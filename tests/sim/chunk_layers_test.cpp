@@ -59,6 +59,19 @@ TEST(ChunkLayers, TheLastBlocksKeepWhatTheFirstOffload) {
     EXPECT_EQ(layers[1 + block].stored_less > Bytes(0.0), block < 6) << block;
 }
 
+// One of the eight blocks in two chunks is half of the first block of each.
+TEST(ChunkLayers, AShareOfABlockOffloadsThatShare) {
+  TrainingRun run = small_run();
+  run.strategy.offload.activations = true;
+  run.strategy.offload.blocks = 4;
+  const ChunkLayers whole = layers_of_stage(run);
+  run.strategy.virtual_stages = 2;
+  run.strategy.offload.blocks = 1;
+  const ChunkLayers half = layers_of_stage(run);
+  EXPECT_DOUBLE_EQ(half[1].stored_less.value(), 0.5 * whole[1].stored_less.value());
+  EXPECT_EQ(half[2].stored_less, Bytes(0.0));
+}
+
 TEST(SharedChunks, WeightGradientsThatWaitHaveInputs) {
   TrainingRun run = small_run(2);
   run.strategy.pp = 2, run.strategy.dp = 1;

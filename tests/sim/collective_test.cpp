@@ -511,6 +511,18 @@ TEST(ExpertAllToAll, RanksOfANodeShareItsInjection) {
               1e-4);
 }
 
+// Two ranks and two experts a token: 1 GB of tokens arrives as 2 (1 - 1/4) GB, those of the rank
+// itself among it, which some multiprocessors hand over at 15 GB/s together.
+TEST(ExpertAllToAll, KernelsHandOverWhatArrivesAtTheirOwnRate) {
+  ExpertRoute route{.dispatch = ExpertDispatch::Deduplicated, .top_k = 2};
+  const GroupLinks links = links_of(2);
+  const Seconds by_links = expert_all_to_all_time(Bytes(2e9), route, links);
+  route.kernel_bandwidth = BytesPerSecond(15e9);
+  EXPECT_NEAR(expert_all_to_all_time(Bytes(2e9), route, links).value(), 1.5e9 / 15e9, 1e-4);
+  route.kernel_bandwidth = BytesPerSecond(1e15);
+  EXPECT_EQ(expert_all_to_all_time(Bytes(2e9), route, links), by_links);
+}
+
 // Over nodes with one expert a token nothing is sent twice.
 TEST(ExpertAllToAll, WithOneExpertATokenNothingIsSaved) {
   const GroupLinks links = links_of(16);

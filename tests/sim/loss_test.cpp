@@ -75,6 +75,14 @@ TEST(Loss, FusedKernelsHandOnACopyOfWholeLogits) {
                    kTokens * kVocab * (2.0 + 4.0 + 4.0));
 }
 
+TEST(Loss, AKernelMayWriteTheGradientOverTheLogits) {
+  TrainingRun run = fused_run(FusedLoss::Kernel);
+  run.framework.loss.gradient_in_place = true;
+  EXPECT_DOUBLE_EQ(working(run).value(), kTokens * kVocab * (2.0 + 4.0));
+  run.framework.loss.fp32_logits = false;
+  EXPECT_DOUBLE_EQ(working(run).value(), kTokens * kVocab * 2.0);
+}
+
 TEST(Loss, ChunkedUpcastsKeepSixteenBitLogitsAndTheirGradient) {
   // Forward 2 bytes whole and 4 + 4 of a chunk; backward 2 + 2 whole.
   EXPECT_DOUBLE_EQ(working(fused_run(FusedLoss::Logits, 2)).value(),

@@ -72,6 +72,43 @@ TrainingRun moe_run(int devices) {
   return run;
 }
 
+// Expert ranks that are all data ranks: each has experts of its own, which nobody gathers.
+TEST(StageBytes, ExpertsOfOneRankAreNotGathered) {
+  TrainingRun run = moe_run(8);
+  run.strategy.sharding = Sharding::Zero3;
+  run.framework.sharded.root_stays_gathered = false;
+  run.strategy.ep = 4;
+  const auto gathered = [&](bool with_experts) {
+    const RankParameters rank = StageContents(run).rank();
+    return 2.0 *
+           std::max(2.0 * rank.largest_block(with_experts), std::max(rank.embedding, rank.head));
+  };
+  EXPECT_DOUBLE_EQ(bytes_of(run, 0).gathered.value(), gathered(true));
+  run.strategy.ep = 8;
+  EXPECT_DOUBLE_EQ(bytes_of(run, 0).gathered.value(), gathered(false));
+  EXPECT_LT(gathered(false), gathered(true));
+  // Weights that stay gathered are those of the whole stage.
+  run.framework.sharded.regathers_in_backward = false;
+  const RankParameters rank = StageContents(run).rank();
+  const double experts =
+      run.model.num_layers * (rank.largest_block(true) - rank.largest_block(false));
+  EXPECT_DOUBLE_EQ(bytes_of(run, 0).gathered.value(), 2.0 * (StageContents(run).held(0) - experts));
+}
+
+// ZeRO-Offload frees gradients as they come; elsewhere they wait on the device for the host.
+TEST(StageBytes, GradientsOfAnOffloadedOptimizerMayStayOnTheDevice) {
+  TrainingRun run = small_run();
+  run.framework.storage.main_gradient_bytes = 4.0;
+  const Bytes gradients = bytes_of(run, 0).gradients, main = bytes_of(run, 0).main_gradients;
+  EXPECT_GT(main, Bytes(0.0));
+  run.strategy.offload.optimizer = true;
+  EXPECT_EQ(bytes_of(run, 0).main_gradients, Bytes(0.0));
+  run.framework.gradients.offloaded = false;
+  EXPECT_EQ(bytes_of(run, 0).main_gradients, main);
+  EXPECT_EQ(bytes_of(run, 0).gradients, gradients);
+  EXPECT_EQ(bytes_of(run, 0).states, Bytes(0.0));
+}
+
 // All weights of a stage in 16 bits, and its gradients as wide as they are reduced.
 TEST(StageBytes, UnitsThatStayThroughTheStepAreThoseOfTheStage) {
   TrainingRun run = small_run(16);
