@@ -40,8 +40,8 @@
 // deduplicating one sends a token once to a rank and a node however many of its experts are there,
 // makes rows by expert of what arrives, and is priced by cost/collective.h.
 // Source: Megatron-LM core/transformer/moe/token_dispatcher.py, _DeepepManager; HybridEP's
-// dispatch_with_permute, which moves tokens in a kernel and rows in another (deepseek-ai/DeepEP pull
-// request 420).
+// dispatch_with_permute, which moves tokens in a kernel and rows in another (deepseek-ai/DeepEP
+// pull request 420).
 //
 // Saved for the backward pass, e bytes an activation: rows, inputs of both GEMMs, the rows before
 // the combination, the probabilities in fp32, weights, and three 8-byte indices for each row

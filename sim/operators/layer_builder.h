@@ -117,8 +117,8 @@ class LayerBuilder {
              Bytes again = {});
   // On this rank's columns: with sequence parallelism the input is gathered, again in the backward
   // pass, and its gradient is summed.
-  void column_gemm(Linear linear, SharedInput input, TensorId x,
-                   std::initializer_list<TensorId> y, bool saves_input);
+  void column_gemm(Linear linear, SharedInput input, TensorId x, std::initializer_list<TensorId> y,
+                   bool saves_input);
   // On this rank's rows of the weight, to the residual stream: a summand.
   TensorId row_gemm(const char* name, Linear linear, TensorId x, bool saves_input);
   // Of a mixer: from the residual stream, and back to it from its values.

@@ -123,7 +123,7 @@ struct GradientBehaviour {
   double bucket_per_rank = 0.0;  // at least this many for each data-parallel rank
   // Replicated gradients are reduced in buckets that are a second copy of them.
   bool copied_into_buckets = false;
-  bool persist = false;  // gradient buffers stay allocated between steps
+  bool persist = false;   // gradient buffers stay allocated between steps
   bool offloaded = true;  // an optimizer on the host takes them there as they come
   // Compute waits while gradients are scattered (gathers still overlap with it).
   bool scatters_alone = false;
