@@ -29,7 +29,7 @@ using Node = Expression::Node;
 using Value = ExpressionValue;
 
 constexpr double kLargest = 1 << 27;
-constexpr int kDeepest = 50;
+constexpr int kDeepestExpression = 50;
 
 // What the parser takes for one word.
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; }
@@ -49,7 +49,7 @@ class Parser {
   using Names = std::vector<std::string_view>;
 
   Node choice() {
-    if (++depth_ > kDeepest) refuse();
+    if (++depth_ > kDeepestExpression) refuse();
     Node node = binary(0);
     if (take("?")) {
       Node then = choice();
