@@ -436,7 +436,7 @@ TEST(LoggedBar, HasTheStepAndItsTime) {
         "2%|# | 2/100 [00:10<?, ?s/it]", "2%  2/100 [00:10<08:00, 5.02s/it]"})
     EXPECT_EQ(time(other), -1.0) << other;
   EXPECT_FALSE(
-      readings_of(format, "2%|# | 2/100 [00:10<08:00, 5.02B/s]")[Logged::Step].has_value());
+      readings_of(format, "2%|# | 2/100 [00:10<08:00, 5.02B/s] s/it")[Logged::Step].has_value());
 }
 
 // --- tables ---
@@ -932,6 +932,37 @@ TEST(TrainingLog, ColoursAreLeftOut) {
     text += line;
   }
   EXPECT_EQ(summary_of(text + "\x1b[3").phase.median, 5.0);
+}
+
+// Two lines of one program before many of another: what has five steps comes first.
+TEST(TrainingLog, AFewLinesOfABetterFormatDoNotCount) {
+  std::string text = steps(1, 2, 7e3);
+  for (int step = 1; step <= 8; ++step)
+    text += printed("completed step: %d, seconds: 2.440, loss: 1\n", step);
+  EXPECT_EQ(summary_of(text).format, "MaxText");
+  EXPECT_EQ(summary_of(steps(1, 9, 7e3) + text).format, "Megatron-LM");
+  // Of few lines each those that are most.
+  EXPECT_EQ(summary_of(steps(1, 2, 7e3) + "completed step: 1, seconds: 2.4, loss: 1\n").format,
+            "Megatron-LM");
+}
+
+TEST(TrainingLog, TwoLinesTellHowManyStepsALineHas) {
+  const LogSummary s = summary_of(megatron_line(10, 5e3) + megatron_line(30, 5e3));
+  EXPECT_EQ(s.steps_per_line, 20);
+  EXPECT_EQ(s.first_step, 10);
+  EXPECT_EQ(s.last_step, 30);
+  EXPECT_EQ(summary_of(megatron_line(7, 5e3)).steps_per_line, 1);
+}
+
+// Of a number that a block has twice the first counts.
+TEST(TrainingLog, OfABlockTheFirstNumberCounts) {
+  std::string text;
+  for (int batch = 10; batch <= 80; batch += 10)
+    text += printed(
+        "[batch=%d/100]:\n\t Train throughput/batches_per_sec: 0.2000\n"
+        "\t Train throughput/batches_per_sec: 0.4000\n",
+        batch);
+  EXPECT_DOUBLE_EQ(summary_of(text).phase.median, 5.0);
 }
 
 // Lines of a program that prints times of its own choice.
