@@ -342,14 +342,16 @@ TEST(Ablations, PeaksHaveErrorsOfTheirOwn) {
   EXPECT_TRUE(of({off, other}, predict).pairs.empty());
 }
 
-// Of four micro-batches the second has a peak alone: the times of the first and third are
-// neighbours.
+// Of five micro-batches the second has a peak alone and the third nothing that is scored: the times of
+// the first and fourth are neighbours.
 TEST(Ablations, RunsWithoutATimeDoNotPartThoseThatHaveOne) {
   hwdb::RunRecord peak = with_peak(batched("two", 1.0, 2), 40e9);
   peak.scored.step_time = false;
-  const Ablations result =
-      of({batched("one", 10.0, 1), peak, batched("four", 9.0, 4), batched("eight", 8.0, 8)},
-         compiled_takes(9.0));
+  hwdb::RunRecord unscored = batched("three", 1.0, 3);
+  unscored.scored.step_time = false;
+  const Ablations result = of(
+      {batched("one", 10.0, 1), peak, unscored, batched("four", 9.0, 4), batched("eight", 8.0, 8)},
+      compiled_takes(9.0));
   ASSERT_EQ(result.pairs.size(), 2u);
   EXPECT_EQ(result.pairs[0].off_id + " " + result.pairs[0].on_id, "four eight");
   EXPECT_EQ(result.pairs[1].off_id + " " + result.pairs[1].on_id, "one four");

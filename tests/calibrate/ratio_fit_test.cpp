@@ -72,6 +72,25 @@ TEST(RatioFit, RecoversAPlantedBiasAndItsSpread) {
   EXPECT_FALSE(of(fit, LayoutTrait::Stages).is_clear());
 }
 
+// The spread between studies is that of its own trait.
+TEST(RatioFit, SpreadsAreThoseOfTheirTraits) {
+  std::mt19937 random(7);
+  std::normal_distribution<double> normal;
+  Measured measured;
+  for (std::size_t study = 0; study < 40; ++study) {
+    const double of_stages = 0.1 * normal(random);
+    for (const int tp : {1, 2})
+      for (const int pp : {1, 2, 4})
+        add(measured, study, of_layout(tp, pp, 1),
+            of_stages * std::log2(pp) + 0.02 * normal(random));
+  }
+  const RatioFit fit = ratio_fit(measured.runs, measured.fit);
+  EXPECT_GT(of(fit, LayoutTrait::Stages).spread, 0.05);
+  EXPECT_LT(of(fit, LayoutTrait::TensorRanks).spread, 0.03);
+  EXPECT_EQ(of(fit, LayoutTrait::Stages).studies, 40);
+  EXPECT_EQ(of(fit, LayoutTrait::MicroBatch).studies, 0);
+}
+
 // What all runs of a problem have in common says nothing, nor do runs of several problems.
 TEST(RatioFit, WithoutTwoLayoutsOfAProblemThePriorsStay) {
   Measured measured;
@@ -189,6 +208,8 @@ TEST(RatioFit, LayoutsOfAProblemMayDifferInAllThatALayoutChooses) {
   EXPECT_EQ(problems([](S& s) { s.recompute.kind = sim::RecomputeKind::Full; }), 1);
   EXPECT_EQ(problems([](S& s) { s.gradient_overlap = !s.gradient_overlap; }), 1);
   EXPECT_EQ(problems([](S& s) { s.gather_overlap = !s.gather_overlap; }), 1);
+  EXPECT_EQ(problems([](S& s) { s.mesh_order = sim::MeshOrder::DataLast; }), 1);
+  EXPECT_EQ(problems([](S& s) { s.stage_layers = {1, 1}; }), 1);
   EXPECT_EQ(problems([](S& s) { s.global_batch *= 2; }), 0);
   EXPECT_EQ(problems([](S& s) { s.cuda_graph = !s.cuda_graph; }), 0);
 }

@@ -162,6 +162,10 @@ TEST(SteadyPhase, TwoLevelsAreFound) {
   EXPECT_NEAR(phase.levels->share_high, 30.0 / 110.0, 0.011);
   EXPECT_EQ(phase.levels->switches, 8U);  // six between the levels, two around the slow step
   EXPECT_EQ(phase.slow, 1U);
+  // However slow a step is, it is no level and moves none.
+  times[50] = 1e5;
+  ASSERT_TRUE(steady_phase(times).levels);
+  EXPECT_NEAR(steady_phase(times).levels->share_high, 30.0 / 110.0, 0.011);
 }
 
 // Normal, uniform and drifting times have one level, whatever their number and spread.

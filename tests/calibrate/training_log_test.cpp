@@ -492,6 +492,11 @@ TEST(LoggedTable, SaysWhyItIsNotRead) {
   EXPECT_NE(why(longest + "y,b", "1,2").find("(" + longest + "..., b)"), std::string::npos);
   const std::string runs = why("a - step_time_s,b - step_time_s,a - step_time_s", "1,2,3");
   EXPECT_NE(runs.find("of several runs (a, b); export one"), std::string::npos) << runs;
+  std::string header, row;
+  for (const char* run : {"a", "b", "c", "d", "e", "f", "g", "h"})
+    header += std::string(run) + " - step_time_s,", row += "1,";
+  EXPECT_NE(why(header + "x", row + "1").find("of several runs (a, b, c, d, e, f); export"),
+            std::string::npos);
 }
 
 // --- formats ---
@@ -1171,6 +1176,25 @@ TEST_F(LogFiles, ExportedByTensorBoardAreNamedByTheirTag) {
   rows.replace(rows.find("train/step_time"), 15, "Value");
   EXPECT_EQ(of("run-.-tag-train_loss.csv").phase.median, 4.0);
   EXPECT_TRUE(of("run-.-tag-train_loss.csv").by_wall_clock);
+}
+
+// Rows of 4 s each on a clock: of steps one after the other, of every tenth, or without a number; where
+// two rows are of one step there is no time between them.
+TEST_F(LogFiles, OfAClockHaveTheTimeBetweenRows) {
+  const auto median = [&](int distance, bool numbered) {
+    std::string rows = numbered ? "Wall time,Step,Value\n" : "Wall time,Value\n";
+    for (int i = 0; i < 9; ++i)
+      rows += printed("%d.25,", 1700000000 + 4 * i) +
+              (numbered ? std::to_string(distance * i) + "," : "") + "2.5\n";
+    const LogSummary s =
+        summary(read_training_logs({write("run-.-tag-train_loss.csv", rows)}), kSize);
+    EXPECT_TRUE(s.by_wall_clock);
+    return s.phase.median;
+  };
+  EXPECT_DOUBLE_EQ(median(1, true), 4.0);
+  EXPECT_DOUBLE_EQ(median(10, true), 0.4);
+  EXPECT_DOUBLE_EQ(median(1, false), 4.0);
+  EXPECT_NE(error_of([&] { median(0, true); }).find("no training step is read"), std::string::npos);
 }
 
 TEST_F(LogFiles, OfUnknownColumnsAreRefusedInWords) {
