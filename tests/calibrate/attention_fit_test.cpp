@@ -97,6 +97,12 @@ TEST(AttentionFit, ABackwardPassMovesTwiceTheBytes) {
                    time(AttentionPass::Forward) + time(AttentionPass::Backward));
   EXPECT_DOUBLE_EQ(time(AttentionPass::Backward),
                    planted_time(op, AttentionPass::Backward).value());
+  // Where bytes take longer than FLOPs.
+  sim::AttentionMachine slow = machine();
+  slow.bandwidth = 1.0 * sim::GBps;
+  const double forward = predicted_time({op, AttentionPass::Forward, {}}, slow).value(),
+               backward = predicted_time({op, AttentionPass::Backward, {}}, slow).value();
+  EXPECT_NEAR(backward / forward, 2.0, 0.01);
   // Four tensors of 2 x 16 x 1024 x 128 in two bytes.
   EXPECT_DOUBLE_EQ(op.moved.value(), 4.0 * 2 * 16 * 1024 * 128 * 2.0);
   EXPECT_EQ(op.batch, 32);

@@ -33,25 +33,33 @@ TEST(KernelFitTable, MistakesAreNamed) {
   EXPECT_EQ(error_of([] { gemms_of("h100_sxm", "bf15"); }), "format = bf15: no such number format");
 }
 
-// Measurements of a device that nobody has.
-constexpr const char* kNobody = "nobodys_device";
+// One database of all, which takes a while to open, and in it a device of each test's own.
+hwdb::Database& all_measurements() {
+  static hwdb::Database all(":memory:");
+  return all;
+}
 
-void put(hwdb::Database& database, const std::string& subject, const std::string& record,
+std::string new_device() {
+  static int number = 0;
+  return "nobodys_device_" + std::to_string(++number);
+}
+
+void put(const std::string& device, const std::string& subject, const std::string& record,
          const std::string& columns = "", const std::string& points = "") {
-  database.put(hwdb::Measurement{.subject = subject,
-                                 .accelerator = kNobody,
-                                 .source = "by hand",
-                                 .record = record,
-                                 .columns = columns,
-                                 .points = points});
+  all_measurements().put(hwdb::Measurement{.subject = subject,
+                                           .accelerator = device,
+                                           .source = "by hand",
+                                           .record = record,
+                                           .columns = columns,
+                                           .points = points});
 }
 
 std::vector<CollectiveSample> curves(const std::string& record, const std::string& columns,
                                      const std::string& points, bool one_node = true,
                                      const std::optional<std::string>& system = std::nullopt) {
-  hwdb::Database database(":memory:");
-  put(database, "collectives", record, columns, points);
-  return collective_curves(database, kNobody, one_node, system);
+  const std::string device = new_device();
+  put(device, "collectives", record, columns, points);
+  return collective_curves(all_measurements(), device, one_node, system);
 }
 
 // 64 KiB at a bus bandwidth of 2 GB/s: 3 / 4 of them by each of 4 ranks, twice for an all-reduce.
@@ -101,10 +109,10 @@ TEST(CollectiveCurves, AreOfOneNodeOrOfSeveralOfTheSystem) {
 }
 
 std::vector<AttentionSample> attention(const std::string& fields) {
-  hwdb::Database database(":memory:");
-  put(database, "attention",
+  const std::string device = new_device();
+  put(device, "attention",
       R"({"implementation": "I", "seq_len": 1024, "achieved_flops": 1e14, )" + fields + "}");
-  return attention_table(database, kNobody, {"H", "I"});
+  return attention_table(all_measurements(), device, {"H", "I"});
 }
 
 // The hidden size of the tables is 2048: 16 heads of 128.
@@ -126,15 +134,15 @@ TEST(AttentionTable, HasTheFlopsOfThePublishedRates) {
   EXPECT_TRUE(attention(R"("batch": 2, "head_dim": 128)" + fwd).empty());
   EXPECT_TRUE(attention(R"("batch": 2, "causal": false)" + fwd).empty());
   EXPECT_TRUE(attention(R"("head_dim": 128, "causal": false)" + fwd).empty());
-  hwdb::Database database(":memory:");
-  EXPECT_TRUE(attention_table(database, kNobody, {"I"}).empty());
+  const std::string device = new_device();
+  EXPECT_TRUE(attention_table(all_measurements(), device, {"I"}).empty());
 }
 
 TEST(GemmTable, HasTheGemmsOfAKindAndAFormat) {
-  hwdb::Database database(":memory:");
+  const std::string device = new_device();
   const auto add = [&](const std::string& kind, const std::string& dtype,
                        const std::string& shape = R"("m": 64, "n": 128, "k": 256)") {
-    put(database, "matmul",
+    put(device, "matmul",
         R"({"kind": ")" + kind + R"(", "dtype": ")" + dtype + R"(", "achieved_flops": 1e12, )" +
             shape + "}");
   };
@@ -148,24 +156,25 @@ TEST(GemmTable, HasTheGemmsOfAKindAndAFormat) {
     add(std::string("long runs, ") + other, "bf16");
   add("long runs", "bf16", R"("n": 128)");
   const auto count = [&](const std::string& kind, sim::DType dtype) {
-    return gemm_table(database, kNobody, kind, dtype).size();
+    return gemm_table(all_measurements(), device, kind, dtype).size();
   };
   EXPECT_EQ(count("", sim::DType::Bf16), 2u);
   EXPECT_EQ(count("long", sim::DType::Bf16), 1u);
   EXPECT_EQ(count("long", sim::DType::Fp8), 2u);
   EXPECT_EQ(count("long", sim::DType::Fp16), 1u);
   EXPECT_EQ(count("long", sim::DType::Fp32), 0u);
-  const GemmSample sample = gemm_table(database, kNobody, "short", sim::DType::Bf16).at(0);
+  const GemmSample sample = gemm_table(all_measurements(), device, "short", sim::DType::Bf16).at(0);
   EXPECT_DOUBLE_EQ(sample.time.value(), 2.0 * 64 * 128 * 256 / 1e12);
   EXPECT_EQ(std::tuple(sample.gemm.m, sample.gemm.n, sample.gemm.k), std::tuple(64, 128, 256));
   // Two bytes for a 16-bit value; results of 8-bit GEMMs have 16 bits.
   EXPECT_DOUBLE_EQ(sample.gemm.moved.value(), 2.0 * (64 * 256 + 256 * 128 + 64 * 128));
-  EXPECT_DOUBLE_EQ(gemm_table(database, kNobody, "long", sim::DType::Fp8).at(0).gemm.moved.value(),
-                   64 * 256 + 256 * 128 + 2.0 * 64 * 128);
-  EXPECT_TRUE(chart_rates(database, kNobody).empty());
-  put(database, "matmul",
+  EXPECT_DOUBLE_EQ(
+      gemm_table(all_measurements(), device, "long", sim::DType::Fp8).at(0).gemm.moved.value(),
+      64 * 256 + 256 * 128 + 2.0 * 64 * 128);
+  EXPECT_TRUE(chart_rates(all_measurements(), device).empty());
+  put(device, "matmul",
       R"({"kind": "AMD's 'max-achievable FLOPs' estimate", "achieved_flops": 7e14})");
-  EXPECT_EQ(chart_rates(database, kNobody), std::vector<double>{7e14});
+  EXPECT_EQ(chart_rates(all_measurements(), device), std::vector<double>{7e14});
 }
 
 // From 0.13 TFLOP on, with columns that are a multiple of 8.
@@ -182,13 +191,13 @@ TEST(LargeGemms, AreLargeAndAligned) {
 
 // Half of 2e12 FLOP/s.  An accumulated gradient is read in fp32, and written.
 TEST(TrainingShapes, AreOfEveryPass) {
-  hwdb::Database database(":memory:");
-  put(database, "matmul_training_shape_efficiency",
+  const std::string device = new_device();
+  put(device, "matmul_training_shape_efficiency",
       R"({"peak_flops": 2e12, "rows": [
           {"op": "matmul", "shape": "b=1, m=64, k=256, n=128, layout=TN", "efficiency": 0.5},
           {"op": "matmul", "shape": "b=1, m=64, k=256, n=128, layout=NT", "efficiency": 0.25},
           {"op": "group_matmul", "shape": "ng=2", "efficiency": 0.5}]})");
-  const std::vector<GemmSample> samples = training_shapes(database, kNobody);
+  const std::vector<GemmSample> samples = training_shapes(all_measurements(), device);
   ASSERT_EQ(samples.size(), 2u);
   const double flops = 2.0 * 64 * 128 * 256, factors = 2.0 * (64 * 256 + 256 * 128);
   EXPECT_DOUBLE_EQ(samples[0].time.value(), flops / 1e12);
@@ -197,31 +206,32 @@ TEST(TrainingShapes, AreOfEveryPass) {
   EXPECT_TRUE(samples[1].gemm.weight_gradient);
   EXPECT_DOUBLE_EQ(samples[0].gemm.moved.value(), factors + 2.0 * 64 * 128);
   EXPECT_DOUBLE_EQ(samples[1].gemm.moved.value(), factors + 8.0 * 64 * 128);
-  EXPECT_EQ(training_shapes_source(database, kNobody), "by hand");
+  EXPECT_EQ(training_shapes_source(all_measurements(), device), "by hand");
 }
 
 TEST(BestGemms, AreByCollectorInAFormat) {
-  hwdb::Database database(":memory:");
+  const std::string device = new_device();
   for (const auto& [framework, dtype, flops] : {std::tuple("a", "bfloat16", "1e14"),
                                                 {"b", "bfloat16", "2e14"},
                                                 {"a", "fp8", "3e14"},
                                                 {"a", "nvfp4", "4e14"}})
-    put(database, "matmul_best_by_collector",
+    put(device, "matmul_best_by_collector",
         std::string(R"({"framework": ")") + framework + R"(", "dtype": ")" + dtype +
             R"(", "best_flops": )" + flops + "}");
   using Best = std::map<std::string, double>;
-  EXPECT_EQ(best_gemms(database, {kNobody, sim::DType::Bf16}), (Best{{"a", 1e14}, {"b", 2e14}}));
-  EXPECT_EQ(best_gemms(database, {kNobody, sim::DType::Fp8}), (Best{{"a", 3e14}}));
-  EXPECT_EQ(best_gemms(database, {kNobody, sim::DType::Fp4}), (Best{{"a", 4e14}}));
+  EXPECT_EQ(best_gemms(all_measurements(), {device, sim::DType::Bf16}),
+            (Best{{"a", 1e14}, {"b", 2e14}}));
+  EXPECT_EQ(best_gemms(all_measurements(), {device, sim::DType::Fp8}), (Best{{"a", 3e14}}));
+  EXPECT_EQ(best_gemms(all_measurements(), {device, sim::DType::Fp4}), (Best{{"a", 4e14}}));
 }
 
 // Microseconds; the input of an 8-bit GEMM, m x k, is quantised within its time.
 TEST(GemmGrids, AreByFormat) {
-  hwdb::Database database(":memory:");
+  const std::string device = new_device();
   for (const char* dtype : {"bf16", "fp8"})
-    put(database, "matmul_grids", std::string(R"({"dtype": ")") + dtype + R"("})",
+    put(device, "matmul_grids", std::string(R"({"dtype": ")") + dtype + R"("})",
         R"(["m", "n", "k", "time_us"])", "[[64, 128, 256, 7.0]]");
-  const std::vector<GemmGrid> grids = gemm_grids(database, kNobody);
+  const std::vector<GemmGrid> grids = gemm_grids(all_measurements(), device);
   ASSERT_EQ(grids.size(), 2u);
   EXPECT_EQ(grids[0].dtype, sim::DType::Bf16);
   EXPECT_EQ(grids[1].dtype, sim::DType::Fp8);

@@ -254,6 +254,18 @@ TEST(PlanBacktest, WhatDoesNotFitHasATimeAllTheSame) {
   EXPECT_EQ(result.problems.size(), 2u);
 }
 
+TEST(PlanBacktest, PlansWhatWasMeasuredInItsScope) {
+  RunRecord unmeasured = four_layouts()[0], ranks = four_layouts()[1];
+  unmeasured.measured.reset();
+  ranks.training.strategy["cp"] = 2;
+  EXPECT_TRUE(planned({unmeasured}).runs.empty());
+  hwdb::RunFile file{
+      .file = "s.json", .group = "s", .description = {}, .runs = {ranks}, .rejected = {}};
+  hwdb::RunResolver resolver(shipped());
+  EXPECT_TRUE(plan_backtest(std::vector{file}, Scope::Dense, resolver, 1).runs.empty());
+  EXPECT_EQ(plan_backtest(std::vector{file}, Scope::Moe, resolver, 1).runs.size(), 1u);
+}
+
 TEST(PlanBacktest, SaysWhyARunHasNoPlan) {
   RunRecord broken = four_layouts().front();
   broken.hardware.num_devices.reset();
