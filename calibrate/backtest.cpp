@@ -387,7 +387,6 @@ std::set<std::string> computed_groups(std::span<const hwdb::RunFile> files) {
       // What runs share that differ in the global batch alone.
       hwdb::RunRecord rest = record;
       rest.training.strategy.erase("global_batch");
-      rest.training.num_microbatches.reset();
       studies[record.group][all_but("global_batch", rest, settings_of(rest))].emplace(
           *sim::stated<int>(record.training.strategy, "global_batch"),
           record.measured->step_time->value());

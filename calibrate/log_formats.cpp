@@ -122,9 +122,9 @@ const Formats& formats() {
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-// Whether a comma at `at` separates thousands: three digits follow it, and no fourth.
+// Whether a comma at `at` of a number separates thousands: three digits follow it, and no fourth.
 bool separates_thousands(std::string_view text, std::size_t at) {
-  if (at == 0 || !is_digit(text[at - 1]) || at + 3 >= text.size()) return false;
+  if (at == 0 || at + 3 >= text.size()) return false;
   const bool three = is_digit(text[at + 1]) && is_digit(text[at + 2]) && is_digit(text[at + 3]);
   return three && (at + 4 == text.size() || !is_digit(text[at + 4]));
 }

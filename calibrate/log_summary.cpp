@@ -77,8 +77,7 @@ constexpr TimeSource kTimeSources[] = {
     {Logged::StepTime, "step time", nullptr}};
 
 const TimeSource& source_of(Logged what) {
-  const auto found = std::ranges::find(kTimeSources, what, &TimeSource::what);
-  return found != std::end(kTimeSources) ? *found : kTimeSources[std::size(kTimeSources) - 1];
+  return *std::ranges::find(kTimeSources, what, &TimeSource::what);
 }
 
 // The first that is fine, else the finest; none where no number gives a time.

@@ -205,7 +205,7 @@ bool Witness::is_rate_of_data() const {
 
 std::optional<double> Witness::time_of(const Readings& readings) const {
   const std::optional<Reading>& reading = readings[what];
-  if (!reading || reading->value <= 0.0) return std::nullopt;
+  if (!reading) return std::nullopt;
   const double time = work > 0.0 ? work / reading->value : reading->value;
   return std::isfinite(time) && time > 0.0 ? std::optional(time) : std::nullopt;
 }

@@ -155,11 +155,8 @@ class MemoryFitting {
  private:
   double change_of_gaps(const std::vector<double>& last) const {
     double change = 0.0;
-    for (std::size_t k = 0; k < last.size(); ++k) {
-      const MemoryLevel level = hierarchy_.list()[k].level;
-      if (level == MemoryLevel::AllGaps || level == MemoryLevel::Gaps)
-        change = std::max(change, std::abs(result_.fit.means[k] - last[k]));
-    }
+    for (std::size_t k = 0; k < last.size(); ++k)
+      change = std::max(change, std::abs(result_.fit.means[k] - last[k]));
     return change;
   }
 

@@ -275,6 +275,14 @@ void follow_runs(Walk<Amount>& walk, const WalkedStage& stage, const PipelineSha
   if (count) walk.account.return_to(before);
 }
 
+// As few of them as reach the peak.
+template <class Amount, class Visit>
+void follow_to_peak(Walk<Amount>& walk, const WalkedStage& stage, const PipelineShape& shape,
+                    const Visit& visit) {
+  if (!stage.leaves_alone()) return follow_all(walk, stage, shape, visit);
+  follow_runs(walk, stage, shape, stage.passes_to_peak(), visit);
+}
+
 // Around `passes(shape)` of so many micro-batches what is there during all of them.
 template <class Amount, class Passes>
 void follow_passes(Walk<Amount>& walk, const WalkedStage& stage, int num_microbatches,
@@ -447,10 +455,8 @@ StagePeak StageWalks::peak(int stage, int shard) {
     on_host += (pass.backward() ? -1.0 : 1.0) * own.chunk(pass.chunk).memory->offloaded();
     result.host_peak = std::max(result.host_peak, on_host);
   };
-  follow_passes(walk, own, own.followed_microbatches(), [&](const PipelineShape& shape) {
-    if (!own.leaves_alone()) return follow_all(walk, own, shape, note);
-    follow_runs(walk, own, shape, own.passes_to_peak(), note);
-  });
+  follow_passes(walk, own, own.followed_microbatches(),
+                [&](const PipelineShape& shape) { follow_to_peak(walk, own, shape, note); });
   result.host_peak = std::max(result.host_peak, result.host + own.bytes.host_update);
   const double of_passes = walk.account.highest().total;
   update(walk.account, own, shard);
@@ -508,7 +514,7 @@ MemoryPoint StageWalks::highest(int stage) {
     walk.account.forget_peak();
   };
   follow_passes(walk, own, own.followed_microbatches(),
-                [&](const PipelineShape& shape) { follow_all(walk, own, shape, look_at); });
+                [&](const PipelineShape& shape) { follow_to_peak(walk, own, shape, look_at); });
   add_end_of_step(points, walk, own);
   note(points);
   return highest;

@@ -246,6 +246,148 @@ TEST(Ablations, NamedPairsNeedRunsThatAreThere) {
   EXPECT_THROW(of({timed("slow", 10.0)}, compiled_takes(9.0), {named}), Error);
 }
 
+// Right, wrong, 1 % that no sign is told from, and one without a prediction: |ln| of 0.9 / 0.8, 0.9 /
+// 1.25 and 0.9 / 0.99, and 1.
+TEST(Ablations, ErrorsCountEveryPairAndSignsThoseThatAreDecided) {
+  std::vector<hwdb::RunRecord> runs;
+  int layers = 4;
+  for (const double seconds : {8.0, 12.5, 9.9, 5.0}) {
+    for (hwdb::RunRecord run : {compiled("off", 10.0, false), compiled("on", seconds, true)}) {
+      run.id += std::to_string(layers);
+      run.model.fields["num_layers"] = layers;
+      runs.push_back(run);
+    }
+    ++layers;
+  }
+  const Ablations result = of(runs, [](const hwdb::RunRecord& record) {
+    if (record.id == "on7") throw Error("unknown");
+    return compiled_takes(9.0)(record);
+  });
+  const AblationErrors& all = result.all;
+  EXPECT_EQ(all.pairs, 4);
+  EXPECT_EQ(all.decided, 3);
+  EXPECT_EQ(all.right, 1);
+  EXPECT_NEAR(*all.sign_accuracy(), 1.0 / 3.0, 1e-12);
+  EXPECT_NEAR(*all.median_error, (std::log(9.0 / 8.0) + std::log(12.5 / 9.0)) / 2.0, 1e-12);
+  EXPECT_EQ(*all.worst_error, 1.0);
+  EXPECT_EQ(all.memory_pairs, 0);
+  EXPECT_FALSE(all.memory_median_error);
+  EXPECT_NEAR(*result.study_sign_accuracy, 1.0 / 3.0, 1e-12);
+}
+
+TEST(Ablations, WithoutDecidedPairsThereIsNoAccuracy) {
+  const Ablations result =
+      of({compiled("off", 10.0, false), compiled("on", 9.9, true)}, compiled_takes(9.0));
+  EXPECT_EQ(result.all.pairs, 1);
+  EXPECT_FALSE(result.all.sign_accuracy());
+  EXPECT_FALSE(result.study_sign_accuracy);
+  EXPECT_NEAR(*result.study_median_error, std::log(9.9 / 9.0), 1e-12);
+  EXPECT_FALSE(of({}, compiled_takes(9.0)).study_median_error);
+}
+
+// Printed to tenths, 1.0 and 1.1 may be 1.05 and 1.05: 5 and 4.5 %, together more than ln 1.1.
+TEST(Ablations, RoundingOfBothTimesIsNoise) {
+  const auto decided = [](double off, double on) {
+    return of({compiled("off", off, false), compiled("on", on, true)}, compiled_takes(9.0))
+        .all.decided;
+  };
+  EXPECT_EQ(decided(1.0, 1.1), 0);
+  EXPECT_EQ(decided(1.0, 1.2), 1);
+  EXPECT_EQ(decided(1.0, 1.1234), 1);  // 5 % alone
+}
+
+// Twice 5 %, whichever run states them.
+TEST(Ablations, TheLargerStatedNoiseCounts) {
+  for (const std::size_t noisy : {0u, 1u}) {
+    std::vector runs{compiled("off", 10.0, false), compiled("on", 9.4, true)};
+    runs[noisy].noise = 0.05, runs[1 - noisy].noise = 0.001;
+    EXPECT_NEAR(of(runs, compiled_takes(9.0)).pairs.front().noise, 0.1, 1e-12);
+  }
+}
+
+hwdb::RunRecord with_peak(hwdb::RunRecord run, double bytes) {
+  run.measured->peak_memory = sim::Bytes(bytes);
+  run.scored.memory = true;
+  return run;
+}
+
+// Measured 30 / 40, predicted 36 / 40.
+TEST(Ablations, PeaksHaveErrorsOfTheirOwn) {
+  const Predictor predict = [](const hwdb::RunRecord& record) {
+    sim::Prediction prediction = compiled_takes(9.0)(record);
+    prediction.memory.peak = sim::Bytes(record.id == "on" ? 36e9 : 40e9);
+    return prediction;
+  };
+  hwdb::RunRecord off = with_peak(compiled("off", 10.0, false), 40e9),
+                  on = with_peak(compiled("on", 8.0, true), 30e9);
+  const Ablations both = of({off, on}, predict);
+  ASSERT_EQ(both.pairs.size(), 1u);
+  EXPECT_EQ(both.all.pairs, 1);
+  EXPECT_EQ(both.all.memory_pairs, 1);
+  EXPECT_NEAR(*both.all.memory_median_error, std::log(36.0 / 30.0), 1e-12);
+  off.scored.step_time = on.scored.step_time = false;
+  const Ablations alone = of({off, on}, predict);
+  EXPECT_EQ(alone.all.pairs, 0);
+  EXPECT_EQ(alone.all.decided, 0);
+  EXPECT_EQ(alone.all.memory_pairs, 1);
+  EXPECT_FALSE(alone.pairs.front().measured_time);
+  // Nothing is predicted: an error of one.
+  EXPECT_EQ(*of({off, on}, compiled_takes(9.0)).all.memory_median_error, 1.0);
+  // Of one run alone, or of another kind, there is no ratio.
+  hwdb::RunRecord other = on;
+  other.measured->memory_kind = "allocated";
+  EXPECT_TRUE(of({off, other}, predict).pairs.empty());
+  other = on;
+  other.scored.memory = false;
+  EXPECT_TRUE(of({off, other}, predict).pairs.empty());
+}
+
+// Of five micro-batches the second has a peak alone and the third nothing that is scored: the times of
+// the first and fourth are neighbours.
+TEST(Ablations, RunsWithoutATimeDoNotPartThoseThatHaveOne) {
+  hwdb::RunRecord peak = with_peak(batched("two", 1.0, 2), 40e9);
+  peak.scored.step_time = false;
+  hwdb::RunRecord unscored = batched("three", 1.0, 3);
+  unscored.scored.step_time = false;
+  const Ablations result = of(
+      {batched("one", 10.0, 1), peak, unscored, batched("four", 9.0, 4), batched("eight", 8.0, 8)},
+      compiled_takes(9.0));
+  ASSERT_EQ(result.pairs.size(), 2u);
+  EXPECT_EQ(result.pairs[0].off_id + " " + result.pairs[0].on_id, "four eight");
+  EXPECT_EQ(result.pairs[1].off_id + " " + result.pairs[1].on_id, "one four");
+}
+
+// Of the three values of a setting that is no scale any two are a pair.
+TEST(Ablations, KindsArePairedWithEachOther) {
+  std::vector<hwdb::RunRecord> runs;
+  for (const char* kind : {"none", "selective", "full"}) {
+    runs.push_back(timed(kind, 10.0));
+    runs.back().training.strategy["recompute.kind"] = kind;
+  }
+  const Ablations result = of(runs, compiled_takes(9.0));
+  EXPECT_EQ(result.pairs.size(), 3u);
+  for (const AblationPair& pair : result.pairs)
+    EXPECT_LT(pair.off == "full", pair.on == "full" || pair.on == "selective") << pair.off;
+}
+
+TEST(Ablations, AStatedSpeedUpHasNoiseOfItsOwnAndMayHaveNoPrediction) {
+  hwdb::Comparison stated;
+  stated.setting = "compile";
+  stated.off = compiled("x", 1.0, false);
+  stated.on = compiled("x", 1.0, true);
+  stated.speedup = 0.25;
+  const AblationPair pair = of({}, compiled_takes(9.0), {stated}).pairs.front();
+  EXPECT_EQ(pair.off_id, "x without");
+  EXPECT_EQ(pair.on_id, "x");
+  EXPECT_EQ(pair.noise, 0.02);
+  stated.noise = 0.15;
+  EXPECT_NEAR(of({}, compiled_takes(9.0), {stated}).pairs.front().noise, 0.3, 1e-12);
+  // A step of 0 s is that of a run that cannot be.
+  const Ablations without = of({}, compiled_takes(0.0), {stated});
+  EXPECT_FALSE(without.pairs.front().predicted_time);
+  EXPECT_EQ(*without.all.median_error, 1.0);
+}
+
 TEST(Rounding, IsHalfAUnitOfTheLastPrintedDigitOfTheSourcesFigure) {
   hwdb::Measured measured;
   measured.step_time = Seconds(4.369067);
@@ -255,6 +397,24 @@ TEST(Rounding, IsHalfAUnitOfTheLastPrintedDigitOfTheSourcesFigure) {
   EXPECT_NEAR(rounding(measured), 50.0 / 7500.0, 1e-12);
   measured.tokens_per_second_per_device = 60.0;  // at least two digits
   EXPECT_NEAR(rounding(measured), 0.5 / 60.0, 1e-12);
+}
+
+// The value that a study printed, not the step time that follows from it.
+TEST(Rounding, IsThatOfTheRateThatWasPrinted) {
+  hwdb::Measured measured;
+  EXPECT_EQ(rounding(measured), 0.0);
+  measured.step_time = Seconds(4.369067);
+  measured.reported_mfu = 0.43;
+  measured.reported_tflops_per_device = 425.5;
+  measured.step_time_derived_from = "mfu";
+  EXPECT_NEAR(rounding(measured), 0.005 / 0.43, 1e-12);
+  measured.step_time_derived_from = "tflops_per_device";
+  EXPECT_NEAR(rounding(measured), 0.05 / 425.5, 1e-12);
+  // What is not there cannot have been printed.
+  measured.step_time_derived_from = "tokens_per_s";
+  EXPECT_NEAR(rounding(measured), 0.05 / 425.5, 1e-12);
+  measured.reported_tflops_per_device.reset();
+  EXPECT_NEAR(rounding(measured), 0.5e-6 / 4.369067, 1e-12);
 }
 
 }  // namespace

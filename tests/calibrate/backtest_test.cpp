@@ -1,5 +1,6 @@
 #include "calibrate/backtest.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <gtest/gtest.h>
@@ -166,12 +167,33 @@ TEST(Backtest, OutOfMemoryIsAVerdictAndAnotherBrokenRuleIsNot) {
   EXPECT_EQ(row.skipped, "tp = 3");
 }
 
+TEST(Backtest, ARowNamesWhatItWasPredictedWith) {
+  sim::Prediction prediction = step(2.0, 1.5, 2.5);
+  prediction.run.cluster.device.id = "d", prediction.run.framework.id = "f";
+  prediction.run.strategy.precision = sim::Precision::Fp8;
+  prediction.flops_per_device = 3.0 * sim::TFLOPS;
+  prediction.tokens_per_second_per_device = 7.0;
+  hwdb::RunRecord record = scored("a", 2.0);
+  record.measured->outcome = "ok";
+  const BacktestRow row = always({group("g", {record})}, prediction).rows.front();
+  EXPECT_EQ(row.id + row.group + row.device + row.framework + row.precision, "agdffp8");
+  EXPECT_EQ(*row.predicted_rate, 3.0 * sim::TFLOPS);
+  EXPECT_EQ(*row.predicted_tokens_per_second, 7.0);
+  EXPECT_EQ(row.measured_outcome, "ok");
+  EXPECT_EQ(row.predicted_outcome, "ok");
+  EXPECT_EQ(row.time_inside(), true);
+  EXPECT_FALSE(row.unread);
+  EXPECT_FALSE(row.skipped);
+}
+
 TEST(Backtest, ARunWaitsForTheLargestTermThatIsNoArithmetic) {
   sim::Prediction prediction = step(10.0, 9.0, 11.0);
   EXPECT_EQ(always({group("g", {finished("a", "ok")})}, prediction).rows.front().waits_for, "none");
   prediction.breakdown = {{"forward_gemm", sim::Seconds(6.0)},
                           {"tensor_exposed", sim::Seconds(1.0)},
                           {"host", sim::Seconds(3.0)}};
+  EXPECT_EQ(always({group("g", {finished("a", "ok")})}, prediction).rows.front().waits_for, "host");
+  std::ranges::reverse(prediction.breakdown);
   EXPECT_EQ(always({group("g", {finished("a", "ok")})}, prediction).rows.front().waits_for, "host");
 }
 
@@ -255,6 +277,140 @@ TEST(Backtest, VerdictsHaveABrierScore) {
               1e-12);
 }
 
+// 2 s for runs of 1, 4 and 2 s, the last without a prediction, in two groups.
+TEST(Backtest, PooledGroupsKeepAllTheirErrors) {
+  const auto predict = [](const hwdb::RunRecord& record) {
+    if (record.id == "c") throw Error("unknown");
+    return step(2.0, 1.5, 4.0);
+  };
+  const std::vector files{group("x", {scored("a", 1.0), scored("b", 4.0)}),
+                          group("y", {scored("c", 2.0)})};
+  const Backtest result = backtest(files, Scope::All, predict);
+  ASSERT_EQ(result.groups.size(), 1u);
+  const GroupErrors& pooled = result.groups.front();
+  EXPECT_EQ(pooled.scored, 3);
+  EXPECT_EQ(pooled.missed, 1);
+  EXPECT_NEAR(*pooled.median_abs_error, std::log(2.0), 1e-12);
+  EXPECT_NEAR(*pooled.mean_abs_error, (2.0 * std::log(2.0) + 1.0) / 3.0, 1e-12);
+  EXPECT_NEAR(*pooled.mape, (1.0 + 0.5 + 1.0) / 3.0, 1e-12);
+  EXPECT_NEAR(*pooled.bias, 0.0, 1e-12);
+  EXPECT_NEAR(*pooled.coverage, 1.0 / 3.0, 1e-12);
+  EXPECT_EQ(result.overall.missed, 1);
+  EXPECT_NEAR(*result.overall.macro_mean_abs_error, *pooled.mean_abs_error, 1e-12);
+}
+
+// Three times are no small group: they stand beside the pool.
+TEST(Backtest, ThreeScoredTimesAreAGroupOfTheirOwn) {
+  const Backtest result =
+      always({group("x", {scored("a", 1.0), scored("b", 1.0), scored("c", 1.0)}),
+              group("y", {scored("d", 4.0)})},
+             step(2.0, 1.0, 3.0));
+  ASSERT_EQ(result.groups.size(), 2u);
+  EXPECT_EQ(result.groups[0].group, "(small groups)");
+  EXPECT_EQ(result.groups[1].group, "x");
+  EXPECT_NEAR(*result.groups[1].bias, std::log(2.0), 1e-12);
+  EXPECT_NEAR(*result.rows[0].time_error(), std::log(2.0), 1e-12);
+  EXPECT_EQ(result.overall.groups, 2);
+  EXPECT_EQ(result.overall.scored, 4);
+}
+
+TEST(Backtest, AStepThatTakesNoTimeOrForeverIsNoPrediction) {
+  for (const double seconds : {0.0, -1.0, HUGE_VAL, std::nan("")}) {
+    const BacktestRow row =
+        always({group("g", {scored("a", 1.0)})}, step(seconds, 1.0, 2.0)).rows.front();
+    EXPECT_FALSE(row.predicted_time) << seconds;
+    EXPECT_FALSE(row.interval);
+    EXPECT_FALSE(row.time_inside());
+    EXPECT_FALSE(row.predicted_peak);  // a memory of no bytes
+  }
+  EXPECT_TRUE(always({group("g", {scored("a", 1.0)})}, step(1.5, 1.0, 2.0)).rows.front().interval);
+}
+
+TEST(Backtest, APeakWithoutAPredictionIsAnErrorOfOneOutsideEveryInterval) {
+  hwdb::RunRecord peak;
+  peak.id = "a";
+  peak.measured.emplace();
+  peak.measured->peak_memory = Bytes(50.0);
+  peak.scored.memory = true;
+  hwdb::RunRecord unscored = peak;
+  unscored.id = "b", unscored.scored.memory = false;
+  const Backtest result = always({group("g", {peak, unscored})}, step(1.0, 1.0, 1.0));
+  EXPECT_EQ(result.overall.memory_scored, 1);
+  EXPECT_EQ(*result.groups.front().memory_median_abs_error, 1.0);
+  EXPECT_EQ(*result.groups.front().memory_coverage, 0.0);
+  EXPECT_EQ(*result.overall.memory_mape, 1.0);
+}
+
+// Half of "ok" and all of "oom" are right.
+TEST(Backtest, AWrongOrMissingVerdictScoresOne) {
+  const auto predict = [](const hwdb::RunRecord& record) {
+    sim::Prediction prediction = step(1.0, 1.0, 1.0);
+    prediction.memory.peak = Bytes(record.id == "fits" ? 1.0 : 3.0);
+    prediction.memory.capacity = Bytes(2.0);
+    if (record.id != "fits") prediction.infeasible = sim::Infeasible{"out of memory", ""};
+    if (record.id == "none") throw Error("unknown");
+    return prediction;
+  };
+  const std::vector files{
+      group("g", {finished("fits", "ok"), finished("wrong", "ok"), finished("too large", "oom")})};
+  const OverallErrors errors = backtest(files, Scope::All, predict).overall;
+  EXPECT_NEAR(*errors.outcome_accuracy, 2.0 / 3.0, 1e-12);
+  EXPECT_NEAR(*errors.balanced_outcome_accuracy, 0.75, 1e-12);
+  EXPECT_NEAR(*errors.brier_score, 1.0 / 3.0, 1e-12);
+  const std::vector none{group("g", {finished("fits", "ok"), finished("none", "oom")})};
+  EXPECT_NEAR(*backtest(none, Scope::All, predict).overall.brier_score, 0.5, 1e-12);
+  EXPECT_FALSE(always({group("g", {scored("a", 1.0)})}, step(1.0, 1.0, 1.0)).overall.brier_score);
+}
+
+// A study of steps of `batches` whose times lie on a line, but the last `off` of them.
+std::vector<hwdb::RunFile> on_a_line(int batches, int off) {
+  std::vector<hwdb::RunRecord> runs;
+  for (int n = 1; n <= batches; ++n) {
+    const double bend = n > batches - off ? 1e-3 * (n % 2 ? 1.0 : -1.0) : 0.0;
+    runs.push_back(scored(std::to_string(n), 0.123456789 + 0.2345678912 * n + bend));
+    runs.back().training.strategy["global_batch"] = 8 * n;
+  }
+  return {group("line", runs)};
+}
+
+TEST(ComputedGroups, HaveThreeTriplesOnALineAndMoreThanHalf) {
+  EXPECT_TRUE(computed_groups(on_a_line(4, 0)).empty());  // two triples
+  EXPECT_EQ(computed_groups(on_a_line(5, 0)).size(), 1u);
+  EXPECT_EQ(computed_groups(on_a_line(7, 1)).size(), 1u);   // 4 of 5: the last has the last time
+  EXPECT_EQ(computed_groups(on_a_line(8, 3)).size(), 0u);   // 3 of 6
+  EXPECT_EQ(computed_groups(on_a_line(8, 2)).size(), 1u);   // 4 of 6
+  EXPECT_TRUE(computed_groups(on_a_line(12, 10)).empty());  // none
+}
+
+TEST(ComputedGroups, NeedTimesThatAreScoredAndPrintedExactly) {
+  std::vector<hwdb::RunFile> files = on_a_line(6, 0);
+  for (hwdb::RunRecord& run : files[0].runs) run.scored.step_time = false;
+  EXPECT_TRUE(computed_groups(files).empty());
+  files = on_a_line(6, 0);
+  for (hwdb::RunRecord& run : files[0].runs)
+    run.measured->step_time = Seconds(0.25 * std::stoi(run.id));
+  EXPECT_TRUE(computed_groups(files).empty());
+  files = on_a_line(6, 0);
+  for (hwdb::RunRecord& run : files[0].runs) run.training.strategy.erase("global_batch");
+  EXPECT_TRUE(computed_groups(files).empty());
+  // Runs that differ in more than the batch are on no line.
+  files = on_a_line(6, 0);
+  for (hwdb::RunRecord& run : files[0].runs)
+    run.training.strategy["micro_batch"] = std::stoi(run.id);
+  EXPECT_TRUE(computed_groups(files).empty());
+}
+
+TEST(UnfittedGroups, AreComputedOrHaveAnEffectThatTheModelDoesNot) {
+  std::vector<hwdb::RunFile> files = on_a_line(6, 0);
+  files.push_back(group("odd", {}));
+  files.back().unmodelled = "spot instances";
+  files.push_back(group("sound", {scored("s", 1.0)}));
+  const std::map<std::string, std::string> reasons = unfitted_groups(files);
+  EXPECT_EQ(reasons.size(), 2u);
+  EXPECT_EQ(reasons.at("odd"), "spot instances");
+  EXPECT_TRUE(reasons.contains("line"));
+}
+
 TEST(Scope, ExpertsAndExpertOrContextParallelismAreNotDense) {
   hwdb::RunRecord dense, experts, context;
   experts.model.fields["moe.num_experts"] = 8;
@@ -264,6 +420,11 @@ TEST(Scope, ExpertsAndExpertOrContextParallelismAreNotDense) {
   EXPECT_FALSE(in_scope(experts, Scope::Dense));
   EXPECT_TRUE(in_scope(context, Scope::Moe));
   EXPECT_TRUE(in_scope(context, Scope::All));
+  hwdb::RunRecord ranks, alone;
+  ranks.training.strategy["ep"] = 2;
+  alone.training.strategy["ep"] = alone.training.strategy["cp"] = 1;
+  EXPECT_TRUE(in_scope(ranks, Scope::Moe));
+  EXPECT_TRUE(in_scope(alone, Scope::Dense));
 }
 
 }  // namespace

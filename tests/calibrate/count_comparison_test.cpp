@@ -45,6 +45,22 @@ TEST(CountComparison, EachFigureIsComparedByItself) {
                                       "step: peak bytes"}));
 }
 
+TEST(CountComparison, EveryFigureOfAStepIsCompared) {
+  const sim::TrainingRun run = two_data_ranks();
+  hwdb::CountedStep step{.name = "step", .counts = sim::rank_counts(run, 0)};
+  sim::RankCounts& counts = step.counts;
+  ++counts.parameters, ++counts.forward.gemms, ++counts.backward.gemms;
+  ++counts.forward.attention, ++counts.backward.attention;
+  ++counts.held.persistent, ++counts.held.after_forward, ++counts.held.peak;
+  const std::vector<CountComparison> all = compare_counts(step, run);
+  EXPECT_EQ(different(all),
+            (std::vector<std::string>{"step: parameters", "step: forward GEMM FLOPs",
+                                      "step: forward attention FLOPs", "step: backward GEMM FLOPs",
+                                      "step: backward attention FLOPs", "step: bytes between steps",
+                                      "step: bytes after forward", "step: peak bytes"}));
+  EXPECT_EQ(all.front().measured, all.front().predicted + 1);
+}
+
 // A host that holds nothing is not listed.
 TEST(CountComparison, BytesOnTheHostAreCompared) {
   const sim::TrainingRun run = two_data_ranks();

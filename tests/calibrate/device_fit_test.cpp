@@ -1,10 +1,12 @@
 #include "calibrate/device_fit.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <gtest/gtest.h>
 
 #include "calibrate/collective_fit.h"
+#include "calibrate/measured_runs.h"
 #include "sim/base/error.h"
 #include "sim/cost/kernels.h"
 
@@ -239,6 +241,214 @@ TEST(DeviceFit, FindsAHostsCollectivesAgain) {
   EXPECT_NEAR(fit.fabric.value() * fitted(fit, "collective_fraction"), 2e9, 0.02e9);
   EXPECT_NEAR(fitted(fit, "fabric.latency_s"), 120e-6, 3e-6);
   EXPECT_NEAR(fitted(fit, "fabric.sum_bytes_per_s"), 5e9, 0.3e9);
+}
+
+// Copies of 64 and 200 MB leave a cache of 32 MB behind, the first of them not far enough.  Without a
+// known cache those of an eighth of the largest count.
+TEST(DeviceFit, CopiesOfMemoryAreFourTimesTheCache) {
+  hwdb::RuntimeResults results = planted_results();
+  std::erase_if(results.kernels,
+                [](const MeasuredKernel& kernel) { return kernel.library == "stream_copy"; });
+  results.kernels.push_back(measured_call("stream_copy", 20e6, 1, 1.0 * sim::ms));
+  results.kernels.push_back(measured_call("stream_copy", 27e6, 1, 1.8 * sim::ms));
+  results.kernels.push_back(measured_call("stream_copy", 200e6, 1, 20.0 * sim::ms));
+  const auto bandwidth = [&] { return fit_device(results).device.memory_bandwidth / sim::GBps; };
+  EXPECT_NEAR(bandwidth(), 10.0, 1e-9);
+  results.machine.last_level_cache = sim::Bytes(0.0);
+  EXPECT_NEAR(bandwidth(), (10.0 + 15.0) / 2.0, 1e-9);  // and not the 20 GB/s of the smallest
+}
+
+// Of two rates, 10 and 12 GB/s, the share of memory that is reached is 1 by definition, as uncertain
+// as they are.
+TEST(DeviceFit, MemoryIsReachedInFullWithTheErrorOfItsCopies) {
+  hwdb::RuntimeResults results = planted_results();
+  for (MeasuredKernel& kernel : results.kernels) kernel.spread = 0.04;
+  const DeviceFit fit = fit_device(results);
+  const auto row = [&](const std::string& key) {
+    return *std::ranges::find(fit.coefficients, key, &hwdb::Coefficient::key);
+  };
+  EXPECT_EQ(row("memory_fraction").value, 1.0);
+  EXPECT_NEAR(*row("memory_fraction").standard_error,
+              *row("host_memory_bytes_per_s").standard_error / 10e9, 1e-12);
+  // One copy: sqrt(pi / 2) of its spread.
+  EXPECT_NEAR(*row("memory_fraction").standard_error, 0.04 * std::sqrt(std::acos(-1.0) / 2.0),
+              1e-9);
+  EXPECT_NEAR(*row("kernel_time_s").standard_error, 2e-6 * 0.04 * std::sqrt(std::acos(-1.0) / 2.0),
+              1e-15);
+  for (const hwdb::Coefficient& one : fit.coefficients) {
+    EXPECT_EQ(one.scope, "device");
+    EXPECT_EQ(one.id, "planted_cpu");
+    EXPECT_EQ(one.fitted_from, "planted");
+    EXPECT_EQ(one.evidence, sim::Evidence::Fitted);
+  }
+}
+
+TEST(DeviceFit, TheSourceNamesWhatRan) {
+  hwdb::RuntimeResults results = planted_results();
+  results.machine.threads = 16;
+  results.machine.libtorch = "2.9", results.machine.date = "2026-01-01";
+  EXPECT_EQ(fit_device(results).coefficients.front().source,
+            "llmsim-runtime on planted, 16 threads, libtorch 2.9, 2026-01-01");
+  EXPECT_EQ(fit_device(results).device.compute_units, 16);
+  results.machine.kind = "cuda";
+  EXPECT_NE(fit_device(results).coefficients.front().source.find("planted, cuda, "),
+            std::string::npos);
+  EXPECT_EQ(fit_device(results).device.compute_units, 1);  // not known
+  results.machine.driver = "580", results.machine.compute_units = 132;
+  EXPECT_NE(fit_device(results).coefficients.front().source.find("planted, driver 580, "),
+            std::string::npos);
+  EXPECT_EQ(fit_device(results).device.compute_units, 132);
+}
+
+// What takes 5 us and 4 of them at its launches says nothing of memory.
+TEST(DeviceFit, OperatorsThatAreMostlyLaunchesTellNoRate) {
+  hwdb::RuntimeResults results = planted_results();
+  const auto streamed = [&] {
+    return fitted(fit_device(results), "memory_bound.fp32.layer_norm.backward");
+  };
+  const double before = streamed();
+  for (int i = 0; i < 9; ++i) {
+    MeasuredKernel launches = measured_norm(400.0);
+    launches.median = 4.9 * sim::us;  // less than its two launches of 2 us and a quarter
+    results.kernels.push_back(launches);
+  }
+  EXPECT_EQ(streamed(), before);
+}
+
+// Where only one of both was measured it stands for both.
+TEST(DeviceFit, CachedAndStreamedRatesStandForEachOther) {
+  hwdb::RuntimeResults results = planted_results();
+  std::erase_if(results.kernels, [](const MeasuredKernel& kernel) {
+    return kernel.memory_bound && kernel.op.moved > 32.0 * sim::MB;
+  });
+  DeviceFit fit = fit_device(results);
+  EXPECT_NEAR(fitted(fit, "memory_bound.fp32.layer_norm.backward"), 2.0, 1e-6);
+  EXPECT_NEAR(fitted(fit, "memory_bound.fp32.layer_norm.backward_cached"), 2.0, 1e-6);
+  results = planted_results();
+  std::erase_if(results.kernels, [](const MeasuredKernel& kernel) {
+    return kernel.memory_bound && kernel.op.moved < 128.0 * sim::MB;
+  });
+  fit = fit_device(results);
+  EXPECT_NEAR(fitted(fit, "memory_bound.fp32.layer_norm.backward"), 0.5, 1e-6);
+  EXPECT_NEAR(fitted(fit, "memory_bound.fp32.layer_norm.backward_cached"), 0.5, 1e-6);
+}
+
+// Errors of 10 % either way, of which the fit has the middle.
+TEST(DeviceFit, QualityIsTheMedianErrorOfWhatWasFitted) {
+  hwdb::RuntimeResults results = planted_results();
+  std::erase_if(results.kernels, [](const MeasuredKernel& kernel) {
+    return kernel.memory_bound && kernel.op.moved < 128.0 * sim::MB;
+  });
+  MeasuredKernel norm = measured_norm(200.0);
+  for (const double factor : {1.0 / 1.1, 1.1}) {
+    results.kernels.push_back(norm);
+    results.kernels.back().median = 2.0 * 2.0 * sim::us + factor * (norm.median - 4.0 * sim::us);
+  }
+  const DeviceFit fit = fit_device(results);
+  const auto quality =
+      std::ranges::find(fit.quality, "layer_norm backward fp32", &FitQuality::what);
+  ASSERT_NE(quality, fit.quality.end());
+  EXPECT_EQ(quality->samples, 3);
+  EXPECT_NEAR(quality->median_error, 0.1, 0.01);
+}
+
+// Of three other ranks each adds a tenth; slower readings of one rank say nothing.
+TEST(DeviceFit, SharingIsWhatEachOtherRankAdds) {
+  hwdb::RuntimeResults results = planted_results();
+  results.sharing = {{.kind = "gemm", .ranks = 4, .slowdown = 1.3, .spread = 0.05},
+                     {.kind = "gemm", .ranks = 1, .slowdown = 3.0, .spread = 0.05}};
+  const DeviceFit fit = fit_device(results);
+  EXPECT_NEAR(fitted(fit, "sharing.gemms"), 0.1, 1e-12);
+  const auto row =
+      *std::ranges::find(fit.coefficients, std::string("sharing.gemms"), &hwdb::Coefficient::key);
+  EXPECT_NEAR(*row.standard_error, 0.05 * 1.3 / 3.0 * std::sqrt(std::acos(-1.0) / 2.0), 1e-12);
+  results.sharing[0].slowdown = 0.9;  // faster together
+  EXPECT_EQ(fitted(fit_device(results), "sharing.gemms"), 0.0);
+  results.machine.kind = "cuda";
+  for (const hwdb::Coefficient& one : fit_device(results).coefficients)
+    EXPECT_FALSE(one.key.starts_with("sharing")) << one.key;
+}
+
+// One large shape says nothing of the time of a kernel: twice that of an empty one, by a factor of e.
+TEST(DeviceFit, AKernelTakesTwiceAnEmptyOneWhereNothingTells) {
+  hwdb::RuntimeResults results = planted_results();
+  std::erase_if(results.kernels, [](const MeasuredKernel& kernel) {
+    return kernel.op.kind == OperatorKind::Gemm && kernel.library.empty();
+  });
+  for (int i = 0; i < 16; ++i) {
+    results.kernels.push_back(measured_gemm(4096, 4096, 4096, false));
+    results.kernels.back().median *= i % 2 ? 1.01 : 0.99;
+  }
+  const DeviceFit fit = fit_device(results);
+  const auto row = *std::ranges::find(fit.coefficients, std::string("gemm.fp32.kernel_time_s"),
+                                      &hwdb::Coefficient::key);
+  EXPECT_NEAR(row.value, 4e-6, 0.1e-6);
+  EXPECT_NEAR(*row.standard_error / row.value, 1.0, 0.02);
+  EXPECT_GT(fit.device.vector_peak.value(), 0.0);
+  EXPECT_EQ(fit.device.vector_peak.value(),
+            1.02 * (2.0 * std::pow(4096.0, 3)) /
+                (0.99 * measured_gemm(4096, 4096, 4096, false).median.value()));
+}
+
+// What the runtime's own attention reaches of a peak, forward and backward.
+TEST(DeviceFit, FindsTheRuntimesOwnAttention) {
+  sim::AttentionMachine machine =
+      sim::attention_machine(planted(), DType::Fp32, sim::AttentionKernel::BlockwiseFp32);
+  machine.coefficients = {
+      .forward = 0.5, .backward = 0.4, .seq_half = 300.0, .head_dim_64_factor = 0.9};
+  hwdb::RuntimeResults results = planted_results();
+  for (const int tokens : {256, 512, 1024, 2048}) {
+    for (const int head_dim : {64, 128}) {
+      for (const bool backward : {false, true}) {
+        MeasuredKernel kernel;
+        kernel.attention = "blockwise", kernel.backward = backward;
+        kernel.op = attention_forward(2, 8, tokens, head_dim, true);
+        kernel.op.dtype = DType::Fp32;
+        kernel.median = predicted_time(
+            {kernel.op, backward ? AttentionPass::Backward : AttentionPass::Forward, {}}, machine);
+        if (backward) kernel.op.flops *= 2.0, kernel.op.moved *= 2.0;
+        results.kernels.push_back(kernel);
+      }
+    }
+  }
+  const DeviceFit fit = fit_device(results);
+  const sim::AttentionCoefficients& found =
+      fit.device.achieved.attention[static_cast<std::size_t>(sim::AttentionKernel::BlockwiseFp32)];
+  const double peaks = planted().peak(DType::Fp32) / fit.device.peak(DType::Fp32);
+  EXPECT_NEAR(found.forward / (0.5 * peaks), 1.0, 0.03);
+  EXPECT_NEAR(found.backward / (0.4 * peaks), 1.0, 0.03);
+  EXPECT_NEAR(found.head_dim_64_factor, 0.9, 0.02);
+  const std::string prefix =
+      std::string("attention.") + name_of(sim::AttentionKernel::BlockwiseFp32) + ".forward";
+  EXPECT_EQ(fitted(fit, prefix), found.forward);
+}
+
+// Rows of a CPU's tile, the default elsewhere; a CPU's rows may begin anywhere.
+TEST(DeviceFit, TilesAndAlignmentsAreThoseOfTheMachine) {
+  hwdb::RuntimeResults results = planted_results();
+  EXPECT_EQ(fitted(fit_device(results), "gemm.fp32.smallest_tile"), 8.0);
+  EXPECT_EQ(fitted(fit_device(results), "gemm.fp32.alignment"), 1.0);
+  results.machine.kind = "cuda";
+  EXPECT_EQ(fitted(fit_device(results), "gemm.fp32.smallest_tile"),
+            sim::GemmCoefficients{}.smallest_tile);
+  EXPECT_EQ(fitted(fit_device(results), "gemm.fp32.alignment"), 1.0);  // no matrix units
+}
+
+TEST(DeviceFit, TheEfficiencyOfStepsIsThatOfLibtorch) {
+  hwdb::Database database(":memory:");
+  const auto put = [&](const char* key, double value) {
+    hwdb::Coefficient row;
+    row.scope = "framework", row.id = "libtorch", row.key = key;
+    row.value = value, row.source = "by hand";
+    database.put(row);
+  };
+  EXPECT_GT(efficiency_of_libtorch(database), 0.5);
+  put("efficiency", 0.75);
+  put("collective_efficiency", 0.5);
+  EXPECT_EQ(efficiency_of_libtorch(database), 0.75);
+  hwdb::Database unfitted(":memory:");
+  unfitted.forget_fit(kRunFit);
+  EXPECT_EQ(efficiency_of_libtorch(unfitted), 1.0);
 }
 
 TEST(DeviceFit, SaysHowSureItIs) {

@@ -51,6 +51,45 @@ TEST_F(KernelFitsTest, TheShippedRowsAreTheFittedOnes) {
   }
 }
 
+// Their errors, which have two digits, and what they say that they are from.
+TEST_F(KernelFitsTest, TheShippedErrorsAndSourcesAreTheFittedOnes) {
+  const hwdb::Database database(":memory:");
+  for (const hwdb::Coefficient& fitted : fits_->coefficients) {
+    for (const hwdb::Coefficient& row : database.coefficients(fitted.scope, fitted.id)) {
+      if (row.key != fitted.key) continue;
+      const double error = fitted.standard_error.value();
+      EXPECT_NEAR(row.standard_error.value_or(0.0), error, 0.11 * error)
+          << fitted.id << " " << fitted.key;
+      EXPECT_EQ(row.evidence, fitted.evidence) << fitted.id << " " << fitted.key;
+      EXPECT_EQ(row.source, fitted.source) << fitted.id << " " << fitted.key;
+      EXPECT_EQ(row.fitted_from, fitted.fitted_from) << fitted.id << " " << fitted.key;
+    }
+  }
+}
+
+// Every line of the table that describes measurements has one for each of its devices or systems.
+TEST_F(KernelFitsTest, EveryFitHasASummary) {
+  const std::map<std::string, std::string> what = {{"grids", "gemm bf16"},
+                                                   {"training_shapes", "gemm bf16"},
+                                                   {"fabric", "collectives, one node"},
+                                                   {"network", "collectives, many nodes"},
+                                                   {"all_to_all", "all-to-alls, many nodes"}};
+  for (const KernelFitLine& line : kernel_fit_table()) {
+    const auto expected = what.find(line.fit);
+    if (expected == what.end()) continue;
+    for (const std::string& id : line.devices) {
+      const FitSummary& fit =
+          summary(line.fit == "fabric" ? id : line.system.value_or(id), expected->second);
+      EXPECT_GT(fit.samples, 0u) << id << " " << line.fit;
+      // Values, where there are any, and how well they describe the samples.
+      const std::size_t median = fit.values.find("median error ");
+      EXPECT_EQ(median == 0u, line.fit == "network") << id << " " << fit.values;
+      EXPECT_EQ(median == std::string::npos, expected->second == "gemm bf16") << fit.values;
+      EXPECT_LT(fit.rms, 1.0) << id << " " << line.fit;
+    }
+  }
+}
+
 TEST_F(KernelFitsTest, TransfersOfManyNodesHaveASummary) {
   EXPECT_TRUE(std::ranges::any_of(fits_->summaries, [](const FitSummary& fit) {
     return fit.what == "all-to-alls, many nodes";

@@ -125,6 +125,74 @@ TEST(MemoryFit, AllocatedPeaksSayNothingOfGaps) {
   EXPECT_NEAR(fit.gaps_of("pytorch").first, 0.0, 1e-9);
 }
 
+// What was planted is what every peak is found to be off by: allocated ones have no gaps that a fit
+// could take for it.
+TEST(MemoryFit, ErrorsAreThoseOfEveryPeak) {
+  const MeasuredMemory memory = twelve_studies("allocated", 1.0, 0.1);
+  const MemoryFit fit = memory_fit(memory);
+  ASSERT_EQ(fit.before.size(), 36u);
+  for (std::size_t i = 0; i < memory.peaks.size(); ++i) {
+    const MeasuredPeak& peak = memory.peaks[i];
+    const double error = std::log(comparable_peak(sim::predict(peak.run).memory, peak.measured) /
+                                  *peak.measured.peak_memory);
+    EXPECT_NEAR(fit.before[i], error, 1e-9) << i;
+    EXPECT_NEAR(fit.fitted[i], error, 1e-9) << i;
+    EXPECT_NEAR(fit.left_out[i], error, 1e-9) << i;
+    EXPECT_NEAR(fit.deviations[i] / fit.error_of("pytorch"), 1.0, 0.05) << i;
+  }
+}
+
+// Twice the gaps in every study, where what follows from the fit is nearly right.
+TEST(MemoryFit, FittedGapsBringPeaksCloser) {
+  const MeasuredMemory memory = twelve_studies("reserved", 2.0, 0.002);
+  const MemoryFit fit = memory_fit(memory);
+  for (std::size_t i = 0; i < memory.peaks.size(); ++i) {
+    EXPECT_LT(fit.before[i], -0.01) << i;
+    EXPECT_LT(std::abs(fit.fitted[i]), 0.5 * std::abs(fit.before[i])) << i;
+    EXPECT_LT(std::abs(fit.left_out[i]), 0.6 * std::abs(fit.before[i])) << i;
+  }
+  const std::vector<hwdb::Coefficient> rows = fitted_rows(fit);
+  const hwdb::Coefficient& gaps = row_of(rows, "pytorch", "reserve.gaps_factor");
+  EXPECT_NEAR(gaps.value, fit.gaps_factor("pytorch"), 5e-3);  // three digits
+  EXPECT_NEAR(*gaps.standard_error, gaps.value * fit.gaps_of("pytorch").second, 1e-3);
+  EXPECT_TRUE(gaps.fitted_from.starts_with(std::string(kMemoryFit) + "12 groups"))
+      << gaps.fitted_from;
+  EXPECT_EQ(gaps.fitted_from.find("not clearly"), std::string::npos);
+  const hwdb::Coefficient& other = row_of(rows, "maxtext", "reserve.gaps_factor");
+  EXPECT_EQ(other.value, 1.0);
+  EXPECT_TRUE(other.fitted_from.ends_with("; not clearly different from 1, which stays"));
+  // Without outcomes what is needed is as uncertain as peaks are.
+  EXPECT_EQ(row_of(rows, "pytorch", "errors.needed_memory").value,
+            row_of(rows, "pytorch", "errors.memory").value);
+}
+
+// Outcomes are held against the prediction with its fitted gaps and errors, of which a study has its
+// share in common.
+TEST(MemoryFit, OutcomesAreThoseOfItsErrors) {
+  MeasuredMemory memory = twelve_studies("allocated", 1.0, 0.1);
+  for (const double capacity : {0.9, 1.3}) {
+    MeasuredOutcome outcome{.id = "o", .group = 2, .run = memory.peaks[0].run, .ran = false};
+    const sim::Memory predicted = sim::predict(outcome.run).memory;
+    outcome.run.cluster.device.usable_memory = capacity * predicted.needed();
+    outcome.ran = capacity > 1.0;
+    memory.outcomes.push_back(outcome);
+  }
+  const MemoryFit fit = memory_fit(memory);
+  const auto square = [](double x) { return x * x; };
+  const double study = square(fit.spread(MemoryLevel::Study)),
+               row = square(fit.spread(MemoryLevel::Cell)) + square(fit.fit.noise);
+  const double error = fit.error_of("pytorch");
+  const OutcomeFit expected =
+      outcome_fit({{.group = 2, .room = std::log(0.9), .scale = error, .ran = false},
+                   {.group = 2, .room = std::log(1.3), .scale = error, .ran = true}},
+                  {.study_share = study / (study + row)});
+  EXPECT_EQ(fit.outcomes.studies, 1);
+  EXPECT_NEAR(fit.outcomes.location, expected.location, 1e-9);
+  EXPECT_NEAR(fit.outcomes.log_scale, expected.log_scale, 1e-9);
+  EXPECT_NEAR(fit.outcomes.log_scale_error, expected.log_scale_error, 1e-9);
+  EXPECT_NEAR(fit.needed_error_of("pytorch"), error * std::exp(expected.log_scale), 1e-9);
+}
+
 // A common error moves no peak, but stands in the error.
 TEST(MemoryFit, ABiasOfAllPeaksIsPartOfTheError) {
   const MemoryFit biased = memory_fit(twelve_studies("allocated", 1.0, 0.03, 0.15));

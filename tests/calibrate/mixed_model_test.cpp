@@ -63,6 +63,101 @@ TEST(MixedModel, WithoutObservationsThePriorsStay) {
   EXPECT_NEAR(result.noise, model.noise.spread, 1e-9);
 }
 
+// A fixed point by hand: of one observation y of an effect u under t_4 with scale tau and normal noise
+// sigma, the weight l = 5 / (4 + E u^2 / tau^2) belongs to the precision l / tau^2 + 1 / sigma^2.
+TEST(MixedModel, WeightsOfAHeavyEffectAreThoseOfItsPosterior) {
+  const double tau = 0.2, sigma = 0.1, y = 1.0;
+  const MixedModel model{.classes = {{.spread = tau, .prior_weight = kGiven, .student = true}},
+                         .effects = {0},
+                         .noise = given(sigma),
+                         .observations = {{.value = y, .slopes = {{0, 1.0}}}}};
+  const MixedFit result = fit(model);
+  double mean = 0.0, variance = 0.0, weight = 1.0;
+  for (int i = 0; i < 300; ++i) {
+    variance = 1.0 / (weight / (tau * tau) + 1.0 / (sigma * sigma));
+    mean = variance * y / (sigma * sigma);
+    weight = 5.0 / (4.0 + (mean * mean + variance) / (tau * tau));
+  }
+  EXPECT_NEAR(result.means[0], mean, 1e-3);
+  EXPECT_NEAR(result.covariance[0][0], variance, 1e-4);
+  EXPECT_GT(mean, 0.9);  // a normal one would be 0.8
+}
+
+// The same of noise: w = 5 / (4 + E e^2 / sigma^2) of each row, E e^2 its residual's square and the
+// variance of u; and a spread that is estimated: sigma^2 = (n0 sigma0^2 + sum w E e^2) / (n0 + 3).
+TEST(MixedModel, WeightsAndSpreadOfHeavyNoiseAreThoseOfItsResiduals) {
+  const double values[] = {0.0, 0.1, 1.0}, sigma0 = 0.1;
+  for (const double n0 : {kGiven, 2.0}) {
+    MixedModel model{.classes = {given(10.0)},
+                     .effects = {0},
+                     .noise = {.spread = sigma0, .prior_weight = n0, .student = true},
+                     .observations = {}};
+    for (const double value : values)
+      model.observations.push_back({.value = value, .slopes = {{0, 1.0}}});
+    double weights[] = {1.0, 1.0, 1.0}, mean = 0.0, variance = 0.0, sigma = sigma0;
+    for (int i = 0; i < 1000; ++i) {
+      double precision = 1.0 / 100.0, sum = 0.0, squares = 0.0;
+      for (int k = 0; k < 3; ++k) {
+        precision += weights[k] / (sigma * sigma);
+        sum += weights[k] * values[k] / (sigma * sigma);
+      }
+      variance = 1.0 / precision, mean = variance * sum;
+      for (int k = 0; k < 3; ++k) {
+        const double square = std::pow(values[k] - mean, 2) + variance;
+        weights[k] = 5.0 / (4.0 + square / (sigma * sigma));
+        squares += weights[k] * square;
+      }
+      if (n0 == 2.0) sigma = std::sqrt((2.0 * sigma0 * sigma0 + squares) / 5.0);
+    }
+    const MixedFit result = fit(model);
+    EXPECT_NEAR(result.means[0], mean, 2e-3) << n0;
+    EXPECT_NEAR(result.noise / sigma, 1.0, 2e-3) << n0;
+    EXPECT_NEAR(result.deviation(0) / std::sqrt(variance), 1.0, 5e-3) << n0;
+  }
+}
+
+// Against a matrix inverted by hand: effects u, v and w, of which rows see u + v, v + 2 w and u - w.
+TEST(MixedModel, CovariancesAreThoseOfTheInverseOfThePrecision) {
+  const MixedModel model{.classes = {given(1.0)},
+                         .effects = {0, 0, 0},
+                         .noise = given(1.0),
+                         .observations = {{.value = 1.0, .slopes = {{0, 1.0}, {1, 1.0}}},
+                                          {.value = 2.0, .slopes = {{1, 1.0}, {2, 2.0}}},
+                                          {.value = 3.0, .slopes = {{0, 1.0}, {2, -1.0}}}}};
+  // Precision 3 1 -1 / 1 3 2 / -1 2 6, determinant 30: 3 (18 - 4) - (6 + 2) - (2 + 3) = 29.
+  const MixedFit result = fit(model);
+  const double inverse[3][3] = {{14.0, -8.0, 5.0}, {-8.0, 17.0, -7.0}, {5.0, -7.0, 8.0}};
+  const double sums[] = {1.0 + 3.0, 1.0 + 2.0, 4.0 - 3.0};
+  for (std::size_t j = 0; j < 3; ++j) {
+    double mean = 0.0;
+    for (std::size_t k = 0; k < 3; ++k) {
+      EXPECT_NEAR(result.covariance[j][k], inverse[j][k] / 29.0, 1e-12) << j << k;
+      mean += inverse[j][k] * sums[k] / 29.0;
+    }
+    EXPECT_NEAR(result.means[j], mean, 1e-12) << j;
+  }
+  EXPECT_NEAR(result.variance_of({{0, 1.0}, {2, -2.0}}), (14.0 - 20.0 + 32.0) / 29.0, 1e-12);
+}
+
+TEST(GroupShifts, NameTheStrongestFirstAndNotWhatIsLittle) {
+  EXPECT_EQ(group_shifts_text("of ", {}), "of 0 groups");
+  EXPECT_EQ(group_shifts_text("of ", {{"a", 0.001}}), "of 1 groups");
+  EXPECT_EQ(group_shifts_text("of ", {{"a", 0.006}, {"b", -0.021}, {"c", -0.0049}, {"d", 0.012}}),
+            "of 4 groups: b -2.1 %, d +1.2 %, a +0.6 %");
+  EXPECT_EQ(group_shifts_text("", {{"a", 0.005}}), "1 groups: a +0.5 %");
+}
+
+TEST(EffectPlaces, AreThoseOfTheirFirstName) {
+  using Effect = LevelEffect<int>;
+  EffectIndex<int> index({{1, "a"}, {2, "a"}});
+  EXPECT_EQ(index.place(2, "a"), 1u);
+  EXPECT_EQ(index.place(1, "b"), 2u);
+  EXPECT_EQ(index.place(1, "a"), 0u);
+  EXPECT_EQ(index.list().size(), 3u);
+  const Slopes sum = index.sum({Effect{1, "b"}, Effect{3, "a"}, Effect{2, "a"}});
+  EXPECT_EQ(sum, (Slopes{{2, 1.0}, {1, 1.0}}));
+}
+
 // Effects of one class, each observed a few times.
 struct Planted {
   MixedModel model;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <random>
+#include <tuple>
 
 #include <gtest/gtest.h>
 
@@ -52,6 +53,46 @@ TEST(OutcomeFit, WithoutOutcomesThePriorsStay) {
   EXPECT_NEAR(fit.log_scale, 0.0, 1e-12);
   // A normal distribution of 0.2, cut off at three deviations: 0.986 of it.
   EXPECT_NEAR(fit.location_error, 0.2, 0.004);
+  EXPECT_NEAR(fit.log_scale_error, 0.5, 0.01);
+}
+
+// Of a study with a run and a miss, the sums worked out again: the study's effect at ten thousand
+// equally likely values, location and ln k on a grid of their own.
+TEST(OutcomeFit, IsThePosteriorMeanOfItsModel) {
+  const double share = 0.6, scale = 0.15, ran = 0.1, missed = 0.25;
+  std::vector<double> effects;
+  for (int i = 0; i < 2000; ++i) effects.push_back(sim::student_quantile((i + 0.5) / 2000.0));
+  double sum = 0.0, locations = 0.0, location_squares = 0.0, scales = 0.0, scale_squares = 0.0;
+  for (double u = -3.0; u <= 3.0; u += 0.25) {
+    for (double v = -3.0; v <= 3.0; v += 0.25) {
+      const double location = 0.3 * u, k = std::exp(0.4 * v);
+      double evidence = 0.0;
+      for (const double effect : effects) {
+        const auto fits = [&](double room) {
+          return sim::student_probability(
+              ((room - location) / (k * scale) - std::sqrt(share) * effect) /
+              std::sqrt(1.0 - share));
+        };
+        // No outcome is impossible.
+        const auto likely = [](double probability) { return 0.001 + 0.998 * probability; };
+        evidence += likely(fits(ran)) * likely(1.0 - fits(missed)) / 2000.0;
+      }
+      const double weight = evidence * std::exp(-0.5 * (u * u + v * v));
+      sum += weight;
+      locations += weight * location, location_squares += weight * location * location;
+      scales += weight * 0.4 * v, scale_squares += weight * 0.16 * v * v;
+    }
+  }
+  const OutcomeFit fit = outcome_fit({{.group = 3, .room = ran, .scale = scale, .ran = true},
+                                      {.group = 3, .room = missed, .scale = scale, .ran = false}},
+                                     {.location = 0.3, .log_scale = 0.4, .study_share = share});
+  EXPECT_NEAR(fit.location, locations / sum, 2e-3);
+  EXPECT_NEAR(fit.log_scale, scales / sum, 2e-3);
+  EXPECT_NEAR(fit.location_error, std::sqrt(location_squares / sum - std::pow(locations / sum, 2)),
+              2e-3);
+  EXPECT_NEAR(fit.log_scale_error, std::sqrt(scale_squares / sum - std::pow(scales / sum, 2)),
+              2e-3);
+  EXPECT_EQ(std::tuple(fit.studies, fit.ran, fit.out_of_memory), std::tuple(1, 1, 1));
 }
 
 // Most tables list what ran: such a study says how far from the limit its people stayed.

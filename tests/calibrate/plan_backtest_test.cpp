@@ -198,6 +198,74 @@ TEST(PlanBacktest, AnyNumberOfThreadsGivesTheSame) {
   EXPECT_EQ(one.overall.speedup, three.overall.speedup);
 }
 
+// Two studies of four layouts: one measured in the order that is predicted, the other in the opposite
+// one.  Each is the half of all.
+TEST(PlanBacktest, EachStudyCountsOnce) {
+  std::vector<hwdb::RunFile> files;
+  for (const char* group : {"right", "wrong"}) {
+    files.push_back(
+        {.file = "", .group = group, .description = {}, .runs = four_layouts(), .rejected = {}});
+    for (RunRecord& record : files.back().runs) {
+      const sim::Seconds time = predicted(record);
+      record.group = group, record.id += group;
+      record.measured->step_time = group[0] == 'r' ? time : sim::Seconds(1.0 / time.value());
+    }
+  }
+  files[1].runs.push_back(files[0].runs[0]);  // an id that appears twice counts once
+  files[1].runs.back().group = "wrong";
+  files[1].runs[3].scored.step_time = false;
+  files[1].rejected.push_back({"bad", "unknown key"});
+  hwdb::RunResolver resolver(shipped());
+  const PlanBacktest result = plan_backtest(files, Scope::All, resolver, 1);
+  ASSERT_EQ(result.studies.size(), 2u);
+  const PlannedStudy &right = result.studies[0], &wrong = result.studies[1], &all = result.overall;
+  EXPECT_EQ(right.group, "right");
+  EXPECT_EQ(right.runs + wrong.runs, all.runs);
+  EXPECT_EQ(all.runs, 8);
+  EXPECT_EQ(all.problems, 2);
+  EXPECT_EQ(all.ranked, 2);
+  EXPECT_EQ(all.compared, 2);
+  EXPECT_EQ(*right.loss, 0.0);
+  EXPECT_GT(*wrong.loss, 0.0);
+  EXPECT_NEAR(*all.loss, (*right.loss + *wrong.loss) / 2.0, 1e-12);
+  EXPECT_NEAR(*all.rank_correlation, (*right.rank_correlation + *wrong.rank_correlation) / 2.0,
+              1e-12);
+  EXPECT_NEAR(*all.speedup, (*right.speedup + *wrong.speedup) / 2.0, 1e-12);
+  EXPECT_EQ(all.alike, right.alike + wrong.alike);
+  EXPECT_EQ(right.alike, 1);
+  // Of the other study three are measured.
+  EXPECT_FALSE(result.runs[8 - 1].measured_time);
+  EXPECT_EQ(result.skipped.size(), 1u);
+  EXPECT_EQ(result.skipped[0].second, "unknown key");
+}
+
+// A run that is too large for its devices has a time and does not fit.
+TEST(PlanBacktest, WhatDoesNotFitHasATimeAllTheSame) {
+  RunRecord record = sample_record("large", "h100_sxm", "fsdp2");
+  record.training.strategy["micro_batch"] = 64;
+  record.training.strategy["global_batch"] = 512;
+  RunRecord broken = sample_record("broken", "h100_sxm", "fsdp2");
+  broken.training.strategy["tp"] = 3;
+  const PlanBacktest result = planned({record, sample_record("fits", "h100_sxm", "fsdp2")});
+  EXPECT_FALSE(result.runs[0].fits);
+  EXPECT_TRUE(result.runs[0].predicted_time);
+  EXPECT_FALSE(result.runs[0].beats_plan);
+  EXPECT_TRUE(result.runs[1].fits);
+  EXPECT_EQ(result.problems.size(), 2u);
+}
+
+TEST(PlanBacktest, PlansWhatWasMeasuredInItsScope) {
+  RunRecord unmeasured = four_layouts()[0], ranks = four_layouts()[1];
+  unmeasured.measured.reset();
+  ranks.training.strategy["cp"] = 2;
+  EXPECT_TRUE(planned({unmeasured}).runs.empty());
+  hwdb::RunFile file{
+      .file = "s.json", .group = "s", .description = {}, .runs = {ranks}, .rejected = {}};
+  hwdb::RunResolver resolver(shipped());
+  EXPECT_TRUE(plan_backtest(std::vector{file}, Scope::Dense, resolver, 1).runs.empty());
+  EXPECT_EQ(plan_backtest(std::vector{file}, Scope::Moe, resolver, 1).runs.size(), 1u);
+}
+
 TEST(PlanBacktest, SaysWhyARunHasNoPlan) {
   RunRecord broken = four_layouts().front();
   broken.hardware.num_devices.reset();

@@ -72,6 +72,25 @@ TEST(RatioFit, RecoversAPlantedBiasAndItsSpread) {
   EXPECT_FALSE(of(fit, LayoutTrait::Stages).is_clear());
 }
 
+// The spread between studies is that of its own trait.
+TEST(RatioFit, SpreadsAreThoseOfTheirTraits) {
+  std::mt19937 random(7);
+  std::normal_distribution<double> normal;
+  Measured measured;
+  for (std::size_t study = 0; study < 40; ++study) {
+    const double of_stages = 0.1 * normal(random);
+    for (const int tp : {1, 2})
+      for (const int pp : {1, 2, 4})
+        add(measured, study, of_layout(tp, pp, 1),
+            of_stages * std::log2(pp) + 0.02 * normal(random));
+  }
+  const RatioFit fit = ratio_fit(measured.runs, measured.fit);
+  EXPECT_GT(of(fit, LayoutTrait::Stages).spread, 0.05);
+  EXPECT_LT(of(fit, LayoutTrait::TensorRanks).spread, 0.03);
+  EXPECT_EQ(of(fit, LayoutTrait::Stages).studies, 40);
+  EXPECT_EQ(of(fit, LayoutTrait::MicroBatch).studies, 0);
+}
+
 // What all runs of a problem have in common says nothing, nor do runs of several problems.
 TEST(RatioFit, WithoutTwoLayoutsOfAProblemThePriorsStay) {
   Measured measured;
@@ -133,6 +152,83 @@ TEST(RatioFit, RowsSayHowManyStudiesDifferInATrait) {
     }
   }
   EXPECT_EQ(biases, sim::kLayoutTraits);
+}
+
+// The error of a ratio is that of each of its traits and of two runs.
+TEST(RatioFit, RowsHaveTheErrorsOfEveryTraitAndOfARun) {
+  const Measured measured = planted(0.08, 0.03, 0.02);
+  const RatioFit fit = ratio_fit(measured.runs, measured.fit);
+  std::size_t errors = 0, runs = 0;
+  for (const hwdb::Coefficient& row : fitted_rows(fit)) {
+    EXPECT_EQ(row.scope, "framework");
+    if (row.id != "megatron-lm") continue;
+    if (row.key == "ratios.run") {
+      ++runs;
+      EXPECT_NEAR(row.value, fit.run, 1e-2 * fit.run);
+    }
+    if (row.key == "ratios.tensor_ranks.error") {
+      EXPECT_NEAR(row.value, of(fit, LayoutTrait::TensorRanks).error(), 1e-2 * row.value);
+    }
+    if (row.key == "ratios.tensor_ranks.bias") {
+      EXPECT_NEAR(*row.standard_error, of(fit, LayoutTrait::TensorRanks).standard_error, 1e-4);
+      EXPECT_EQ(row.fitted_from.find("not clearly"), std::string::npos);
+    }
+    if (row.key == "ratios.stages.bias") {
+      EXPECT_NE(row.fitted_from.find("; not clearly different from 0, which stays"),
+                std::string::npos);
+    }
+    errors += row.key.ends_with(".error");
+  }
+  EXPECT_EQ(errors, sim::kLayoutTraits);
+  EXPECT_EQ(runs, 1u);
+}
+
+// Whatever a layout chooses leaves a problem as it is.
+TEST(RatioFit, LayoutsOfAProblemMayDifferInAllThatALayoutChooses) {
+  Measured measured;
+  add(measured, 0, of_layout(1, 1, 1), 0.0);
+  const auto problems = [&](auto change) {
+    Measured two = measured;
+    sim::Run run = of_layout(2, 2, 2);
+    change(run.strategy);
+    add(two, 0, run, 0.0);
+    const RatioFit fit = ratio_fit(two.runs, two.fit);
+    EXPECT_EQ(fit.runs, fit.problems * 2);
+    return fit.problems;
+  };
+  using S = sim::Strategy;
+  EXPECT_EQ(problems([](S& s) { s.cp = 2, s.cp_balanced = !s.cp_balanced; }), 1);
+  EXPECT_EQ(problems([](S& s) { s.ep = 2, s.etp = 1; }), 1);
+  EXPECT_EQ(problems([](S& s) { s.virtual_stages = 2; }), 1);
+  EXPECT_EQ(problems([](S& s) { s.shard_size = 4; }), 1);
+  EXPECT_EQ(problems([](S& s) { s.sequence_parallel = !s.sequence_parallel; }), 1);
+  EXPECT_EQ(problems([](S& s) { s.embeddings_as_layers = true; }), 1);
+  EXPECT_EQ(problems([](S& s) { s.pipeline_schedule = sim::PipelineSchedule::GPipe; }), 1);
+  EXPECT_EQ(problems([](S& s) { s.sharding = sim::Sharding::Zero1; }), 1);
+  EXPECT_EQ(problems([](S& s) { s.recompute.kind = sim::RecomputeKind::Full; }), 1);
+  EXPECT_EQ(problems([](S& s) { s.gradient_overlap = !s.gradient_overlap; }), 1);
+  EXPECT_EQ(problems([](S& s) { s.gather_overlap = !s.gather_overlap; }), 1);
+  EXPECT_EQ(problems([](S& s) { s.mesh_order = sim::MeshOrder::DataLast; }), 1);
+  EXPECT_EQ(problems([](S& s) { s.stage_layers = {1, 1}; }), 1);
+  EXPECT_EQ(problems([](S& s) { s.global_batch *= 2; }), 0);
+  EXPECT_EQ(problems([](S& s) { s.cuda_graph = !s.cuda_graph; }), 0);
+}
+
+TEST(RatioFit, ProblemsHaveOneStudyModelDeviceAndFramework) {
+  const auto problems = [](auto change, std::size_t study = 0) {
+    Measured two;
+    add(two, 0, of_layout(1, 1, 1), 0.0);
+    sim::Run run = of_layout(2, 1, 1);
+    change(run);
+    add(two, study, run, 0.0);
+    return ratio_fit(two.runs, two.fit).problems;
+  };
+  EXPECT_EQ(problems([](sim::Run&) {}), 1);
+  EXPECT_EQ(problems([](sim::Run&) {}, 1), 0);
+  EXPECT_EQ(problems([](sim::Run& run) { run.cluster.num_devices = 32; }), 0);
+  EXPECT_EQ(problems([](sim::Run& run) { run.cluster.device.id = "other"; }), 0);
+  EXPECT_EQ(problems([](sim::Run& run) { run.framework.id = "other"; }), 0);
+  EXPECT_EQ(problems([](sim::Run& run) { run.model.num_layers *= 2; }), 0);
 }
 
 }  // namespace

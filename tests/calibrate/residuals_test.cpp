@@ -60,5 +60,31 @@ TEST(Residuals, LeaveOutWhatIsNotScoredOrHasNoPrediction) {
   EXPECT_NEAR(*all.front().memory_bias, std::log(1.1), 1e-12);
 }
 
+// A peak or a time that is not scored says nothing, nor does a run without either.
+TEST(Residuals, AreOfWhatIsScored) {
+  BacktestRow row;
+  row.group = "g", row.device = "d";
+  row.measured_time = sim::Seconds(1.0), row.predicted_time = sim::Seconds(2.0);
+  row.measured_peak = sim::Bytes(4.0), row.predicted_peak = sim::Bytes(1.0);
+  const auto of_device = [](const BacktestRow& one) {
+    Backtest backtest;
+    backtest.rows = {one};
+    const std::vector<Residual> all = residuals(backtest);
+    return all.empty() ? Residual{} : all.front();
+  };
+  EXPECT_EQ(of_device(row).runs, 0);
+  row.scored.step_time = true;
+  EXPECT_EQ(of_device(row).runs, 1);
+  EXPECT_NEAR(*of_device(row).error, std::log(2.0), 1e-12);
+  EXPECT_FALSE(of_device(row).memory_error);
+  row.scored.step_time = false, row.scored.memory = true;
+  EXPECT_FALSE(of_device(row).error);
+  EXPECT_FALSE(of_device(row).coverage);
+  EXPECT_NEAR(*of_device(row).memory_error, std::log(4.0), 1e-12);
+  EXPECT_NEAR(*of_device(row).memory_bias, -std::log(4.0), 1e-12);
+  row.predicted_peak.reset();
+  EXPECT_EQ(of_device(row).runs, 0);
+}
+
 }  // namespace
 }  // namespace llmsim::calibrate

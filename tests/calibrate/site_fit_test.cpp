@@ -152,6 +152,10 @@ void expect_shrinkage(const SiteRun& run) {
   EXPECT_NEAR(fit.site.cells[0].error, std::sqrt(a * b / (a + b)), 1e-3);
   EXPECT_NEAR(fit.site.run_error, std::sqrt(b), 1e-9);
   EXPECT_LT(fit.error, fit.prior_error);
+  EXPECT_NEAR(fit.error, std::sqrt(a * b / (a + b) + b), 1e-3);
+  EXPECT_NEAR(fit.prior_error, std::sqrt(a + b), 0.1 * fit.prior_error);
+  EXPECT_NEAR(fit.rows[0].deviations, (std::log(run.measured) - std::log(after)) / std::sqrt(b),
+              1e-6);
 }
 
 TEST(SiteFit, ALoneRunMovesByTheShrinkageWorkedOutByHand) {
@@ -193,6 +197,57 @@ TEST(SiteFit, PlantedEffectsPredictRunsThatWereNotAmongThem) {
   EXPECT_GT(std::abs(predicted(other, {}) / other.measured - 1.0), 0.1);
 }
 
+// A vocabulary of 50257 is trained as one of 50304 and more.
+TEST(SiteFit, TimesAreThoseOfThePaddedVocabulary) {
+  SiteRun run = measured(8, {}, "megatron-lm");
+  run.run.model.vocab_size = 50257;
+  ASSERT_GT(sim::trained_vocab_size(run.run), 50257);
+  run.measured = sim::predict(run.run).step_time.value();
+  EXPECT_NEAR(site_row(run).residual, 0.0, 1e-12);
+  const SiteFit fit = fit_site("ours", {run}, "");
+  EXPECT_NEAR(fit.rows[0].before / run.measured, 1.0, 1e-12);
+}
+
+// Ten slow runs of one framework and one quick one of another: their cells part, and what is left
+// of an unknown cell is more than of one that was measured.
+TEST(SiteFit, CellsDifferByWhatTheirRunsSay) {
+  std::vector<SiteRun> runs;
+  for (const int batch : {8, 16, 24, 32, 40, 48}) {
+    runs.push_back(measured(batch, {.step = 0.1}));
+    runs.push_back(measured(batch, {.step = -0.1}, "megatron-lm"));
+  }
+  const SiteFit fit = fit_site("ours", runs, "");
+  ASSERT_EQ(fit.site.cells.size(), 2U);
+  EXPECT_GT(fit.site.cells[0].step, 0.05);
+  EXPECT_LT(fit.site.cells[1].step, -0.05);
+  for (const hwdb::SiteCell& cell : fit.site.cells) EXPECT_LT(cell.error, fit.site.error);
+  EXPECT_EQ(fit.site.cells[0].device, "h100_sxm");
+  EXPECT_EQ(fit.site.cells[0].precision, "bf16");
+  for (const SiteFitRow& row : fit.rows)
+    EXPECT_LT(std::abs(std::log(row.measured / row.after)),
+              0.5 * std::abs(std::log(row.measured / row.before)));
+}
+
+TEST(SiteCellsOf, DifferInWhatIsTrainedOnWhat) {
+  std::vector<SiteRun> runs{measured(8, {}), measured(16, {}), measured(8, {}, "megatron-lm"),
+                            measured(8, {}, "pytorch", 2048, 2)};
+  runs.push_back(runs[0]), runs.back().run.cluster.device.id = "a100_sxm_80";
+  runs.push_back(runs[0]), runs.back().run.strategy.precision = sim::Precision::Fp8;
+  const SiteCells cells = site_cells(runs);
+  EXPECT_EQ(cells.of_run, (std::vector<std::size_t>{0, 0, 1, 0, 2, 3}));
+  ASSERT_EQ(cells.cells.size(), 4U);
+  EXPECT_EQ(cells.cells[0].kind, hwdb::CellKind::Ranks);  // one of its runs has context ranks
+  EXPECT_EQ(cells.cells[1].kind, hwdb::CellKind::Dense);
+  EXPECT_EQ(cells.cells[1].framework, "megatron-lm");
+  EXPECT_EQ(cells.cells[2].device, "a100_sxm_80");
+  EXPECT_EQ(cells.cells[3].precision, "fp8");
+  const auto key = [&](std::size_t i) {
+    const hwdb::SiteCell& cell = cells.cells[i];
+    return cell.device + cell.framework + cell.precision;
+  };
+  EXPECT_EQ(key(0), "h100_sxmpytorchbf16");
+}
+
 TEST(SiteFit, NamesItsRunsAndCells) {
   const SiteFit fit =
       fit_site("ours", {measured(8, {}), measured(16, {}, "megatron-lm")}, "facts of today");
@@ -211,6 +266,17 @@ TEST(SiteRuns, TakeTime) {
               site_runs(std::vector{file}, database());
             }).find("run ours1: measured.step_time_s is not positive"),
             std::string::npos);
+}
+
+TEST(SiteRuns, NameWhatCannotBeRead) {
+  hwdb::RunFile file = sample_group("ours", "h100_sxm", "pytorch", 2);
+  file.runs[1].training.strategy["tp"] = 3;
+  const auto error = [&] { return error_of([&] { site_runs(std::vector{file}, database()); }); };
+  EXPECT_TRUE(error().starts_with("ours.json: run ours2: ") ||
+              error().find("run ours2") != std::string::npos)
+      << error();
+  file.rejected.push_back({"bad", "unknown key"});
+  EXPECT_EQ(error(), "ours.json: run bad: unknown key");
 }
 
 TEST(SiteRuns, WithoutAMeasuredTimeAreAnError) {

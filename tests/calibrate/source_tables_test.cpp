@@ -109,6 +109,49 @@ TEST(StageRows, CompareWhatStaysAndThePeakOfThatStage) {
   EXPECT_THROW(fill(table, files({run("a", 1.0)})), Error);
 }
 
+TEST(StageRows, OfTheMiddleAreThoseOfTheMiddleStage) {
+  hwdb::SourceTable table;
+  for (const char* stage : {"first", "middle", "last"})
+    table.stages.push_back(
+        {.run = "a", .stage = stage, .allocated = {}, .peak = Bytes(50.0), .reserved = {}});
+  hwdb::SourceProject project;
+  project.tables = {table};
+  const auto peaks = [&](const sim::Prediction& predicted) {
+    return filled(project, files({run("a", 1.0)}), {},
+                  [&](const hwdb::RunRecord&) { return predicted; })
+        .tables[0];
+  };
+  sim::Prediction three = prediction();
+  three.memory.stages.insert(three.memory.stages.begin() + 1,
+                             {.stage = 1, .peak = Bytes(25.0), .terms = {}});
+  const FilledTable table_of_three = peaks(three);
+  EXPECT_EQ(*table_of_three.stages[0].predicted_peak, Bytes(100.0));
+  EXPECT_EQ(*table_of_three.stages[1].predicted_peak, Bytes(25.0));
+  EXPECT_EQ(*table_of_three.stages[2].predicted_peak, Bytes(80.0));
+  // ln 2, ln 2 and ln 1.6.
+  const TableErrors errors = errors_of(table_of_three);
+  EXPECT_EQ(errors.peaks, 3);
+  EXPECT_EQ(errors.rows, 3);
+  EXPECT_NEAR(*errors.peak_median, std::log(2.0), 1e-12);
+  EXPECT_NEAR(*errors.peak_worst, std::log(2.0), 1e-12);
+  sim::Prediction none;
+  EXPECT_FALSE(peaks(none).stages[0].predicted_peak);
+  EXPECT_EQ(errors_of(peaks(none)).peaks, 0);
+}
+
+// Two of three verdicts are right, and a run that crashed has none.
+TEST(SourceTableErrors, CountVerdicts) {
+  std::vector<hwdb::RunRecord> runs{run("a", 1.0), run("b", 1.0), run("c", 1.0), run("d", 1.0)};
+  runs[1].measured->outcome = "oom";
+  runs[2].measured->outcome = "crash";
+  const TableErrors errors = errors_of(fill(table_of({"*"}), files(runs)).tables[0]);
+  EXPECT_EQ(errors.outcomes, 3);
+  EXPECT_EQ(errors.outcomes_right, 2);
+  EXPECT_EQ(errors_of(fill(table_of({"a", "c"}), files(runs)).tables[0]).rows, 2);
+  for (hwdb::RunRecord& one : runs) one.scored.outcome = false;
+  EXPECT_EQ(errors_of(fill(table_of({"*"}), files(runs)).tables[0]).outcomes, 0);
+}
+
 TEST(SourceTables, OfPairsTakeThoseOfTheProjectsGroups) {
   AblationPair own, other;
   own.setting = other.setting = "compile";

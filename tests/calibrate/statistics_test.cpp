@@ -25,6 +25,25 @@ TEST(RankCorrelation, GivesEqualValuesTheMeanOfTheirRanks) {
               4.5 / std::sqrt(4.5 * 5.0), 1e-12);
 }
 
+TEST(Statistics, OfFewValuesByHand) {
+  EXPECT_EQ(mean({1.0, 2.0, 6.0}), 3.0);
+  EXPECT_EQ(median({6.0, 1.0, 2.0}), 2.0);
+  EXPECT_EQ(median({6.0, 1.0, 2.0, 4.0}), 3.0);
+  EXPECT_NEAR(scatter({1.0, 2.0, 6.0}), std::sqrt((4.0 + 1.0 + 9.0) / 2.0), 1e-12);
+  EXPECT_NEAR(scatter({1.0, 3.0}), std::sqrt(2.0), 1e-12);
+  EXPECT_EQ(scatter({5.0}), 0.0);
+  EXPECT_EQ(scatter({}), 0.0);
+  EXPECT_FALSE(mean_if_any({}));
+  EXPECT_FALSE(median_if_any({}));
+  EXPECT_EQ(mean_if_any({1.0, 2.0}), 1.5);
+  EXPECT_EQ(median_if_any({1.0, 2.0, 9.0}), 2.0);
+  EXPECT_EQ(three_digits(0.83149), "0.831");
+  EXPECT_EQ(three_digits(1234.0), "1.23e+03");
+  EXPECT_NEAR(*log_ratio(std::optional(2.0), std::optional(1.0)), -std::log(2.0), 1e-12);
+  EXPECT_FALSE(log_ratio(std::optional<double>(), std::optional(1.0)));
+  EXPECT_FALSE(log_ratio(std::optional(1.0), std::optional<double>()));
+}
+
 TEST(RankCorrelation, IsNoneWithoutAnOrder) {
   EXPECT_FALSE(rank_correlation({}, {}));
   EXPECT_FALSE(rank_correlation({1.0, 1.0, 1.0}, {1.0, 2.0, 3.0}));
@@ -66,6 +85,11 @@ TEST(SharedDegrees, OfTwoGroupsFollowFromTheirRatio) {
 // than sampling puts them.
 TEST(SharedDegrees, KnowThatFewDegreesSeemLess) {
   EXPECT_EQ(shared_degrees({{1.0, 2.0}, {1.0, 50.0}}), 100.0);
+}
+
+// Variances that are 10^20 apart: as few degrees as are told.
+TEST(SharedDegrees, OfGroupsWithoutAnythingInCommonAreFew) {
+  EXPECT_DOUBLE_EQ(shared_degrees({{1e-40, 1.0}, {1.0, 1.0}, {1e40, 1.0}}), 0.1);
 }
 
 TEST(SharedDegrees, OfEqualGroupsAreMany) {
@@ -114,6 +138,35 @@ TEST(TwoPieceStudent, AValueFarOutHardlyWidensItsSide) {
   const double before = fit_two_piece(values).above;
   for (int i = 0; i < 4; ++i) values.emplace_back(1000.0, 1.0);
   EXPECT_LT(fit_two_piece(values).above, 1.2 * before);
+}
+
+// A weight of two is the same value twice; scales grow with the values, each side with its own, up to
+// 20 and down to 1 / 20.
+TEST(TwoPieceStudent, WeightsCountAndScalesFollow) {
+  std::vector<std::pair<double, double>> once = planted(0.5, 1.5, 200), twice, scaled, mirrored;
+  for (std::size_t i = 0; i < once.size(); ++i) {
+    const bool heavy = i % 3 == 0;
+    if (heavy) once[i].second = 2.0;
+    for (int k = 0; k < (heavy ? 2 : 1); ++k) twice.emplace_back(once[i].first, 1.0);
+    scaled.emplace_back(1.7 * once[i].first, once[i].second);
+    mirrored.emplace_back(-once[i].first, once[i].second);
+  }
+  const TwoPieceStudent found = fit_two_piece(once);
+  EXPECT_NEAR(fit_two_piece(twice).below / found.below, 1.0, 1e-3);
+  EXPECT_NEAR(fit_two_piece(twice).above / found.above, 1.0, 1e-3);
+  EXPECT_NEAR(fit_two_piece(scaled).below / found.below, 1.7, 2e-3);
+  EXPECT_NEAR(fit_two_piece(scaled).above / found.above, 1.7, 2e-3);
+  EXPECT_NEAR(fit_two_piece(mirrored).above / found.below, 1.0, 1e-3);
+  EXPECT_NEAR(fit_two_piece({{1000.0, 1.0}, {-1000.0, 1.0}}).above, std::exp(3.0), 0.05);
+  EXPECT_NEAR(fit_two_piece({{1e-4, 1.0}, {-1e-4, 1.0}}).below, std::exp(-3.0), 1e-3);
+}
+
+// Of two values +-z the likelihood is greatest where both scales are a: 1 / a = 5 x^2 / a / (4 + x^2),
+// x = z / a: x = 1.
+TEST(TwoPieceStudent, OfTwoValuesByHand) {
+  const TwoPieceStudent found = fit_two_piece({{2.0, 1.0}, {-2.0, 1.0}});
+  EXPECT_NEAR(found.below, 2.0, 2e-3);
+  EXPECT_NEAR(found.above, 2.0, 2e-3);
 }
 
 TEST(TwoPieceStudent, NothingTellsNothing) {

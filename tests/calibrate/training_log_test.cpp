@@ -302,6 +302,28 @@ TEST(LoggedNumber, HasSeparatorsSuffixesAndUnits) {
   EXPECT_EQ(value("12.5%"), 0.125);
   EXPECT_EQ(value("1.5E-02"), 0.015);
   EXPECT_EQ(value("2.5ms", 1e-3), 0.0025);
+  EXPECT_EQ(value("2G"), 2e9);
+  EXPECT_EQ(value("2B"), 2e9);
+  EXPECT_EQ(value("2T"), 2e12);
+  EXPECT_EQ(value("2T", 1e3), 2e15);
+  EXPECT_EQ(value("2M", 1e3), 2e9);
+  EXPECT_EQ(value("2KiB"), 2048.0);
+  EXPECT_EQ(value("2 MiB"), 2.0 * kMiB);
+  EXPECT_EQ(value("2TiB", 7.0), 2048.0 * kGiB);
+  EXPECT_EQ(value("2 %", 7.0), 0.02);
+  EXPECT_EQ(value("2Mx", 7.0), 14.0);
+  EXPECT_EQ(value("-2.5"), -2.5);
+  EXPECT_EQ(value("+2.5"), 2.5);
+  EXPECT_EQ(value("1.5e+2"), 150.0);
+  EXPECT_EQ(value("1.5e2"), 150.0);
+  EXPECT_EQ(value("1.5ex"), 1.5);
+  EXPECT_EQ(value("1.5e-"), 1.5);
+  EXPECT_EQ(value("1.2.3"), 1.2);
+  EXPECT_EQ(value("1.234,567"), 1.234);
+  EXPECT_EQ(value("1,23"), 1.0);
+  EXPECT_EQ(value("1,23x"), 1.0);
+  EXPECT_EQ(value(",123"), -1.0);
+  EXPECT_EQ(value("5."), 5.0);
   for (const char* none : {"nan", "inf", "", "-", "e5", ",", ".", "K"})
     EXPECT_FALSE(reading_at(none)) << none;
 }
@@ -311,6 +333,170 @@ TEST(LoggedNumber, RoundingIsHalfAUnitOfTheLastDigit) {
   EXPECT_DOUBLE_EQ(reading_at("3.2K")->rounding, 50.0);
   EXPECT_DOUBLE_EQ(reading_at("1.50E-02")->rounding, 0.5e-4);
   EXPECT_DOUBLE_EQ(reading_at("2.44")->relative_rounding(), 0.005 / 2.44);
+  EXPECT_DOUBLE_EQ(reading_at("1.50e2")->rounding, 0.5);
+  EXPECT_DOUBLE_EQ(reading_at("1.50E+3")->rounding, 5.0);
+  EXPECT_DOUBLE_EQ(reading_at("12", 1e-3)->rounding, 0.5e-3);
+  EXPECT_DOUBLE_EQ(reading_at("1,234.5")->rounding, 0.05);
+  EXPECT_DOUBLE_EQ(reading_at("12.5%")->rounding, 0.05e-2);
+  EXPECT_DOUBLE_EQ(reading_at("-12.5")->rounding, 0.05);
+}
+
+// --- keys and values, in a format of one's own ---
+
+double value_in(const LogFormat& format, const std::string& line, Logged what = Logged::StepTime) {
+  return readings_of(format, line)[what].value_or(Reading{-1.0, 0.0}).value;
+}
+
+TEST(LoggedKey, StandsBetweenBorders) {
+  const LogFormat format{.name = "", .sign = "", .fields = {{Logged::StepTime, "time"}}};
+  for (const char* line : {"time: 5", "a time 5", "(time=5)", "time\t5", "time='5'", "time \"5\"",
+                           "lr.time:5", "time: np.float64(5)"})
+    EXPECT_EQ(value_in(format, line), 5.0) << line;
+  for (const char* line : {"overtime: 5", "times: 5", "OTHERtime: 5", "timeS: 5", "2time: 5",
+                           "time2: 5", "a_time: 5", "time_a: 5", "a/time: 5", "time/a: 5",
+                           "a-time: 5", "time-a: 5", "time", "time:", "time: none"})
+    EXPECT_EQ(value_in(format, line), -1.0) << line;
+  // The first place that has a number.
+  EXPECT_EQ(value_in(format, "time: n/a, overtime: 3, time: 5, time: 7"), 5.0);
+  EXPECT_EQ(value_in({.name = "", .sign = "", .fields = {{Logged::StepTime, "/s"}}}, "a/s: 5"),
+            5.0);
+}
+
+TEST(LoggedKey, CountsInItsUnitAndMayStandBehindItsNumber) {
+  LogFormat format{.name = "", .sign = "", .fields = {{Logged::StepTime, "time", 1e-3}}};
+  EXPECT_DOUBLE_EQ(value_in(format, "time: 5"), 5e-3);
+  format.fields = {{Logged::StepsPerSecond, "rate", 1.0, "it/s"}};
+  EXPECT_EQ(value_in(format, "rate: 5s/it rate: 7it/s", Logged::StepsPerSecond), 7.0);
+  format.fields = {{Logged::StepsPerSecond, "", 1.0, "it/s"}};
+  EXPECT_EQ(value_in(format, "3 4.5it/s 9it/s", Logged::StepsPerSecond), 4.5);
+  EXPECT_EQ(value_in(format, "4.5it/s", Logged::StepsPerSecond), 4.5);
+  EXPECT_EQ(value_in(format, "4.5", Logged::StepsPerSecond), -1.0);
+  // Below a name, and no other between them.
+  format.fields = {{Logged::StepTime, "sum", 1.0, "", "wanted"}};
+  EXPECT_EQ(value_in(format, "sum: 3 wanted sum: 5"), 5.0);
+  EXPECT_EQ(value_in(format, "sum: 3"), -1.0);
+  EXPECT_EQ(value_in(format, "wanted \"name\" sum: 5"), -1.0);
+}
+
+TEST(LoggedKey, OfAnObjectIsInQuotesBeforeAColon) {
+  LogFormat format{
+      .name = "", .sign = "", .layout = LogLayout::Object, .fields = {{Logged::StepTime, "time"}}};
+  for (const char* line : {"{\"time\": 5}", "{'time':5}", "{\"time\" \t: \"5\"}"})
+    EXPECT_EQ(value_in(format, line), 5.0) << line;
+  for (const char* line : {"\"time\": 5", "{time: 5}", "{\"time': 5}", "{\"time\" 5}", "{\"time\"",
+                           "{\"a_time\": 5}", "{xtimex: 5}"})
+    EXPECT_EQ(value_in(format, line), -1.0) << line;
+  format.needed_key = "loss";
+  EXPECT_EQ(value_in(format, "{\"time\": 5}"), -1.0);
+  EXPECT_EQ(value_in(format, "{\"time\": 5, \"loss\": 1}"), 5.0);
+}
+
+TEST(LoggedKey, NeedsTheSignOfItsFormat) {
+  const LogFormat format{.name = "", .sign = "train", .fields = {{Logged::StepTime, "time"}}};
+  EXPECT_EQ(value_in(format, "train time: 5"), 5.0);
+  EXPECT_EQ(value_in(format, "eval time: 5"), -1.0);
+}
+
+// Of two spellings the first counts; phases add, and so do their roundings.
+TEST(LoggedKey, PartsAddAndSpellingsDoNot) {
+  const LogFormat format{.name = "",
+                         .sign = "",
+                         .fields = {{Logged::StepTime, "time"},
+                                    {Logged::StepTime, "seconds"},
+                                    {Logged::PartTime, "forward"},
+                                    {Logged::PartTime, "backward"},
+                                    {Logged::MicroStepTime, "fwd"},
+                                    {Logged::MicroStepTime, "bwd"}}};
+  const Readings readings =
+      readings_of(format, "seconds 7 time 5 forward 1.0 backward 2.25 fwd 0.5 bwd 0.25");
+  EXPECT_EQ(readings[Logged::StepTime]->value, 5.0);
+  EXPECT_EQ(readings[Logged::PartTime]->value, 3.25);
+  EXPECT_DOUBLE_EQ(readings[Logged::PartTime]->rounding, 0.05 + 0.005);
+  EXPECT_EQ(readings[Logged::MicroStepTime]->value, 0.75);
+  EXPECT_DOUBLE_EQ(readings[Logged::MicroStepTime]->rounding, 0.05 + 0.005);
+}
+
+TEST(LoggedBar, HasTheStepAndItsTime) {
+  const LogFormat format{
+      .name = "", .sign = "", .layout = LogLayout::Bar, .names = {"", "Epoch", "train"}};
+  const auto time = [&](const std::string& line) { return value_in(format, line); };
+  const std::string rest = "|##  | 2/100 [00:10<08:00,  5.02s/it]";
+  EXPECT_EQ(time("  2%" + rest), 5.02);
+  EXPECT_EQ(time("Epoch 3:   2%" + rest), 5.02);
+  EXPECT_EQ(time("a/Epoch 3:   2%" + rest), -1.0);  // between borders
+  EXPECT_EQ(time("my Epoch 3:   2%" + rest), 5.02);
+  EXPECT_EQ(time("myEpoch 3:   2%" + rest), -1.0);
+  EXPECT_EQ(time("Validation 2%" + rest), -1.0);
+  EXPECT_EQ(value_in(format, "  2%" + rest, Logged::Step), 2.0);
+  EXPECT_EQ(time("2%|# | 2/100 [00:10<08:00, 5.02s/step, loss=2]"), 5.02);
+  EXPECT_EQ(value_in(format, "2%|# | 2/100 [00:10<08:00, 5.5it/s]", Logged::StepsPerSecond), 5.5);
+  for (const char* other :
+       {"2%|# | 0/100 [00:10<08:00, 5.02s/it]", "2%|# | 2/100 [00:10<08:00, 5.02B/s]",
+        "2%|# | 2/100 [00:10, 5.02s/it]", "2%|# | 2/100 00:10<08:00, 5.02s/it",
+        "2%|# | 2/100 [00:10<?, ?s/it]", "2%  2/100 [00:10<08:00, 5.02s/it]"})
+    EXPECT_EQ(time(other), -1.0) << other;
+  EXPECT_FALSE(
+      readings_of(format, "2%|# | 2/100 [00:10<08:00, 5.02B/s] s/it")[Logged::Step].has_value());
+}
+
+// --- tables ---
+
+const LogFormat& table() {
+  return *std::ranges::find(log_formats(), LogLayout::Columns, &LogFormat::layout);
+}
+
+TEST(LoggedTable, IsDelimitedByTabsSemicolonsOrCommas) {
+  for (const char delimiter : {',', ';', '\t'}) {
+    const std::string d(1, delimiter);
+    const auto columns = columns_of(table(), "step" + d + " \"step_time_s\" " + d + "loss");
+    ASSERT_EQ(columns.size(), 3u) << delimiter;
+    EXPECT_EQ(columns[2], nullptr);
+    const Readings row = readings_of(columns, "7" + d + " \"5.5\"" + d + "1.0");
+    EXPECT_EQ(row[Logged::Step]->value, 7.0);
+    EXPECT_EQ(row[Logged::StepTime]->value, 5.5);
+    EXPECT_FALSE(readings_of(columns, "7" + d + "5.5").has_time());  // cut off
+    EXPECT_FALSE(readings_of(columns, "7" + d + d + "1.0").has_time());
+  }
+  // A decimal comma within quotes.
+  const auto columns = columns_of(table(), "step,step_time_s");
+  EXPECT_EQ(readings_of(columns, "7,\"1,234\"")[Logged::StepTime]->value, 1234.0);
+}
+
+TEST(LoggedTable, NeedsATimeAndTakesTheFirstColumnOfAKind) {
+  EXPECT_TRUE(columns_of(table(), "step,loss").empty());
+  const auto columns = columns_of(table(), "step_time_s,step_time_s");
+  ASSERT_EQ(columns.size(), 2u);
+  EXPECT_NE(columns[0], nullptr);
+  EXPECT_EQ(columns[1], nullptr);
+}
+
+TEST(LoggedTable, SaysWhyItIsNotRead) {
+  const auto why = [](const std::string& header, const std::string& row) {
+    return why_no_columns(table(), header, row).value_or("");
+  };
+  EXPECT_NE(why("step,duration", "1,2").find("none of its columns (step, duration) is"),
+            std::string::npos);
+  EXPECT_EQ(why("step", "1"), "");                 // no table
+  EXPECT_EQ(why("step,7", "1,2"), "");             // no names
+  EXPECT_EQ(why("step,duration", "1,2,3"), "");    // another number of cells
+  EXPECT_EQ(why("step,duration", "one,two"), "");  // no numbers
+  EXPECT_EQ(why("{\"step\": a,b", "1,2"), "");     // an object
+  EXPECT_NE(why("step,duration", "one,2"), "");    // one number is enough
+  EXPECT_NE(why(",duration", "1,2"), "");          // an index has no name
+  const std::string many = why("a,b,c,d,e,f,g", "1,2,3,4,5,6,7");
+  EXPECT_NE(many.find("(a, b, c, d, e, f, ...) is"), std::string::npos) << many;
+  const std::string six = why("a,b,c,d,e,f", "1,2,3,4,5,6");
+  EXPECT_NE(six.find("(a, b, c, d, e, f) is"), std::string::npos) << six;
+  const std::string longest(60, 'x');
+  EXPECT_NE(why(longest + ",b", "1,2").find("(" + longest + ", b)"), std::string::npos);
+  EXPECT_NE(why(longest + "y,b", "1,2").find("(" + longest + "..., b)"), std::string::npos);
+  const std::string runs = why("a - step_time_s,b - step_time_s,a - step_time_s", "1,2,3");
+  EXPECT_NE(runs.find("of several runs (a, b); export one"), std::string::npos) << runs;
+  std::string header, row;
+  for (const char* run : {"a", "b", "c", "d", "e", "f", "g", "h"})
+    header += std::string(run) + " - step_time_s,", row += "1,";
+  EXPECT_NE(why(header + "x", row + "1").find("of several runs (a, b, c, d, e, f); export"),
+            std::string::npos);
 }
 
 // --- formats ---
@@ -685,6 +871,178 @@ TEST(TrainingLog, OfSeveralRanksHasTheSlowestAndNamesStragglers) {
   EXPECT_DOUBLE_EQ(s.stragglers[0].slowdown, 1.1);
 }
 
+// Of five ranks the third takes 5.2 s, the first 6, the last 7: four per cent are none.  Of two ranks
+// nobody knows which is slow.
+TEST(TrainingLog, StragglersAreNamedTheSlowestFirst) {
+  const auto stragglers = [](const std::vector<double>& of_ranks) {
+    std::string text;
+    for (int step = 1; step <= 12; ++step)
+      for (std::size_t rank = 0; rank < of_ranks.size(); ++rank)
+        text += std::to_string(rank) + ": " + megatron_line(step, of_ranks[rank]);
+    return summary_of(text).stragglers;
+  };
+  const std::vector<Straggler> found = stragglers({6e3, 5e3, 5.2e3, 5e3, 5e3, 5e3, 7e3});
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].rank, "rank 6");
+  EXPECT_DOUBLE_EQ(found[0].slowdown, 1.4);
+  EXPECT_EQ(found[1].rank, "rank 0");
+  EXPECT_DOUBLE_EQ(found[1].slowdown, 1.2);
+  EXPECT_EQ(stragglers({5e3, 5e3, 6e3}).size(), 1U);
+  EXPECT_TRUE(stragglers({5e3, 6e3}).empty());
+}
+
+TEST(TrainingLog, RanksStandBeforeTheirLines) {
+  const auto rank = [](const std::string& before) {
+    return log_of(steps(1, 6, 5e3, before)).streams.at(0).rank;
+  };
+  EXPECT_EQ(rank("[rank3]: "), "3");
+  EXPECT_EQ(rank("  [rank12] "), "12");
+  EXPECT_EQ(rank("[Rank 3] "), "3");
+  EXPECT_EQ(rank("[default3]:"), "3");
+  EXPECT_EQ(rank("[1,3]<stdout>:"), "3");
+  EXPECT_EQ(rank("3: "), "3");
+  for (const char* none : {"", "[rank]: ", "[rankx]: ", "3 ", "[default3] ", "[1,3]", "[2,3]<"})
+    EXPECT_EQ(rank(none), "") << none;
+}
+
+TEST(TrainingLog, OutOfMemoryIsSaidInManyWays) {
+  for (const char* error :
+       {"CUDA out of memory.", "HIP out of memory.", "torch.OutOfMemoryError: x",
+        "CUDA error: out of memory", "RESOURCE_EXHAUSTED: Out of memory while trying"})
+    EXPECT_TRUE(log_of(steps(1, 6, 5e3) + error + "\n").out_of_memory) << error;
+  EXPECT_FALSE(log_of(steps(1, 6, 5e3) + "Never run out of memory again\n").out_of_memory);
+}
+
+// The largest of all lines, whichever comes last.
+TEST(TrainingLog, PeaksAreTheLargestOfAllLines) {
+  const auto peak = [](double mib) {
+    return printed(
+        "[Rank 0] (after 1 iterations) memory (MB) | max allocated: %.1f | max reserved: "
+        "%.1f\n",
+        mib, 2.0 * mib);
+  };
+  const LogSummary s = summary_of(steps(1, 6, 5e3) + peak(100.0) + peak(300.0) + peak(200.0));
+  EXPECT_EQ(s.peak_allocated->value(), 300.0 * kMiB);
+  EXPECT_EQ(s.peak_reserved->value(), 600.0 * kMiB);
+  EXPECT_FALSE(summary_of(steps(1, 6, 5e3) + peak(0.0)).peak_allocated);
+}
+
+// Two thirds of a line are escape sequences, one of them without an end.
+TEST(TrainingLog, ColoursAreLeftOut) {
+  std::string text;
+  for (int step = 1; step <= 6; ++step) {
+    std::string line = megatron_line(step, 5e3);
+    line.insert(line.find("5000"), "\x1b[38;2;180;60;0m\x1b[1m");
+    line.insert(line.find("elapsed"), "\x1b[0m\x1b");
+    text += line;
+  }
+  EXPECT_EQ(summary_of(text + "\x1b[3").phase.median, 5.0);
+}
+
+// Two lines of one program before many of another: what has five steps comes first.
+TEST(TrainingLog, AFewLinesOfABetterFormatDoNotCount) {
+  std::string text = steps(1, 2, 7e3);
+  for (int step = 1; step <= 8; ++step)
+    text += printed("completed step: %d, seconds: 2.440, loss: 1\n", step);
+  EXPECT_EQ(summary_of(text).format, "MaxText");
+  EXPECT_EQ(summary_of(steps(1, 9, 7e3) + text).format, "Megatron-LM");
+  // Of few lines each those that are most.
+  EXPECT_EQ(summary_of(steps(1, 2, 7e3) + "completed step: 1, seconds: 2.4, loss: 1\n").format,
+            "Megatron-LM");
+}
+
+TEST(TrainingLog, TwoLinesTellHowManyStepsALineHas) {
+  const LogSummary s = summary_of(megatron_line(10, 5e3) + megatron_line(30, 5e3));
+  EXPECT_EQ(s.steps_per_line, 20);
+  EXPECT_EQ(s.first_step, 10);
+  EXPECT_EQ(s.last_step, 30);
+  EXPECT_EQ(summary_of(megatron_line(7, 5e3)).steps_per_line, 1);
+}
+
+// Of a number that a block has twice the first counts.
+TEST(TrainingLog, OfABlockTheFirstNumberCounts) {
+  std::string text;
+  for (int batch = 10; batch <= 80; batch += 10)
+    text += printed(
+        "[batch=%d/100]:\n\t Train throughput/batches_per_sec: 0.2000\n"
+        "\t Train throughput/batches_per_sec: 0.4000\n",
+        batch);
+  EXPECT_DOUBLE_EQ(summary_of(text).phase.median, 5.0);
+}
+
+// Lines of a program that prints times of its own choice.
+std::string lines_with(int steps, int timed) {
+  std::string text;
+  for (int step = 1; step <= steps; ++step)
+    text += printed("{\"step\": %d, \"tokens_per_s\": 419430.4%s}\n", step,
+                    step <= timed ? ", \"step_time_s\": 4.000" : "");
+  return text;
+}
+
+// A number that fewer than half of the steps have is no witness of them.
+TEST(TrainingLog, TimesAreOfHalfOfTheStepsAtLeast) {
+  EXPECT_DOUBLE_EQ(summary_of(lines_with(10, 10)).phase.median, 4.0);
+  EXPECT_DOUBLE_EQ(summary_of(lines_with(10, 5)).phase.median, 4.0);
+  EXPECT_DOUBLE_EQ(summary_of(lines_with(10, 4)).phase.median, 5.0);
+  EXPECT_DOUBLE_EQ(summary_of(lines_with(11, 5)).phase.median, 5.0);
+}
+
+TEST(TrainingLog, FewStepsAndFewDigitsAreSaid) {
+  const auto warned = [](const std::string& text, const char* of) {
+    const LogSummary s = summary_of(text);
+    return std::ranges::any_of(s.warnings, [&](const std::string& warning) {
+      return warning.find(of) != std::string::npos;
+    });
+  };
+  const auto line = [](int step, const char* time) {
+    return printed("{\"step\": %d, \"step_time_s\": %s}\n", step, time);
+  };
+  std::string two, three, coarse, fine;
+  for (int step = 1; step <= 8; ++step) {
+    if (step <= 2) two += line(step, "5.00");
+    if (step <= 3) three += line(step, "5.00");
+    coarse += line(step, "4"), fine += line(step, "40");
+  }
+  EXPECT_TRUE(warned(two, "fewer than three steps"));
+  EXPECT_FALSE(warned(three, "fewer than three steps"));
+  // Half of a second of 4, and of 40: 12.5 and 1.25 %.
+  EXPECT_TRUE(warned(coarse, "uncertain by 12.5 %"));
+  EXPECT_FALSE(warned(fine, "uncertain"));
+  EXPECT_FALSE(scored(summary_of(coarse), measured(summary_of(coarse), 1), 1).step_time);
+  EXPECT_TRUE(scored(summary_of(fine), measured(summary_of(fine), 1), 1).step_time);
+}
+
+// What is out of memory after its steps ran for a while: its time counts, its peak and outcome do
+// not.
+TEST(TrainingLog, OutOfMemoryAfterTheStepsIsSaid) {
+  const std::string peak =
+      "[Rank 0] (after 2 iterations) memory (MB) | allocated: 1.0 | max allocated: 40960.0 |\n";
+  const LogSummary s = summary_of(steps(1, 9, 5e3) + peak + "RuntimeError: CUDA out of memory.\n");
+  EXPECT_TRUE(s.out_of_memory);
+  ASSERT_EQ(s.warnings.size(), 1U);
+  EXPECT_NE(s.warnings[0].find("after its last step"), std::string::npos);
+  const hwdb::Measured result = measured(s, 1);
+  EXPECT_EQ(result.outcome, "oom");
+  EXPECT_DOUBLE_EQ(result.step_time->value(), 5.0);
+  const hwdb::Scored counts = scored(s, result, 1);
+  EXPECT_TRUE(counts.step_time);
+  EXPECT_FALSE(counts.memory);
+  EXPECT_FALSE(counts.outcome);
+  const LogSummary whole = summary_of(steps(1, 9, 5e3) + peak);
+  EXPECT_TRUE(scored(whole, measured(whole, 1), 1).memory);
+  EXPECT_TRUE(scored(whole, measured(whole, 1), 1).outcome);
+  EXPECT_FALSE(scored(whole, measured(whole, 4), 4).memory);  // of whose stage?
+}
+
+TEST(TrainingLog, OfEveryKindOfRateIsATime) {
+  const auto time = [](const std::string& key, double value) {
+    return summary_of(steps_of("{\"step\": ", ", \"" + key + "\": ", "}", value)).phase.median;
+  };
+  EXPECT_DOUBLE_EQ(time("tokens_per_s", 419430.4), 5.0);
+  EXPECT_DOUBLE_EQ(time("tokens_per_s_per_device", 6553.6), 5.0);
+  EXPECT_DOUBLE_EQ(time("samples_per_s", 102.4), 5.0);
+}
+
 // Every rank of a launcher that puts nothing before lines prints the same.
 TEST(TrainingLog, LinesThatRanksRepeatAreOneStep) {
   std::string text;
@@ -820,6 +1178,25 @@ TEST_F(LogFiles, ExportedByTensorBoardAreNamedByTheirTag) {
   EXPECT_TRUE(of("run-.-tag-train_loss.csv").by_wall_clock);
 }
 
+// Rows of 4 s each on a clock: of steps one after the other, of every tenth, or without a number; where
+// two rows are of one step there is no time between them.
+TEST_F(LogFiles, OfAClockHaveTheTimeBetweenRows) {
+  const auto median = [&](int distance, bool numbered) {
+    std::string rows = numbered ? "Wall time,Step,Value\n" : "Wall time,Value\n";
+    for (int i = 0; i < 9; ++i)
+      rows += printed("%d.25,", 1700000000 + 4 * i) +
+              (numbered ? std::to_string(distance * i) + "," : "") + "2.5\n";
+    const LogSummary s =
+        summary(read_training_logs({write("run-.-tag-train_loss.csv", rows)}), kSize);
+    EXPECT_TRUE(s.by_wall_clock);
+    return s.phase.median;
+  };
+  EXPECT_DOUBLE_EQ(median(1, true), 4.0);
+  EXPECT_DOUBLE_EQ(median(10, true), 0.4);
+  EXPECT_DOUBLE_EQ(median(1, false), 4.0);
+  EXPECT_NE(error_of([&] { median(0, true); }).find("no training step is read"), std::string::npos);
+}
+
 TEST_F(LogFiles, OfUnknownColumnsAreRefusedInWords) {
   const std::string error = refusal(write("t.csv", "step,loss,duration\n1,2.0,5.0\n2,1.9,5.0\n"));
   EXPECT_NE(error.find("none of its columns (step, loss, duration) is a step time or a rate that "
@@ -833,6 +1210,12 @@ TEST_F(LogFiles, AreToldByTheirFormat) {
   EXPECT_FALSE(training_log_format(write("b", kJsonLines)));
   EXPECT_FALSE(training_log_format(write("c", "hello\n")));
   EXPECT_FALSE(training_log_format(folder_.path()));
+}
+
+// The first rows say nothing that is a table: what stands further below is no header's row.
+TEST_F(LogFiles, ATableBeginsWithItsHeader) {
+  const std::string error = refusal(write("text.log", "hello, world\nfoo, bar\n1, 2\n3, 4\n"));
+  EXPECT_NE(error.find("in 4 lines; looked for"), std::string::npos) << error;
 }
 
 // --- damage ---

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <map>
 
+#include "calibrate/statistics.h"
 #include "hwdb/frameworks/frameworks.h"
 #include "sim/predict.h"
 #include "tests/calibrate/sample_runs.h"
@@ -122,6 +124,66 @@ TEST(RunFit, ErrorsAreOfThePredictionAndShrinkWithTheFit) {
   }
 }
 
+// Each factor multiplies what it is named for, and nothing else.
+TEST(RunFactors, MultiplyOneValueEach) {
+  const MeasuredRuns runs = measured_runs(std::vector{sample_group("a", "h100_sxm", "pytorch", 1)});
+  MeasuredRun measured = runs.runs.front();
+  measured.run.framework.host.per_moe_block = sim::Seconds(3e-3);
+  measured.run.framework.host.per_low_precision_gemm = sim::Seconds(5e-6);
+  const auto values = [](const sim::Run& run) {
+    const sim::Framework& f = run.framework;
+    return std::vector<double>{f.efficiency,
+                               run.cluster.device.achieved.training_rate,
+                               f.collective_efficiency,
+                               f.host.factor,
+                               f.host.per_moe_block.value(),
+                               f.host.per_low_precision_gemm.value(),
+                               f.host.per_step.value(),
+                               f.misaligned_gemm_rate,
+                               f.misaligned_batch_rate,
+                               run.cluster.device.achieved.memory_fraction};
+  };
+  const std::vector<double> before = values(measured.run);
+  for (std::size_t k = 0; k < kRunFactors; ++k) {
+    RunFactors factors{};
+    factors[k] = 0.25;
+    const std::vector<double> after = values(fitted_run(measured, factors));
+    for (std::size_t i = 0; i < kRunFactors; ++i) {
+      EXPECT_GT(before[i], 0.0) << i;
+      EXPECT_DOUBLE_EQ(after[i] / before[i], i == k ? std::exp(0.25) : 1.0) << k << " " << i;
+    }
+  }
+}
+
+// Four runs of each study in one cell, which scatter by as much or as little.
+RunFit of_scatter(const std::vector<double>& scatters, int runs_of_each) {
+  std::vector<hwdb::RunFile> files;
+  for (std::size_t g = 0; g < scatters.size(); ++g)
+    files.push_back(sample_group("g" + std::to_string(g), "h100_sxm", "pytorch", runs_of_each));
+  MeasuredRuns runs = measured_runs(files);
+  std::size_t place = 0;
+  for (MeasuredRun& run : runs.runs) {
+    const double noise[] = {1.0, -1.0, -1.0, 1.0};
+    run.measured =
+        sim::predict(run.run).step_time.value() *
+        std::exp(scatters[run.group] * noise[place++ % static_cast<std::size_t>(runs_of_each)]);
+  }
+  return run_fit(runs);
+}
+
+// Of variances a^2 4 / 3 of three degrees each.  Of three runs in a cell two are left, too few.
+TEST(RunFit, StudiesThatScatterAlikeShareTheirNoise) {
+  const std::vector<double> scatters = {0.02, 0.06, 0.2, 0.03, 0.15, 0.05};
+  std::vector<GroupVariance> variances;
+  for (const double a : scatters) variances.push_back({a * a * 4.0 / 3.0, 3.0});
+  const double expected = shared_degrees(variances);
+  EXPECT_LT(expected, 20.0);
+  EXPECT_NEAR(of_scatter(scatters, 4).noise_runs / expected, 1.0, 0.15);
+  EXPECT_EQ(of_scatter({0.05, 0.05, 0.05}, 4).noise_runs > 50.0, true);
+  EXPECT_EQ(of_scatter(scatters, 3).noise_runs, sim::PredictionErrors{}.noise_runs);
+  EXPECT_EQ(of_scatter({0.05}, 4).noise_runs, sim::PredictionErrors{}.noise_runs);
+}
+
 TEST(RunFit, WithoutRunsThePriorsStay) {
   const RunFit fit = run_fit(MeasuredRuns{});
   for (std::size_t k = 0; k < fit.effects.size(); ++k) {
@@ -216,6 +278,24 @@ TEST(RunFit, ADeviceNobodyMeasuredFollowsItsArchitectureWithLessCertainty) {
               std::hypot(fit.spread(Level::Architecture), fit.spread(Level::Device)), 1e-4);
 }
 
+// Runs of one study under two frameworks, of which one takes longer there than elsewhere.
+TEST(RunFit, CellsOfAStudyDiffer) {
+  hwdb::RunFile file = sample_group("a", "h100_sxm", "pytorch", 4);
+  for (std::size_t i = 2; i < 4; ++i) file.runs[i].training.strategy["precision"] = "fp16";
+  MeasuredRuns runs = measured_runs(std::vector{file, sample_group("b", "h100_sxm", "pytorch", 4)});
+  for (std::size_t i = 0; i < runs.runs.size(); ++i)
+    runs.runs[i].measured =
+        sim::predict(runs.runs[i].run).step_time.value() * (i == 2 || i == 3 ? 1.2 : 1.0);
+  const RunFit fit = run_fit(runs);
+  double slow = 0.0, sound = 0.0;
+  for (std::size_t k = 0; k < fit.effects.size(); ++k) {
+    if (fit.effects[k].level != Level::Cell) continue;
+    (fit.effects[k].id.ends_with("fp16") ? slow : sound) += fit.fit.means[k];
+  }
+  EXPECT_GT(slow, 0.05);
+  EXPECT_LT(sound, 0.01);
+}
+
 TEST(RunFit, AStudyIsPredictedByTheOthers) {
   MeasuredRuns runs = measured_runs(std::vector{sample_group("a", "h100_sxm", "pytorch", 2),
                                                 sample_group("b", "h100_sxm", "pytorch", 2),
@@ -257,6 +337,63 @@ TEST(FittedRows, AreRoundedAndSayWhatMovedThem) {
   // Standard error of the value, error of its logarithm, each with three digits.
   EXPECT_NEAR(*efficiency.standard_error,
               efficiency.value * row(rows, "pytorch", "errors.efficiency")->value, 1.5e-3);
+}
+
+// Tails are how far a prediction may be off either way: none where they would lie on the other side.
+TEST(FittedRows, HaveTheTailsAndTheErrorsOfTheirLevels) {
+  RunFit fit = run_fit(MeasuredRuns{});
+  fit.noise_runs = 3.5;
+  fit.quantiles = {-1.25, 2.25};
+  fit.site_quantiles = {.few = {-1.5, 2.5}, .some = {-1.75, 2.75}};
+  std::vector<hwdb::Coefficient> rows = fitted_rows(fit);
+  const auto value = [&](const char* key) { return row(rows, "pytorch", key)->value; };
+  EXPECT_EQ(value("errors.noise_runs"), 3.5);
+  EXPECT_EQ(value("errors.faster"), 1.25);
+  EXPECT_EQ(value("errors.slower"), 2.25);
+  EXPECT_EQ(value("errors.few_faster"), 1.5);
+  EXPECT_EQ(value("errors.few_slower"), 2.5);
+  EXPECT_EQ(value("errors.site_faster"), 1.75);
+  EXPECT_EQ(value("errors.site_slower"), 2.75);
+  // A study's with those of all and of the framework, in squares (README.md has the spreads).
+  EXPECT_NEAR(value("errors.collectives"), std::sqrt(0.2 * 0.2 + 0.1 * 0.1 + 0.1 * 0.1), 1e-3);
+  EXPECT_NEAR(value("errors.hosts"), std::sqrt(0.3 * 0.3 + 0.3 * 0.3 + 0.3 * 0.3), 1e-3);
+  EXPECT_NEAR(value("errors.efficiency"), std::hypot(0.15, 0.08), 1e-3);
+  EXPECT_NEAR(value("errors.site"), 0.1, 1e-3);
+  EXPECT_NEAR(value("errors.moe_site"), 0.2, 1e-3);
+  EXPECT_NEAR(value("errors.cell"), 0.05, 1e-3);
+  EXPECT_NEAR(row(rows, "h100_sxm", "training_rate_error")->value, std::hypot(0.06, 0.06), 1e-3);
+  for (const char* key : {"efficiency", "collective_efficiency", "host.factor",
+                          "misaligned_gemm_rate", "misaligned_batch_rate"})
+    EXPECT_EQ(value(key), 1.0) << key;
+  fit.quantiles = {0.5, -0.5};
+  fit.site_quantiles = {.few = {0.5, -0.5}, .some = {0.5, -0.5}};
+  rows = fitted_rows(fit);
+  for (const char* key :
+       {"faster", "slower", "few_faster", "few_slower", "site_faster", "site_slower"})
+    EXPECT_EQ(value((std::string("errors.") + key).c_str()), 0.0) << key;
+}
+
+// Of effects that only runs have: nothing tells of them here, so that they are as wide as before.
+TEST(FittedRows, HaveTheErrorsOfWhatNoRunTells) {
+  const RunFit fit = two_studies(2);
+  const std::vector<hwdb::Coefficient> rows = fitted_rows(fit);
+  const auto error = [&](const char* key) { return *row(rows, "pytorch", key)->standard_error; };
+  EXPECT_NEAR(error("misaligned_gemm_rate"), 0.5, 1e-2);
+  EXPECT_NEAR(error("misaligned_batch_rate"), 1.2, 1e-2);
+  EXPECT_NEAR(row(rows, "pytorch", "errors.between_steps")->value, std::hypot(0.7, 0.35), 5e-2);
+}
+
+TEST(FittedRows, SayWhichStudyMovedAValueAndHowFar) {
+  const RunFit fit = two_studies(2);
+  const hwdb::Coefficient rate = *row(fitted_rows(fit), "h100_sxm", "training_rate");
+  double shift = 0.0;
+  for (const auto& [level, id] :
+       {std::pair(Level::Architecture, "Hopper"), std::pair(Level::Device, "h100_sxm")})
+    for (const Influence& one : fit.influence[effect(fit, level, id)])
+      if (one.group == "a") shift += one.shift;
+  char text[32];
+  std::snprintf(text, sizeof text, "a %+.1f %%", 100.0 * shift);
+  EXPECT_NE(rate.fitted_from.find(text), std::string::npos) << rate.fitted_from << ", " << text;
 }
 
 TEST(FittedRows, ErrorsOfRunsStandAtTheFrameworksThatAreLikeNoOther) {
