@@ -57,6 +57,14 @@ void give_fact(std::vector<sim::Fact>& facts, const std::string& key, const std:
   facts.push_back({key, value, sim::Evidence::Given, option});
 }
 
+std::optional<hwdb::Operations> operations_in(const JobOptions& options) {
+  if (!options.operations) return std::nullopt;
+  const auto kind = hwdb::operations_from(*options.operations);
+  if (!kind)
+    refuse_job("--operations", *options.operations, "lab, cluster or hyperscale is expected");
+  return kind;
+}
+
 void set_failure_options(const JobOptions& options, sim::Job& job, std::vector<sim::Fact>& facts) {
   if (options.mtbf) {
     const Seconds time = amount_in("--mtbf", *options.mtbf, "hours") * kHour;
@@ -144,7 +152,12 @@ void add_job_options(CLI::App& c, JobOptions& o) {
       "mean time between failures of one node; default that of public clusters, some 4500 h; "
       "example: --tokens 15T --mtbf 5000");
   add("--restart", o.restart, "MINUTES",
-      "from a failure to the first step after it; default 7.7; example: --tokens 15T --restart 20");
+      "from a failure to the first step after it, on average; default by --operations; example: "
+      "--tokens 15T --restart 20");
+  add("--operations", o.operations, "KIND",
+      "who restarts the job: lab (a person), cluster (a scheduler, a third of the times with "
+      "success) or hyperscale (all by itself); default hyperscale from 4096 devices on, else "
+      "cluster; example: --tokens 300B --operations lab");
   add("--checkpoint-interval", o.checkpoint_interval, "MINUTES",
       "of training between two checkpoints; default the one that loses least (Daly); example: "
       "--tokens 15T --checkpoint-interval 30");
@@ -185,7 +198,8 @@ std::optional<reports::JobAnswer> job_of(const JobOptions& options,
   if (!options.tokens) return std::nullopt;
   const double tokens = token_count("--tokens", *options.tokens);
   if (!prediction.feasible()) return std::nullopt;
-  hwdb::JobDefaults defaults = hwdb::job_defaults(database, prediction.run.cluster);
+  hwdb::JobDefaults defaults =
+      hwdb::job_defaults(database, prediction.run.cluster, operations_in(options));
   const sim::Estimate<Seconds> step{prediction.step_time, prediction.interval.first,
                                     prediction.interval.second};
   sim::Job job = job_with(defaults, sim::job_of(prediction.run, step, tokens));

@@ -15,7 +15,7 @@ namespace llmsim::cli {
 // As typed; job_of() reads them.
 struct JobOptions {
   std::optional<std::string> tokens{};  // none: no job
-  std::optional<std::string> price{}, mtbf{}, restart{}, ramp_up{};
+  std::optional<std::string> price{}, mtbf{}, restart{}, operations{}, ramp_up{};
   std::optional<std::string> checkpoint_interval{}, checkpoint_bandwidth{};
   bool asynchronous = false;
 };

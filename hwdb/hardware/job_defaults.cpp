@@ -104,22 +104,53 @@ void set_start(JobDefaults& defaults, const Database& database, const sim::Clust
   }
 }
 
-void set_restart(JobDefaults& defaults, const Database& database) {
-  std::vector<double> times;
+// Mean times between the shortest and the longest of public ones, in seconds.
+struct RestartTimes {
+  std::vector<double> automatic, manual;
+  double automatic_share = 1.0;
   std::string sources;
+};
+
+RestartTimes restart_times(const Database& database, Operations operations) {
+  RestartTimes times;
+  const auto note = [&](const JobFact& fact) {
+    times.sources += (times.sources.empty() ? "" : "; ") + fact.source;
+  };
   for (const JobFact& fact : facts_of(database, "reliability")) {
     for (const char* key : {"recovery_to_previous_progress_s_max", "median_recovery_s_below"}) {
-      const auto time = number(fact.record, key);
-      if (!time) continue;
-      times.push_back(*time);
-      sources += (sources.empty() ? "" : "; ") + fact.source;
+      if (const auto time = number(fact.record, key)) times.automatic.push_back(*time), note(fact);
     }
+    if (fact.record.contains("manual_restart_s")) {
+      const auto [least, most] = range_in(fact.record.at("manual_restart_s"));
+      times.manual.insert(times.manual.end(), {least, most});
+      note(fact);
+    }
+    if (fact.record.value("operations", "") == name_of(operations))
+      times.automatic_share = *number(fact.record, "automatic_share"), note(fact);
   }
-  const auto [least, most] = std::minmax_element(times.begin(), times.end());
-  const sim::Uncertain<double> time = sim::between(*least, *most);
-  defaults.restart = {Seconds(time.median), time.log_deviation};
-  note_job(defaults, "restart", printed_range({time.median / 60.0, time.log_deviation}, "min"),
-           Evidence::Measured, sources);
+  return times;
+}
+
+sim::Uncertain<double> between_ends(const std::vector<double>& values) {
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  return sim::between(*least, *most);
+}
+
+void set_restart(JobDefaults& defaults, const Database& database, Operations operations) {
+  const RestartTimes times = restart_times(database, operations);
+  const sim::Uncertain<double> automatic = between_ends(times.automatic);
+  sim::Uncertain<double> manual = between_ends(times.manual);
+  if (operations == Operations::Hyperscale) manual.median = manual.low();
+  const double alone = times.automatic_share * automatic.median,
+               waiting = (1.0 - times.automatic_share) * manual.median, mean = alone + waiting;
+  const double deviation =
+      std::hypot(alone * automatic.log_deviation, waiting * manual.log_deviation) / mean;
+  defaults.restart = {Seconds(mean), deviation};
+  note_job(defaults, "restart",
+           printed_range({mean / 60.0, deviation}, "min") + ", operations as of a " +
+               name_of(operations) + ": " + printed(100.0 * times.automatic_share, "%") +
+               " of restarts without a person",
+           Evidence::Measured, times.sources);
 }
 
 // --- storage ---
@@ -240,11 +271,32 @@ std::vector<PublicFailureRate> public_failure_rates(const Database& database) {
   return rates;
 }
 
-JobDefaults job_defaults(const Database& database, const sim::Cluster& cluster) {
+const char* name_of(Operations operations) {
+  switch (operations) {
+    case Operations::Lab: return "lab";
+    case Operations::Cluster: return "cluster";
+    case Operations::Hyperscale: return "hyperscale";
+  }
+  return "";
+}
+
+std::optional<Operations> operations_from(const std::string& name) {
+  for (const Operations kind : {Operations::Lab, Operations::Cluster, Operations::Hyperscale})
+    if (name == name_of(kind)) return kind;
+  return std::nullopt;
+}
+
+Operations usual_operations(int devices) {
+  constexpr int kOfATeam = 4096;
+  return devices >= kOfATeam ? Operations::Hyperscale : Operations::Cluster;
+}
+
+JobDefaults job_defaults(const Database& database, const sim::Cluster& cluster,
+                         std::optional<Operations> operations) {
   JobDefaults defaults;
   set_failures(defaults, database, cluster);
   set_start(defaults, database, cluster);
-  set_restart(defaults, database);
+  set_restart(defaults, database, operations.value_or(usual_operations(cluster.num_devices)));
   set_storage(defaults, database, cluster);
   set_price(defaults, database, cluster);
   set_watts(defaults, database, cluster);

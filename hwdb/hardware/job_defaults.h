@@ -6,7 +6,9 @@
 //              (sim/base/uncertainty.h, pooled): per device-hour as printed, per node-day over the
 //              devices of a node, one over mean time between interruptions times devices
 //   start      chance that a node keeps a job from starting: of the cluster's own row, else none
-//   restart    between the shortest and the longest public time from failure to training
+//   restart    the mean of those that run by themselves, between the shortest and the longest
+//              public time from failure to training, and of those that wait for a person, likewise;
+//              shares of both by who operates the job (Operations)
 //   storage    what one node writes: the cluster's own, else between the public ones; in all the
 //              cluster's own, else the largest public one
 //   price      of a device-hour (hardware_record.h)
@@ -20,6 +22,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "hwdb/store/database.h"
@@ -29,6 +32,21 @@
 #include "sim/run.h"
 
 namespace llmsim::hwdb {
+
+// Who restarts a job.  The share of interruptions after which it goes on by itself is that of a
+// public job of the kind (automatic_share of facts/reliability.json).
+//
+//   Lab         a person does, nights and weekends too: OPT-175B
+//   Cluster     a scheduler tries again, and often in vain: 504 B200 of a cloud
+//   Hyperscale  a team has made nearly everything start by itself, and is there day and night (the
+//               shortest public wait): Llama 3
+enum class Operations { Lab, Cluster, Hyperscale };
+
+const char* name_of(Operations operations);  // "lab", "cluster", "hyperscale"
+std::optional<Operations> operations_from(const std::string& name);
+
+// Jobs of 4,096 devices and more have such a team, others are taken for those of a cluster.
+Operations usual_operations(int devices);
 
 struct JobDefaults {
   sim::FailureRates failures{};
@@ -43,7 +61,9 @@ struct JobDefaults {
   std::vector<sim::Fact> facts{};
 };
 
-JobDefaults job_defaults(const Database& database, const sim::Cluster& cluster);
+// `operations`: none, the usual ones of so many devices.
+JobDefaults job_defaults(const Database& database, const sim::Cluster& cluster,
+                         std::optional<Operations> operations = std::nullopt);
 
 // A public cluster or job with its rate of failures of one device.
 struct PublicFailureRate {

@@ -76,12 +76,10 @@ TrainingRun moe_run(int devices) {
 TEST(StageBytes, ExpertsOfOneRankAreNotGathered) {
   TrainingRun run = moe_run(8);
   run.strategy.sharding = Sharding::Zero3;
-  run.framework.sharded.root_stays_gathered = false;
   run.strategy.ep = 4;
   const auto gathered = [&](bool with_experts) {
     const RankParameters rank = StageContents(run).rank();
-    return 2.0 *
-           std::max(2.0 * rank.largest_block(with_experts), std::max(rank.embedding, rank.head));
+    return 2.0 * (2.0 * rank.largest_block(with_experts) + std::max(rank.embedding, rank.head));
   };
   EXPECT_DOUBLE_EQ(bytes_of(run, 0).gathered.value(), gathered(true));
   run.strategy.ep = 8;

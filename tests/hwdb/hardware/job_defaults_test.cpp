@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -96,10 +98,30 @@ TEST(JobDefaults, OwnRowsOfASystemWin) {
   EXPECT_NE(fact_value(frontier, "job.start"), "");
 }
 
-TEST(JobDefaults, RestartAndStorageLieBetweenPublicOnes) {
+// A restart by itself takes 240 s (Olmo Hybrid) to 900 s (MegaScale), one that waits for a person 3
+// to 11 h (BLOOM): of Llama 3's 419 three did, of 504 B200 two of three, of OPT's 98 all but eight.
+TEST(JobDefaults, RestartsWaitForAPersonAsOftenAsInAJobOfTheirKind) {
+  const double alone = std::sqrt(240.0 * 900.0), person = std::sqrt(10800.0 * 39600.0);
+  const auto restart = [](Operations operations) {
+    return job_defaults(job_facts(), nodes_of_eight(512), operations).restart;
+  };
+  EXPECT_NEAR(restart(Operations::Hyperscale).median.value(), 0.993 * alone + 0.007 * 10800.0, 1.0);
+  EXPECT_NEAR(restart(Operations::Cluster).median.value(), 0.333 * alone + 0.667 * person, 1.0);
+  EXPECT_NEAR(restart(Operations::Lab).median.value(), 0.082 * alone + 0.918 * person, 1.0);
+  // Nearly all of a lab's error is that of the times that wait.
+  EXPECT_NEAR(restart(Operations::Lab).high() / restart(Operations::Lab).low(), 39600.0 / 10800.0,
+              0.1);
+  EXPECT_EQ(usual_operations(4095), Operations::Cluster);
+  EXPECT_EQ(usual_operations(4096), Operations::Hyperscale);
+  EXPECT_EQ(job_defaults(job_facts(), nodes_of_eight(512)).restart.median,
+            restart(Operations::Cluster).median);
+  for (const Operations kind : {Operations::Lab, Operations::Cluster, Operations::Hyperscale})
+    EXPECT_EQ(operations_from(name_of(kind)), kind);
+  EXPECT_EQ(operations_from("team"), std::nullopt);
+}
+
+TEST(JobDefaults, StorageLiesBetweenPublicOnes) {
   const JobDefaults defaults = defaults_of("dgx_h100");
-  EXPECT_NEAR(defaults.restart.low().value(), 240.0, 1e-6);   // Olmo Hybrid
-  EXPECT_NEAR(defaults.restart.high().value(), 900.0, 1e-6);  // MegaScale
   const double jean_zay = 57.5e9 / 48.0, meta = 2e12 / 3072.0;
   EXPECT_NEAR(defaults.storage.per_node.value(), std::sqrt(jean_zay * meta), 1.0);
   EXPECT_EQ(defaults.storage.aggregate, 2.0 * sim::TBps);
@@ -144,8 +166,10 @@ struct PublishedJob {
   bool or_more;
 };
 
-sim::JobEstimate predicted(const PublishedJob& published) {
-  const JobDefaults defaults = job_defaults(job_facts(), nodes_of_eight(published.devices));
+sim::JobEstimate predicted(const PublishedJob& published,
+                           std::optional<Operations> operations = std::nullopt) {
+  const JobDefaults defaults =
+      job_defaults(job_facts(), nodes_of_eight(published.devices), operations);
   const double useful = published.goodput * published.days * kSecondsPerDay;
   sim::Job job{.tokens = useful, .tokens_per_step = 1.0};  // one a second
   job.step_time = {Seconds(1.0), Seconds(1.0), Seconds(1.0)};
@@ -173,13 +197,34 @@ TEST(JobDefaults, HoldPublishedGoodput) {
   }
 }
 
-// Olmo Hybrid 7B, 512 B200: 97 % of a week was active training, a little less than failures and
-// checkpoints alone leave at the low end; what else it waited for is not published.
-TEST(JobDefaults, LeaveOlmoHybridSomewhatMoreThanItHad) {
+// Olmo Hybrid 7B, 512 B200 of a cloud: 97 % of a week was active training.
+TEST(JobDefaults, HoldTheGoodputOfOlmoHybrid) {
   const sim::Estimate<double> goodput =
       predicted({"Olmo Hybrid 7B", 512, 7.0, 7e9, 0.97, false}).goodput;
-  EXPECT_GT(goodput.low, 0.97);
-  EXPECT_LT(goodput.low, 0.98);
+  EXPECT_GT(0.97, goodput.low);
+  EXPECT_LT(0.97, goodput.high);
+}
+
+// Jobs of small teams, from their logs and chronicles (THUDM/GLM-130B @212215c, bigscience
+// chronicles.md, metaseq final_update.md, GPU hours of OLMo 3): four of five lie in the interval,
+// and half of them within five points of what is predicted.
+TEST(JobDefaults, HoldTheGoodputOfLabs) {
+  int held = 0;
+  std::vector<double> errors;
+  for (const PublishedJob& job : {PublishedJob{"GLM-130B", 768, 53.8, 130e9, 0.915, false},
+                                  PublishedJob{"BLOOM", 384, 108.0, 176e9, 0.925, false},
+                                  PublishedJob{"OPT-175B", 992, 56.0, 175e9, 0.59, false},
+                                  PublishedJob{"OLMo 3 7B", 512, 19.0, 7e9, 0.914, false},
+                                  PublishedJob{"OLMo 3 32B", 1024, 42.7, 32e9, 0.766, false}}) {
+    const sim::Estimate<double> goodput = predicted(job, Operations::Lab).goodput;
+    held += goodput.low <= job.goodput && job.goodput <= goodput.high;
+    errors.push_back(std::abs(goodput.value - job.goodput));
+    RecordProperty(job.name, std::to_string(goodput.low) + " " + std::to_string(goodput.value) +
+                                 " " + std::to_string(goodput.high));
+  }
+  std::ranges::sort(errors);
+  EXPECT_GE(held, 4);
+  EXPECT_LE(errors[2], 0.05);
 }
 
 TEST(JobDefaults, HoldTheInterruptionsOfLlama3) {
