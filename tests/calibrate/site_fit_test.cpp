@@ -213,8 +213,8 @@ TEST(SiteFit, TimesAreThoseOfThePaddedVocabulary) {
 TEST(SiteFit, CellsDifferByWhatTheirRunsSay) {
   std::vector<SiteRun> runs;
   for (const int batch : {8, 16, 24, 32, 40, 48}) {
-    runs.push_back(measured(batch, {.step = 0.1}));
-    runs.push_back(measured(batch, {.step = -0.1}, "megatron-lm"));
+    runs.push_back(measured(batch, {.step = 0.12}));
+    runs.push_back(measured(batch, {.step = -0.12}, "megatron-lm"));
   }
   const SiteFit fit = fit_site("ours", runs, "");
   ASSERT_EQ(fit.site.cells.size(), 2U);

@@ -68,7 +68,7 @@ TEST_F(CalibrateSite, PredictMovesTowardsTheMeasurement) {
   const std::string with = answer("predict slow.json --site ours"),
                     without = answer("predict slow.json");
   EXPECT_NEAR(number(with, "step_time_s"), after, 1e-9);
-  EXPECT_LT(width(with), 0.75 * width(without));
+  EXPECT_LT(width(with), 0.85 * width(without));
   EXPECT_NE(with.find("site fit (calibrate/site_fit.h) to 1 run"), std::string::npos);
   EXPECT_NE(run("predict slow.json --site ours --verbose").out.find("site.ours.memory_rate"),
             std::string::npos);

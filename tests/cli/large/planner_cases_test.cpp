@@ -211,15 +211,19 @@ int layers_of_last_stage(const sim::Run& run) {
 }
 
 // A vocabulary of 201,088 is as much work as four of the 36 layers of GPT-OSS-120B, one of 151,936
-// as two of the 94 of Qwen3-235B.
+// as one or two of the 94 of Qwen3-235B, which even stages leave it already.
 TEST_P(Heads, TakeThePlaceOfLayersOfTheLastStage) {
   const sim::Plan plan = sim::plan(head_query(GetParam()));
   ASSERT_FALSE(plan.plans.empty());
   const sim::Run& best = plan.plans.front().run;
-  EXPECT_LT(layers_of_last_stage(best), best.model.num_layers / GetParam().stages);
+  EXPECT_LT(layers_of_last_stage(best) * GetParam().stages, best.model.num_layers);
   sim::Run even = best;
   even.strategy.stage_layers.clear(), even.strategy.embeddings_as_layers = false;
-  EXPECT_LT(plan.plans.front().step_time, sim::predict(even).step_time);
+  const sim::Seconds step = plan.plans.front().step_time, of_even = sim::predict(even).step_time;
+  EXPECT_LE(step, of_even);
+  if (layers_of_last_stage(even) > layers_of_last_stage(best)) {
+    EXPECT_LT(step, of_even);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(
