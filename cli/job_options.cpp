@@ -59,7 +59,7 @@ void give_fact(std::vector<sim::Fact>& facts, const std::string& key, const std:
 
 std::optional<hwdb::Operations> operations_in(const JobOptions& options) {
   if (!options.operations) return std::nullopt;
-  const auto kind = hwdb::operations_from(*options.operations);
+  const auto kind = sim::named<hwdb::Operations>(*options.operations);
   if (!kind)
     refuse_job("--operations", *options.operations, "lab, cluster or hyperscale is expected");
   return kind;

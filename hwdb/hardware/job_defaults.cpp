@@ -18,6 +18,7 @@ using sim::Seconds;
 
 constexpr Seconds kHour{3600.0};
 constexpr Seconds kDay{86400.0};
+constexpr auto kOperations = sim::in_order<Operations>({"lab", "cluster", "hyperscale"});
 // Of a rate that one cluster showed once: its years and jobs differ less than clusters do.
 constexpr double kOwnRateDeviation = 0.3;
 // Of the power of nodes whose rating is not known: by the device's power alone, predictions of
@@ -125,7 +126,7 @@ RestartTimes restart_times(const Database& database, Operations operations) {
       times.manual.insert(times.manual.end(), {least, most});
       note(fact);
     }
-    if (fact.record.value("operations", "") == name_of(operations))
+    if (fact.record.value("operations", "") == sim::name_of(operations))
       times.automatic_share = *number(fact.record, "automatic_share"), note(fact);
   }
   return times;
@@ -148,7 +149,7 @@ void set_restart(JobDefaults& defaults, const Database& database, Operations ope
   defaults.restart = {Seconds(mean), deviation};
   note_job(defaults, "restart",
            printed_range({mean / 60.0, deviation}, "min") + ", operations as of a " +
-               name_of(operations) + ": " + printed(100.0 * times.automatic_share, "%") +
+               sim::name_of(operations) + ": " + printed(100.0 * times.automatic_share, "%") +
                " of restarts without a person",
            Evidence::Measured, times.sources);
 }
@@ -271,20 +272,7 @@ std::vector<PublicFailureRate> public_failure_rates(const Database& database) {
   return rates;
 }
 
-const char* name_of(Operations operations) {
-  switch (operations) {
-    case Operations::Lab: return "lab";
-    case Operations::Cluster: return "cluster";
-    case Operations::Hyperscale: return "hyperscale";
-  }
-  return "";
-}
-
-std::optional<Operations> operations_from(const std::string& name) {
-  for (const Operations kind : {Operations::Lab, Operations::Cluster, Operations::Hyperscale})
-    if (name == name_of(kind)) return kind;
-  return std::nullopt;
-}
+sim::NameTable<Operations> name_table(Operations) { return kOperations; }
 
 Operations usual_operations(int devices) {
   constexpr int kOfATeam = 4096;

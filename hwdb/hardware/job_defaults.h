@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "hwdb/store/database.h"
+#include "sim/base/field.h"
 #include "sim/base/uncertainty.h"
 #include "sim/hardware/cluster.h"
 #include "sim/job.h"
@@ -42,8 +43,7 @@ namespace llmsim::hwdb {
 //               shortest public wait): Llama 3
 enum class Operations { Lab, Cluster, Hyperscale };
 
-const char* name_of(Operations operations);  // "lab", "cluster", "hyperscale"
-std::optional<Operations> operations_from(const std::string& name);
+sim::NameTable<Operations> name_table(Operations);  // "lab", "cluster", "hyperscale"
 
 // Jobs of 4,096 devices and more have such a team, others are taken for those of a cluster.
 Operations usual_operations(int devices);

@@ -116,8 +116,7 @@ TEST(JobDefaults, RestartsWaitForAPersonAsOftenAsInAJobOfTheirKind) {
   EXPECT_EQ(job_defaults(job_facts(), nodes_of_eight(512)).restart.median,
             restart(Operations::Cluster).median);
   for (const Operations kind : {Operations::Lab, Operations::Cluster, Operations::Hyperscale})
-    EXPECT_EQ(operations_from(name_of(kind)), kind);
-  EXPECT_EQ(operations_from("team"), std::nullopt);
+    EXPECT_EQ(sim::named<Operations>(sim::name_of(kind)), kind);
 }
 
 TEST(JobDefaults, StorageLiesBetweenPublicOnes) {
