@@ -152,5 +152,20 @@ TEST_F(JobProgram, ThatDoesNotFitHasNoJob) {
   EXPECT_EQ(outcome.out.find("whole job"), std::string::npos);
 }
 
+TEST(JobOptions, WhoRestartsAJobDecidesHowLongItStands) {
+  const auto useful = [](const char* operations) {
+    return job_answer_of({.tokens = "15T", .operations = operations}).estimate.goodput.value;
+  };
+  EXPECT_LT(useful("lab"), useful("cluster"));
+  EXPECT_LT(useful("cluster"), useful("hyperscale"));
+  // So few devices are taken for a cluster's.
+  EXPECT_EQ(job_answer_of({.tokens = "15T"}).estimate.goodput.value, useful("cluster"));
+  EXPECT_EQ(
+      job_answer_of({.tokens = "15T", .restart = "20", .operations = "lab"}).job.restart.median,
+      sim::Seconds(1200.0));
+  EXPECT_EQ(job_error({.tokens = "15T", .operations = "team"}),
+            "--operations = team: lab, cluster or hyperscale is expected");
+}
+
 }  // namespace
 }  // namespace llmsim::cli
