@@ -71,10 +71,11 @@ std::vector<Setting> all_settings() {
             "multiprocessors that DeepEP or HybridEP is given, 0 for as fast as the links", "32"),
       on_off("fp8_activation_inputs", "saved.fp8_activation_inputs", "precision",
              "gate and values of a gated MLP are saved in 8 bits"),
-      word("attention_kernel", "attention_kernel",
-           {"flash-1", "flash-triton", "flash-2", "flash-3", "cudnn", "composable-kernel",
-            "aotriton", "aotriton-first", "splash", "blockwise", "blockwise-fp32"},
-           "flash_attention", "kernel that flash attention is", "cudnn"),
+      word(
+          "attention_kernel", "attention_kernel",
+          {"flash-1", "flash-triton", "flash-2", "flash-3", "flash-4", "cudnn", "composable-kernel",
+           "aotriton", "aotriton-first", "splash", "blockwise", "blockwise-fp32"},
+          "flash_attention", "kernel that flash attention is", "cudnn"),
       number_setting("dropout", "dropout", 0, 0.999, "", "probability of dropout", "0.1"),
       word("elementwise_fusion", "fusion", {"eager", "compiled", "fused"}, "compile",
            "how memory-bound operators become kernels: one for each operator, by a compiler, or "

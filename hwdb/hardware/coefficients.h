@@ -6,7 +6,7 @@
 //                     misaligned_factor misaligned_batch_factor smallest_tile alignment
 //                     weight_gradient_factor transposed_factor kernel_time_s
 //   attention.A.K     of one kind of attention kernel, A in flash-1 flash-triton flash-2 flash-3
-//                     cudnn composable-kernel aotriton aotriton-first splash blockwise
+//                     flash-4 cudnn composable-kernel aotriton aotriton-first splash blockwise
 //                     blockwise-fp32; K in forward backward seq_half head_dim_64_factor
 //   attention.K       of all kernels
 //   memory_bound.F.O.P

@@ -9,8 +9,8 @@ namespace llmsim::sim {
 namespace {
 
 constexpr auto kKernels = in_order<AttentionKernel>(
-    {"flash-1", "flash-triton", "flash-2", "flash-3", "cudnn", "composable-kernel", "aotriton",
-     "aotriton-first", "splash", "blockwise", "blockwise-fp32"});
+    {"flash-1", "flash-triton", "flash-2", "flash-3", "flash-4", "cudnn", "composable-kernel",
+     "aotriton", "aotriton-first", "splash", "blockwise", "blockwise-fp32"});
 
 constexpr std::array<const char*, kNumMemoryBoundKernels> kMemoryBoundKernels{
     "layer_norm",    "rms_norm",         "softmax",

@@ -22,6 +22,7 @@ namespace llmsim::sim {
 //                    devices; designed for Ampere, so that it uses a third of Hopper's matrix units
 //                    and a fifth of Blackwell's
 //   Flash3           FlashAttention-3 (Hopper)
+//   Flash4           FlashAttention-4 (Blackwell; on Hopper its kernels do what FlashAttention-3 does)
 //   Cudnn            cuDNN's fused attention: TransformerEngine's choice from Hopper on
 //   ComposableKernel AMD's Composable Kernel: the ROCm ports of FlashAttention-2 and
 //                    TransformerEngine
@@ -37,6 +38,7 @@ enum class AttentionKernel {
   FlashTriton,
   Flash2,
   Flash3,
+  Flash4,
   Cudnn,
   ComposableKernel,
   Aotriton,
@@ -46,10 +48,10 @@ enum class AttentionKernel {
   BlockwiseFp32
 };
 
-inline constexpr int kNumAttentionKernels = 11;
+inline constexpr int kNumAttentionKernels = 12;
 
-// "flash-1", "flash-triton", "flash-2", "flash-3", "cudnn", "composable-kernel", "aotriton",
-// "aotriton-first", "splash", "blockwise", "blockwise-fp32".
+// "flash-1", "flash-triton", "flash-2", "flash-3", "flash-4", "cudnn", "composable-kernel",
+// "aotriton", "aotriton-first", "splash", "blockwise", "blockwise-fp32".
 NameTable<AttentionKernel> name_table(AttentionKernel);
 
 // Kernels of the operators that are memory-bound, as far as they differ in speed where arithmetic

@@ -115,7 +115,7 @@ AttentionInputs add_qkv(LayerBuilder& b, TensorId normed) {
 bool copies_attention_output(const LayerBuilder& b) {
   const AttentionKernel kernel = b.framework.attention_kernel;
   const bool flash = kernel == AttentionKernel::Flash1 || kernel == AttentionKernel::Flash2 ||
-                     kernel == AttentionKernel::Flash3;
+                     kernel == AttentionKernel::Flash3 || kernel == AttentionKernel::Flash4;
   return b.framework.saved.flash_output_copied && b.strategy.flash_attention && flash &&
          b.strategy.cp == 1 && b.strategy.micro_batch > 1;
 }
