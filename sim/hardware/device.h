@@ -22,7 +22,7 @@ namespace llmsim::sim {
 //                    devices; designed for Ampere, so that it uses a third of Hopper's matrix units
 //                    and a fifth of Blackwell's
 //   Flash3           FlashAttention-3 (Hopper)
-//   Flash4           FlashAttention-4 (Blackwell; on Hopper its kernels do what FlashAttention-3 does)
+//   Flash4           FlashAttention-4 (Blackwell; its kernels for Hopper are FlashAttention-3's)
 //   Cudnn            cuDNN's fused attention: TransformerEngine's choice from Hopper on
 //   ComposableKernel AMD's Composable Kernel: the ROCm ports of FlashAttention-2 and
 //                    TransformerEngine
