@@ -356,7 +356,7 @@ TEST(Coefficients, AKeyWithoutFormatSetsAllFormats) {
   EXPECT_EQ(keys_set_by("gemm.k_half").size(), 6U);
   EXPECT_EQ(keys_set_by("gemm.bf16.k_half").size(), 1U);
   EXPECT_TRUE(keys_set_by("gemm.bf17.k_half").empty());
-  EXPECT_EQ(keys_set_by("attention.seq_half").size(), 11U);
+  EXPECT_EQ(keys_set_by("attention.seq_half").size(), 12U);
   EXPECT_EQ(keys_set_by("attention.flash-2.seq_half").size(), 1U);
 }
 
