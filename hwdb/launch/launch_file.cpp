@@ -17,6 +17,7 @@
 #include "hwdb/text/text_blocks.h"
 #include "sim/base/error.h"
 #include "sim/base/number_text.h"
+#include "sim/predict.h"
 
 namespace llmsim::hwdb {
 namespace {
@@ -338,6 +339,15 @@ void check_ranks(const LaunchTarget& target, const RunRecord& read, const sim::R
   }
 }
 
+// Whether the run has another step time or peak where its program is taken to be another.
+bool predicted_otherwise(const sim::Run& run, RunRecord record, const std::string& framework,
+                         RunResolver& resolver) {
+  record.training.framework = framework;
+  const sim::Prediction here = sim::predict_without_terms(run),
+                        there = sim::predict_without_terms(resolver.resolve(record));
+  return here.step_time != there.step_time || here.memory.needed() != there.memory.needed();
+}
+
 // Throws where the file means another run; gives what it leaves to its program.
 std::vector<std::string> check_written(const LaunchTarget& target, const LaunchFile& file,
                                        const sim::Run& run, RunResolver& resolver) {
@@ -352,7 +362,7 @@ std::vector<std::string> check_written(const LaunchTarget& target, const LaunchF
   std::erase_if(record.training.settings,
                 [&](const auto& setting) { return !run.settings.contains(setting.first); });
   record.hardware = hardware_of_run(run);
-  record.training.framework = run.framework.id;
+  const auto read_as = std::exchange(record.training.framework, run.framework.id);
   if (!run.date.empty()) record.date = run.date;
   if (!run.framework_version.empty()) record.training.framework_version = run.framework_version;
   check_ranks(target, record, run);
@@ -363,6 +373,10 @@ std::vector<std::string> check_written(const LaunchTarget& target, const LaunchF
   const bool recomputes = run.strategy.recompute.kind != sim::RecomputeKind::None;
   if (is_one_of("recompute.kind", target.left_to_program) && recomputes)
     unsaid.push_back(recompute_text(run));
+  if (read_as && *read_as != run.framework.id &&
+      predicted_otherwise(run, record, *read_as, resolver))
+    unsaid.push_back("training.framework = " + run.framework.id + " (of " + *read_as +
+                     " where it is read)");
   return unsaid;
 }
 

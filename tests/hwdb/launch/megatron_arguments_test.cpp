@@ -27,6 +27,11 @@ std::string value_of(const RunRecord& record, const std::string& key) {
   return found == record.training.strategy.end() ? "" : sim::text_of(found->second);
 }
 
+std::string setting_of(const RunRecord& record, const std::string& key) {
+  const auto found = record.training.settings.find(key);
+  return found == record.training.settings.end() ? "" : sim::text_of(found->second);
+}
+
 const std::string kNet = "--experimental-attention-variant gated_delta_net ";
 
 TEST(MegatronArguments, OfLinearAttentionEveryFewLayersHaveSoftmax) {
@@ -89,6 +94,24 @@ TEST(MegatronArguments, WhatOnlyFullyShardedRanksUseChangesNothingElsewhere) {
                                                       "--num-distributed-optimizer-instances 1"),
                      "sharding"),
             "zero3");
+}
+
+TEST(MegatronArguments, MultiprocessorsOfAnExchangeAreThoseOfItsProgram) {
+  const auto sms = [](const std::string& backend, const std::string& more) {
+    return setting_of(record_of_arguments("--num-experts 8 --moe-token-dispatcher-type flex "
+                                          "--moe-flex-dispatcher-backend " +
+                                          backend + " " + more),
+                      "moe_dispatch_sms");
+  };
+  const std::string both = "--moe-deepep-num-sms 18 --moe-hybridep-num-sms 32 ";
+  EXPECT_EQ(sms("deepep", both), "18");
+  EXPECT_EQ(sms("hybridep", both), "32");
+  EXPECT_EQ(sms("hybridep", both + "--moe-flex-dispatcher-num-sms 24"), "24");
+  EXPECT_EQ(sms("hybridep", "--moe-deepep-num-sms 18"), "");
+  EXPECT_EQ(setting_of(
+                record_of_arguments("--num-experts 8 --moe-token-dispatcher-type alltoall " + both),
+                "moe_dispatch_sms"),
+            "");
 }
 
 TEST(MegatronArguments, AHybridsPatternSaysItsChunksAndPredictedLayers) {

@@ -107,11 +107,13 @@ TEST(WrittenFiles, WhatAProgramRecomputesIsSaidBesideDeepSpeedsFile) {
     const Changes full{{"sharding", "zero3"}, {"recompute.kind", "full"}};
     return launch_files(run_on("llama-3-8b", 16, framework, full), target, resolver());
   };
-  const std::vector<std::string> unsaid{"recompute.kind = full"};
+  const std::vector<std::string> unsaid{"recompute.kind = full"},
+      of_trainer{"training.framework = hf-trainer-deepspeed (of deepspeed where it is read)"};
   EXPECT_EQ(files("deepspeed", "torchrun").front().unsaid, unsaid);
-  EXPECT_EQ(files("hf-trainer-deepspeed", "deepspeed").front().unsaid, unsaid);
+  EXPECT_EQ(files("hf-trainer-deepspeed", "deepspeed").front().unsaid,
+            (std::vector{unsaid.front(), of_trainer.front()}));
   const auto trainer = files("hf-trainer-deepspeed", "torchrun");
-  EXPECT_TRUE(trainer.front().unsaid.empty());
+  EXPECT_EQ(trainer.front().unsaid, of_trainer);
   EXPECT_NE(trainer.back().text.find(" --gradient_checkpointing true"), std::string::npos);
 }
 
@@ -288,6 +290,34 @@ TEST(WrittenFiles, AdaptersAreThoseOfTheProgramThatIsConfigured) {
   };
   EXPECT_EQ(files("accelerate", "fsdp1"), "");
   EXPECT_EQ(files("torchtitan", "torchtitan"), "torchtitan cannot express model.lora.rank = 8");
+}
+
+// Where a file is read as that of another program, and this predicts another step, it is said.
+TEST(WrittenFiles, WhatIsReadAsAnotherProgramSaysSo) {
+  const auto unsaid = [](const char* target, const char* framework, const Changes& changes) {
+    return sim::joined(
+        launch_files(run_on("llama-3-8b", 16, framework, changes), target, resolver())
+            .front()
+            .unsaid,
+        ", ");
+  };
+  EXPECT_EQ(unsaid("nemo", "nemo", {}),
+            "training.framework = nemo (of megatron-bridge where it is read)");
+  EXPECT_EQ(unsaid("nemo", "megatron-bridge", {}), "");
+  EXPECT_EQ(unsaid("accelerate", "fsdp1", {{"sharding", "zero3"}}),
+            "training.framework = fsdp1 (of hf-trainer-fsdp where it is read)");
+  // Megatron-FSDP and Megatron-LM's FSDP are one.
+  EXPECT_EQ(unsaid("megatron", "megatron-fsdp", {{"sharding", "zero3"}}), "");
+}
+
+TEST(WrittenFiles, MegatronFilesNameTheMultiprocessorsOfAnExchange) {
+  const std::string text =
+      launch_files(run_on("mixtral-8x7b", 16, "megatron-lm",
+                          {{"ep", 8}, {"moe_dispatch", "deepep"}, {"moe_dispatch_sms", 18}}),
+                   "megatron", resolver())
+          .front()
+          .text;
+  EXPECT_NE(text.find("--moe-deepep-num-sms 18\n"), std::string::npos) << text;
 }
 
 TEST(WrittenFiles, NemoNamesAdapters) {
