@@ -71,7 +71,7 @@ void add_settings(const sim::Run& run, Json& json) {
   const sim::ShardedWeights& weights = run.framework.sharded;
   json["attention_kernel"] =
       or_null(s.flash_attention, sim::name_of(run.framework.attention_kernel));
-  json["grad_sync_every_microbatch"] = run.framework.gradients.reduced_every_microbatch;
+  json["grad_sync_every_microbatch"] = sim::reduces_every_microbatch(run.framework, run.strategy);
   // Of a pipeline that gathers once it says nothing.
   json["reshard_after_forward"] =
       or_null(sharded && !sim::gathers_units_once(run.framework, s), weights.regathers_in_backward);

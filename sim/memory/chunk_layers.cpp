@@ -138,7 +138,7 @@ UnitRules unit_rules(const Strategy& strategy, const Framework& framework) {
   rules.stay_whole =
       rules.freed && rules.shards_weights && !framework.sharded.regathers_in_backward;
   rules.gathered_once = gathers_units_once(framework, strategy);
-  rules.reduced_every_microbatch = framework.gradients.reduced_every_microbatch;
+  rules.reduced_every_microbatch = reduces_every_microbatch(framework, strategy);
   rules.ahead = rules.shards_weights ? framework.sharded.prefetch_units : 0;
   return rules;
 }

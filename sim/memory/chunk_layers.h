@@ -50,8 +50,10 @@ struct UnitRules {
   bool counted() const { return freed && (shards_weights || shards_gradients); }
   // Whether whole gradients are reduced after a backward pass, the `last` one of a chunk or an
   // earlier one; else micro-batches add to them.
-  bool reduces(bool last) const {
-    return (shards_weights && !gathered_once) || last || reduced_every_microbatch;
+  bool reduces(bool last) const { return last || reduced_every_microbatch; }
+  // Whether a backward pass is the first of a step that leaves a rank its own gradients.
+  bool leaves_own_gradients(bool first, bool last) const {
+    return shards_gradients && !reduced_every_microbatch ? last : first;
   }
   // Whether a unit is freed when the pass of its layer ends.
   bool frees_after_forward() const { return !stay_whole && !gathered_once; }

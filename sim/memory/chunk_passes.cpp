@@ -228,7 +228,7 @@ BlockGradients block_gradients(const Layer& layer, const PassRules& rules, Backw
                                bool end) {
   if (layer.kind != UnitKind::Block) return {};
   BlockGradients block;
-  if (turn.first) block.own = rules.gradients;
+  if (rules.units.leaves_own_gradients(turn.first, turn.last)) block.own = rules.gradients;
   if (rules.units.counted()) return block;
   block.at_hand = end && turn.last ? rules.whole_gradients : waiting_gradients(layer, rules);
   block.unreduced = rules.unreduced_gradients;

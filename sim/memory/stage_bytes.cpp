@@ -373,10 +373,8 @@ void add_states(StageBytes& bytes, const Stage& stage) {
 
 // Whether micro-batches add to whole gradients, which are reduced once.
 bool adds_up_whole_gradients(const Run& run) {
-  const bool once =
-      run.strategy.sharding == Sharding::Zero2 || gathers_units_once(run.framework, run.strategy);
-  return once && run.strategy.num_microbatches() > 1 &&
-         !run.framework.gradients.reduced_every_microbatch;
+  return run.strategy.sharding >= Sharding::Zero2 && run.strategy.num_microbatches() > 1 &&
+         !reduces_every_microbatch(run.framework, run.strategy);
 }
 
 // Of a parameter, while micro-batches add to it: PyTorch's FSDP accumulates in the format in which

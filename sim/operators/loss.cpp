@@ -251,12 +251,22 @@ void save_copies(const Loss& loss, Node& node, TensorId logits, double count) {
       loss.of_logits(std::min(1.0, count), kFp32Bytes).size());
 }
 
+// 16-bit logits as PyTorch's operators leave them: what log-softmax gives is saved, and the backward
+// pass holds its gradient beside that of the logits.
+void save_log_softmax(const Loss& loss, Node& node) {
+  const TensorId saved =
+      loss.b.tensor("log-softmax", loss.of_logits(1.0, loss.element), TensorRole::LogitsCopy);
+  node.writes(saved).saves(saved).backward_workspace(loss.of_logits(1.0, loss.element).size());
+}
+
 void add_autograd(const Loss& loss, LayerOperators operators, TensorId logits) {
   Node& node = loss_node(loss, std::move(operators), logits).saves(logits);
   if (loss.framework.loss.fp32_logits)
     save_copies(loss, node, logits, fp32_copies(loss));
   else if (loss.framework.loss.gradient_in_place)
     node.gradient_in(logits);
+  else if (loss.framework.fusion != ElementwiseFusion::Compiled)
+    save_log_softmax(loss, node);
 }
 
 // One kernel for the logits' loss, or chunks of tokens whose gradients wait.

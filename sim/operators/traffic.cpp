@@ -122,7 +122,10 @@ Traffic cross_entropy_traffic(const Framework& framework, double e) {
   if (framework.fusion == ElementwiseFusion::Compiled) {
     return {.forward = {2 * e, 2}, .backward = {2 * e, 1}};
   }
-  if (!framework.loss.fp32_logits) return {.forward = {2 * e, 3}, .backward = {2 * e, 2}};
+  if (!framework.loss.fp32_logits && framework.loss.gradient_in_place)
+    return {.forward = {2 * e, 3}, .backward = {2 * e, 2}};
+  // log-softmax, gather; gradient of the gathered values, of the softmax
+  if (!framework.loss.fp32_logits) return {.forward = {2 * e, 3}, .backward = {4 * e, 3}};
   // cast up, log-softmax, gather; gradient of the gathered values, of the softmax, cast down
   return {.forward = {e + 3 * kFp32Bytes, 4}, .backward = {5 * kFp32Bytes + e, 3}};
 }

@@ -104,9 +104,12 @@ Traffic combination_traffic(const Framework& framework, double e, int top_k);
 //                         elements (8 + 4)
 Traffic weighted_bias_traffic(double e, int experts);
 
-// Loss from logits, per logit: log-softmax and negative log likelihood; the backward pass writes
-// the gradient over the logits.  2 e in either direction where the logits stay in their format or a
-// compiler fuses the casts; with fp32 logits forward e + 3 * 4, backward e + 5 * 4.
+// Loss from logits, per logit: log-softmax and negative log likelihood.
+//
+//   fused        2 e in either direction: by a compiler, or by a kernel that writes the gradient
+//                over 16-bit logits
+//   16 bits      forward 2 e, backward e (zeros around the gradients of the labels) + 3 e
+//   fp32         forward e + 3 * 4, backward e + 5 * 4
 Traffic cross_entropy_traffic(const Framework& framework, double e);
 
 // Quantisation of a 16-bit tensor to n bytes an element, for the GEMMs along both of its axes.  All

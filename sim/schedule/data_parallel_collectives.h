@@ -112,7 +112,7 @@ class DataParallelCollectives {
     return gathers_every_pass() && run_.framework.sharded.regathers_in_backward;
   }
   bool reduces_every_microbatch() const {
-    return gathers_every_pass() || run_.framework.gradients.reduced_every_microbatch;
+    return sim::reduces_every_microbatch(run_.framework, run_.strategy);
   }
   // By which gradients are summed over the ranks that share a copy of the states.
   CollectiveKind gradient_collective() const;

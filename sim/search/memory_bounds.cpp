@@ -10,7 +10,8 @@
 namespace llmsim::sim {
 std::vector<StateBounds> state_bounds(const Run& run, const RankParameters& rank,
                                       const std::vector<StageParameters>& held) {
-  const bool counted = unit_rules(run.strategy, run.framework).counted();
+  const UnitRules rules = unit_rules(run.strategy, run.framework);
+  const bool counted = rules.counted(), own = rules.leaves_own_gradients(true, false);
   std::vector<StateBounds> bounds;
   for (const StageParameters& parameters : held) {
     const StageBytes bytes = least_stage_bytes(run, rank, parameters);
@@ -20,7 +21,7 @@ std::vector<StateBounds> state_bounds(const Run& run, const RankParameters& rank
                 unreduced = counted ? Bytes(0.0) : bytes.unreduced_gradients;
     bounds.push_back(
         {.passes = (lasting + gathered).value(),
-         .steady = (lasting + gathered + gradients + unreduced).value(),
+         .steady = (lasting + gathered + (own ? gradients : Bytes(0.0)) + unreduced).value(),
          .update = (lasting + gradients + bytes.main_gradients + bytes.temporaries).value()});
   }
   return bounds;

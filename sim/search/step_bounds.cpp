@@ -233,7 +233,7 @@ StepShape step_shape(const Run& run) {
   shape.backward_transfer = transfers.backward.value();
   const bool gathers =
       run.strategy.sharding >= Sharding::Zero3 && !gathers_units_once(framework, run.strategy);
-  const bool every = gathers || framework.gradients.reduced_every_microbatch;
+  const bool every = reduces_every_microbatch(framework, run.strategy);
   // Weights that may all stay may leave gradients one message.
   const bool regathers = gathers && framework.sharded.regathers_in_backward &&
                          framework.sharded.live_parameters <= 0.0;

@@ -62,6 +62,11 @@ bool gathers_units_once(const Framework& framework, const Strategy& strategy) {
          framework.sharded.whole_in_pipelines;
 }
 
+bool reduces_every_microbatch(const Framework& framework, const Strategy& strategy) {
+  return framework.gradients.reduced_every_microbatch.value_or(
+      strategy.sharding >= Sharding::Zero3 && !gathers_units_once(framework, strategy));
+}
+
 bool runs_autocast(const Framework& framework, const Strategy& strategy) {
   const DType format = activation_dtype(strategy.precision);
   return framework.casts_weights_per_microbatch && framework.autograd &&

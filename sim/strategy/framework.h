@@ -111,7 +111,8 @@ struct LossBehaviour {
 // Gradients on their way to the optimizer.
 struct GradientBehaviour {
   bool reduced_in_fp32 = false;           // data-parallel reduction sends 4 bytes per parameter
-  bool reduced_every_microbatch = false;  // after each micro-batch, not once per step
+  // After each micro-batch, not once per step; none: where weights are gathered for each.
+  std::optional<bool> reduced_every_microbatch;
   // Zero1, Zero2: every rank gets all sums (all-reduce), also of what others update.
   bool reduced_whole = false;
   bool accumulated_by_gemm = false;  // the weight-gradient GEMM adds to the main buffer by itself
@@ -416,6 +417,10 @@ Framework effective_framework(const Framework& framework, const Strategy& strate
 // pipeline with ShardedWeights::whole_in_pipelines.  Source: PyTorch
 // torch/distributed/pipelining/stage.py backward_maybe_with_nosync, torchtitan apply_fsdp.
 bool gathers_units_once(const Framework& framework, const Strategy& strategy);
+
+// Whether gradients are reduced after each micro-batch.  Where they are not, micro-batches add to
+// whole gradients, of sharded weights too: FSDP's no_sync(), set_requires_gradient_sync(False).
+bool reduces_every_microbatch(const Framework& framework, const Strategy& strategy);
 
 // Whether eager operators run under PyTorch's autocast over fp32 weights, of 16-bit runs:
 //

@@ -38,7 +38,7 @@ sim::Run simulated_run(const TrainingSetup& setup) {
   framework.recompute_stops_early = true;
   framework.gradients.persist = true;
   framework.gradients.bucket = bucket_of(setup, framework.storage);
-  framework.gradients.reduced_every_microbatch = setup.exchange.every_micro_batch;
+  if (setup.exchange.every_micro_batch) framework.gradients.reduced_every_microbatch = true;
   framework.sharded.flat_units = true;
   framework.sharded.root_stays_gathered = false;
   framework.sharded.regathers_in_backward = setup.exchange.regathers_in_backward;

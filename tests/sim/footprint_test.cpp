@@ -91,8 +91,11 @@ TEST(Footprint, ShardingDividesItsStatesByTheRanks) {
   };
   EXPECT_EQ(shares(Sharding::None), (std::array<double, 3>{2.0, 2.0, 12.0}));
   EXPECT_EQ(shares(Sharding::Zero1), (std::array<double, 3>{2.0, 2.0, 1.5}));
-  EXPECT_EQ(shares(Sharding::Zero2), (std::array<double, 3>{2.0, 0.25, 1.5}));
   EXPECT_EQ(shares(Sharding::Zero3), (std::array<double, 3>{0.25, 0.25, 1.5}));
+  // A rank has its share of gradients after a reduction; the peak is before the step's only one.
+  EXPECT_EQ(shares(Sharding::Zero2), (std::array<double, 3>{2.0, 0.0, 1.5}));
+  run.framework.gradients.reduced_every_microbatch = true;
+  EXPECT_EQ(shares(Sharding::Zero2), (std::array<double, 3>{2.0, 0.25, 1.5}));
 }
 
 TEST(Footprint, DividedGradientsAreWholeUntilTheStepsOnlyReduction) {
@@ -103,11 +106,20 @@ TEST(Footprint, DividedGradientsAreWholeUntilTheStepsOnlyReduction) {
     return term({.terms = phase(run, name).terms}, "gradient_buffers");
   };
   const double whole = 2.0 * parameter_count(run);
-  EXPECT_DOUBLE_EQ(buffers("loss"), whole);  // of the second micro-batch, beside an eighth of them
+  EXPECT_DOUBLE_EQ(buffers("loss"), whole);  // of the second micro-batch
   EXPECT_DOUBLE_EQ(buffers("backward"), whole);
   EXPECT_EQ(buffers("update"), 0.0);
   run.framework.gradients.reduced_every_microbatch = true;
   EXPECT_EQ(buffers("loss"), 0.0);
+  // Of weights that are gathered for each pass too, where they wait: in the format of the reduction.
+  run.strategy.sharding = Sharding::Zero3;
+  run.framework.gradients.reduced_in_fp32 = true;
+  EXPECT_EQ(buffers("loss"), 0.0);
+  run.framework.gradients.reduced_every_microbatch = std::nullopt;
+  EXPECT_EQ(buffers("loss"), 0.0);
+  run.framework.gradients.reduced_every_microbatch = false;
+  EXPECT_DOUBLE_EQ(buffers("loss"), 2.0 * whole);
+  EXPECT_EQ(buffers("update"), 0.0);
 }
 
 TEST(Footprint, LogitsLiveInSixteenAndTwiceThirtyTwoBits) {

@@ -65,6 +65,9 @@ TEST(Loss, PlainLogitsLiveInSixteenAndTwiceThirtyTwoBits) {
 TEST(Loss, WithoutAnUpcastTheGradientStandsBesideTheLogitsOrInTheirPlace) {
   TrainingRun run = small_run();
   run.framework.loss.fp32_logits = false;
+  // Logits, log-softmax, its gradient and that of the logits.
+  EXPECT_DOUBLE_EQ(working(run).value(), kTokens * kVocab * 4.0 * 2.0);
+  run.framework.fusion = ElementwiseFusion::Compiled;
   EXPECT_DOUBLE_EQ(working(run).value(), kTokens * kVocab * (2.0 + 2.0));
   run.framework.loss.gradient_in_place = true;
   EXPECT_DOUBLE_EQ(working(run).value(), kTokens * kVocab * 2.0);

@@ -90,7 +90,8 @@ inline Framework random_framework(RandomChoice& choose) {
   framework.fusion = ElementwiseFusion::Fused;
   framework.autograd = choose.yes();
   framework.gradients.persist = !framework.autograd || choose.below(4) > 0;
-  framework.gradients.reduced_every_microbatch = choose.yes();
+  framework.gradients.reduced_every_microbatch =
+      choose.of<std::optional<bool>>({std::nullopt, true, false});
   framework.saved.stage_outputs = framework.autograd && choose.yes();
   framework.saved.partitioned_checkpoints = framework.autograd && choose.yes();
   framework.saved.parts_per_block = framework.autograd ? choose.of({1.0, 2.0}) : 1.0;

@@ -104,6 +104,8 @@ TEST(Traffic, OfMixturesOfExperts) {
 TEST(Traffic, OfTheLoss) {
   Framework in_format = kEager;
   in_format.loss.fp32_logits = false;
+  expect_bytes(cross_entropy_traffic(in_format, e), 2 * e, e + 3 * e);
+  in_format.loss.gradient_in_place = true;
   expect_bytes(cross_entropy_traffic(in_format, e), 2 * e, 2 * e);
   expect_bytes(cross_entropy_traffic(kCompiled, e), 2 * e, 2 * e);
   expect_bytes(cross_entropy_traffic(kEager, e), e + 3 * 4, e + 5 * 4);
