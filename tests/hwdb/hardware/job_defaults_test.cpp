@@ -98,18 +98,19 @@ TEST(JobDefaults, OwnRowsOfASystemWin) {
   EXPECT_NE(fact_value(frontier, "job.start"), "");
 }
 
-// A restart by itself takes 240 s (Olmo Hybrid) to 900 s (MegaScale), one that waits for a person 3
-// to 11 h (BLOOM): of Llama 3's 419 three did, of 504 B200 two of three, of OPT's 98 all but eight.
+// A restart by itself takes 240 s (Olmo Hybrid) to 900 s (MegaScale), one that waits for a person
+// 2.4 h (HLAT) to 11 h (BLOOM): of Llama 3's 419 three did, of 504 B200 two of three, of OPT's 98 all
+// but eight.
 TEST(JobDefaults, RestartsWaitForAPersonAsOftenAsInAJobOfTheirKind) {
-  const double alone = std::sqrt(240.0 * 900.0), person = std::sqrt(10800.0 * 39600.0);
+  const double alone = std::sqrt(240.0 * 900.0), person = std::sqrt(8660.0 * 39600.0);
   const auto restart = [](Operations operations) {
     return job_defaults(job_facts(), nodes_of_eight(512), operations).restart;
   };
-  EXPECT_NEAR(restart(Operations::Hyperscale).median.value(), 0.993 * alone + 0.007 * 10800.0, 1.0);
+  EXPECT_NEAR(restart(Operations::Hyperscale).median.value(), 0.993 * alone + 0.007 * 8660.0, 1.0);
   EXPECT_NEAR(restart(Operations::Cluster).median.value(), 0.333 * alone + 0.667 * person, 1.0);
   EXPECT_NEAR(restart(Operations::Lab).median.value(), 0.082 * alone + 0.918 * person, 1.0);
   // Nearly all of a lab's error is that of the times that wait.
-  EXPECT_NEAR(restart(Operations::Lab).high() / restart(Operations::Lab).low(), 39600.0 / 10800.0,
+  EXPECT_NEAR(restart(Operations::Lab).high() / restart(Operations::Lab).low(), 39600.0 / 8660.0,
               0.1);
   EXPECT_EQ(usual_operations(4095), Operations::Cluster);
   EXPECT_EQ(usual_operations(4096), Operations::Hyperscale);
