@@ -102,12 +102,22 @@ std::optional<double> worst(const std::vector<double>& values) {
   return values.empty() ? std::nullopt : std::optional(*std::ranges::max_element(values));
 }
 
+double beyond(double error, double noise) {
+  return std::copysign(std::max(0.0, std::abs(error) - noise), error);
+}
+
 bool is_verdict(const SourceRow& row) {
   return row.record.scored.outcome && row.predicted_outcome &&
          (row.measured_outcome == "ok" || row.measured_outcome == "oom");
 }
 
 }  // namespace
+
+std::optional<double> SourceRow::error_beyond_noise() const {
+  const std::optional<double> error = time_error();
+  if (!error || !record.noise) return std::nullopt;
+  return beyond(*error, std::log1p(*record.noise));
+}
 
 FilledProject filled(const hwdb::SourceProject& project, std::span<const hwdb::RunFile> files,
                      const Ablations& ablations, const Predictor& predict) {
@@ -130,20 +140,26 @@ FilledProject filled(const hwdb::SourceProject& project, std::span<const hwdb::R
 }
 
 TableErrors errors_of(const FilledTable& table) {
-  std::vector<double> times, peaks;
+  std::vector<double> times, outside, peaks;
   for (const SourceRow& row : table.rows) {
     if (row.counts) add(row.time_error(), times);
+    if (row.counts) add(row.record.noise ? row.error_beyond_noise() : row.time_error(), outside);
     if (row.record.scored.memory || table.table.assumed) add(row.peak_error(), peaks);
   }
   for (const StageRow& row : table.stages)
     add(log_ratio(row.measured_peak, row.predicted_peak), peaks);
-  for (const AblationPair& pair : table.pairs) add(pair.time_error(), times);
+  for (const AblationPair& pair : table.pairs) {
+    const std::optional<double> error = pair.time_error();
+    add(error, times);
+    if (error) outside.push_back(std::abs(beyond(*error, pair.noise)));
+  }
   TableErrors errors;
   errors.rows = table.size();
   errors.times = static_cast<int>(times.size());
   errors.peaks = static_cast<int>(peaks.size());
   errors.time_median = median_if_any(times);
   errors.time_worst = worst(times);
+  errors.worst_beyond_noise = worst(outside);
   errors.peak_median = median_if_any(peaks);
   errors.peak_worst = worst(peaks);
   for (const SourceRow& row : table.rows) {

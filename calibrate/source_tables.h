@@ -24,6 +24,10 @@ struct SourceRow : BacktestRow {
   // In the source's own convention.
   std::optional<sim::FlopsPerSecond> reported_rate, predicted_reported_rate;
   std::optional<double> measured_tokens_per_second;
+
+  // ln(predicted / measured) as far as it lies outside the spread that the source states (the
+  // record's `noise`): 0 inside of it, none where none is stated.
+  std::optional<double> error_beyond_noise() const;
 };
 
 // One pipeline stage.  Resident is what stays between steps: weights, gradients,
@@ -49,6 +53,7 @@ struct FilledTable {
 struct TableErrors {
   int rows = 0, times = 0, peaks = 0, outcomes = 0, outcomes_right = 0;
   std::optional<double> time_median, time_worst, peak_median, peak_worst;
+  std::optional<double> worst_beyond_noise;  // of times, noise being 0 where none is stated
 };
 
 struct FilledProject {

@@ -105,7 +105,7 @@ const std::vector<Column>& run_columns() {
 const std::vector<Column>& figure_columns() {
   static const std::vector<Column> columns(
       {in_seconds("measured_s", "step measured"), in_seconds("predicted_s", "step predicted"),
-       in_percent("time_error", "error"),
+       in_percent("time_error", "error"), in_percent("error_beyond_noise", "beyond its noise"),
        in_tokens_per_s("measured_tokens_per_s_per_device", "tokens measured"),
        in_tokens_per_s("predicted_tokens_per_s_per_device", "tokens predicted"),
        in_flops_per_s("reported_flops_per_s", "as the source counts, measured"),
@@ -133,14 +133,14 @@ Cells run_cells(const RunRecord& r) {
 }
 
 Cells figure_cells(const SourceRow& row) {
-  return Cells({cell(row.measured_time), cell(row.predicted_time), cell(row.time_error()),
-                cell(row.measured_tokens_per_second),
-                row.measured_tokens_per_second ? cell(row.predicted_tokens_per_second) : Cell(),
-                cell(row.reported_rate), cell(row.predicted_reported_rate), cell(row.measured_rate),
-                cell(row.predicted_rate), cell(row.measured_peak), cell(row.predicted_peak),
-                cell(row.peak_error()), cell(row.measured_outcome), cell(row.predicted_outcome),
-                row.measured_time ? Cell(std::string(row.counts ? "yes" : "no")) : Cell(),
-                row.record.id});
+  return Cells(
+      {cell(row.measured_time), cell(row.predicted_time), cell(row.time_error()),
+       row.counts ? cell(row.error_beyond_noise()) : Cell(), cell(row.measured_tokens_per_second),
+       row.measured_tokens_per_second ? cell(row.predicted_tokens_per_second) : Cell(),
+       cell(row.reported_rate), cell(row.predicted_reported_rate), cell(row.measured_rate),
+       cell(row.predicted_rate), cell(row.measured_peak), cell(row.predicted_peak),
+       cell(row.peak_error()), cell(row.measured_outcome), cell(row.predicted_outcome),
+       row.measured_time ? Cell(std::string(row.counts ? "yes" : "no")) : Cell(), row.record.id});
 }
 
 // Columns worth folding: what describes a run, as far as it is shown.
@@ -220,6 +220,7 @@ Table source_table(const FilledTable& filled) {
                 : !filled.pairs.empty() ? pairs_table(filled)
                                         : runs_table(filled);
   if (filled.table.assumed) table.add_note("Assumed: " + filled.table.assumption);
+  for (const std::string& sentence : filled.table.unexplained) table.add_note(sentence);
   table.add_note("Source: " + filled.table.source);
   return table;
 }
@@ -238,7 +239,8 @@ Table source_summary(std::span<const FilledProject> projects) {
       "Tables of the source projects",
       {as_text("project"), as_text("table"), as_integer("rows"), as_integer("times"),
        in_percent("median_abs_error", "median error"), in_percent("worst_abs_error", "worst"),
-       as_integer("peaks"), in_percent("memory_median_abs_error", "memory error"),
+       in_percent("worst_beyond_noise", "beyond its noise"), as_integer("peaks"),
+       in_percent("memory_median_abs_error", "memory error"),
        in_percent("memory_worst_abs_error", "worst memory"),
        as_text("outcomes_right", "verdicts right")});
   for (const FilledProject& project : projects) {
@@ -248,8 +250,8 @@ Table source_summary(std::span<const FilledProject> projects) {
           std::to_string(e.outcomes_right) + "/" + std::to_string(e.outcomes);
       table.add_row({project.project.title, filled.table.title, count_or_none(e.rows),
                      count_or_none(e.times), cell(e.time_median), cell(e.time_worst),
-                     count_or_none(e.peaks), cell(e.peak_median), cell(e.peak_worst),
-                     e.outcomes > 0 ? Cell(verdicts) : Cell()});
+                     cell(e.worst_beyond_noise), count_or_none(e.peaks), cell(e.peak_median),
+                     cell(e.peak_worst), e.outcomes > 0 ? Cell(verdicts) : Cell()});
     }
   }
   return table;

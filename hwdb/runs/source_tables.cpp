@@ -48,6 +48,7 @@ SourceTable read_table(const json& value, const std::string& place) {
   table.rows = reader.count("rows").value_or(0);
   table.runs = reader.texts("runs");
   table.comparisons = reader.texts("comparisons");
+  table.unexplained = reader.texts("unexplained");
   for (const json& stage : reader.list("stages")) table.stages.push_back(read_stage(stage, place));
   if (const json* assumed = reader.any("assume")) read_assumption(*assumed, place, table);
   reader.finish();

@@ -15,7 +15,7 @@
 //   comparisons  settings whose pairs and stated speed-ups (comparison.h) of `groups` are listed
 //
 // and optionally `assume`: {reason, model, hardware, training}, in the schema of run records, for
-// what the source does not print.
+// what the source does not print, and `unexplained`: sentences on what is predicted far off.
 #pragma once
 
 #include <optional>
@@ -37,7 +37,7 @@ struct SourceTable {
   int rows = 0;
   std::vector<std::string> runs;
   std::vector<StageFigures> stages;
-  std::vector<std::string> comparisons;
+  std::vector<std::string> comparisons, unexplained;
   std::optional<RunRecord> assumed;
   std::string assumption;  // the reason
 };

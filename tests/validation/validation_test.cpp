@@ -178,6 +178,16 @@ TEST_F(Validation, EveryTableOfTheSourceProjectsHasAllItsRows) {
   }
 }
 
+// A figure that is missed by more than a quarter beyond the spread that its source states.
+TEST_F(Validation, TablesSayWhatIsFarOff) {
+  for (const FilledProject& project : *projects_) {
+    for (const FilledTable& table : project.tables) {
+      const bool far = errors_of(table).worst_beyond_noise.value_or(0.0) > 0.25;
+      EXPECT_EQ(far, !table.table.unexplained.empty()) << table.table.title;
+    }
+  }
+}
+
 TEST_F(Validation, TheSourceTablesAreUpToDate) {
   for (const FilledProject& project : *projects_) {
     const auto path = std::filesystem::path(project.project.file).replace_extension(".md");
