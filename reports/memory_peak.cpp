@@ -47,7 +47,7 @@ std::string phase_text(std::string_view phase) {
 
 // Of terms that are not so many bytes for each parameter.
 std::string nature_of(std::string_view term, const sim::MemoryPeak& peak) {
-  static constexpr std::array<std::pair<std::string_view, const char*>, 12> kTexts{
+  static constexpr std::array<std::pair<std::string_view, const char*>, 13> kTexts{
       {{"gathered_weights", "whole weights of the sharded units at hand"},
        {"cast_weights", "16-bit copies of fp32 weights, which autocast makes"},
        {"gradient_buffers", "whole gradients of sharded units"},
@@ -59,7 +59,8 @@ std::string nature_of(std::string_view term, const sim::MemoryPeak& peak) {
        {"dispatch_buffers", "tokens of all expert ranks"},
        {"gradient_buckets", "copies of gradients for their reduction"},
        {"workspaces", "of the matrix libraries"},
-       {"framework", "buckets of collectives"}}};
+       {"framework", "buckets of collectives"},
+       {"measured_correction", "what measured peaks of the site say"}}};
   if (term == "activations" && peak.blocks_in_flight > 0)
     return std::to_string(peak.blocks_in_flight) +
            (peak.blocks_in_flight == 1 ? " block of " : " blocks of ") +
@@ -218,6 +219,11 @@ Table tensor_table(const sim::Prediction& p) {
     }
     row.insert(row.end(), {tensor.size, why_text(tensor, p.memory_peak)});
     table.add_row(std::move(row));
+  }
+  for (const sim::MemoryTerm& term : p.memory.fullest().terms) {
+    if (std::string_view(term.name) == name_of(sim::MemoryKind::MeasuredCorrection))
+      table.add_row({with_spaces(term.name), term.name, "", "", "", Cell(), Cell(), term.size,
+                     nature_of(term.name, p.memory_peak)});
   }
   table.add_row({"peak", "", "", "", "", Cell(), Cell(), p.memory.peak, "allocated"});
   for (const char* key : {"kind", "layer"}) table.hide(key);

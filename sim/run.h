@@ -9,6 +9,7 @@
 #include "sim/hardware/cluster.h"
 #include "sim/model/transformer.h"
 #include "sim/strategy/framework.h"
+#include "sim/strategy/peak_correction.h"
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
@@ -41,9 +42,14 @@ struct Run {
   Framework framework;
   // False: a step is a micro-step without optimizer (some published timings).
   bool optimizer_step = true;
+  PeakCorrection measured_peaks;      // of the cluster; empty: nothing is known of them
   std::vector<std::string> warnings;  // what the prediction is to be read with, a line each
   std::vector<Fact> facts;  // every coefficient and every assumed default, for the provenance
 };
+
+inline PeakProblem peak_problem(const Run& run) {
+  return peak_problem(run.model, run.strategy, run.framework.id, run.cluster.device.id);
+}
 
 // Whether PredictionErrors::moe_site holds: experts, or expert or context ranks.
 inline bool has_moe_errors(const Run& run) {

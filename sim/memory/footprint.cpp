@@ -8,9 +8,52 @@
 #include "sim/memory/chunk_layers.h"
 #include "sim/memory/shards.h"
 #include "sim/operators/update.h"
+#include "sim/strategy/layout_ratio.h"
 
 namespace llmsim::sim {
 namespace {
+
+// What is allocated over what is counted, as measured peaks of the cluster have it.
+double measured_factor(const Run& run) {
+  if (run.measured_peaks.empty()) return 1.0;
+  return std::exp(run.measured_peaks.log_factor(traits_of(run.strategy)));
+}
+
+StagePeak scaled(StagePeak stage, double factor) {
+  for (Bytes StagePeak::*size : {&StagePeak::idle, &StagePeak::peak, &StagePeak::temporaries})
+    stage.*size = factor * (stage.*size);
+  return stage;
+}
+
+void scale(MemoryPoint& point, double factor) {
+  const Bytes more = (factor - 1.0) * point.allocated;
+  point.allocated += more;
+  point.terms[MemoryKind::MeasuredCorrection] += more;
+}
+
+std::vector<MemoryPoint> scaled(std::vector<MemoryPoint> points, double factor) {
+  if (factor == 1.0) return points;
+  for (MemoryPoint& point : points) scale(point, factor);
+  return points;
+}
+
+// Errors where peaks of the cluster are known: of allocated and of device bytes the larger one, and
+// of what is needed in the ratio that the framework's errors have.
+void set_measured_errors(Memory& memory, const Run& run) {
+  const PeakCorrection& peaks = run.measured_peaks;
+  const LayoutTraits layout = traits_of(run.strategy);
+  const StageMemory& fullest = memory.fullest();
+  const auto error_of = [&](Bytes size, Bytes gaps) {
+    return peaks.error(layout, {.allocated = (size - memory.context) / size,
+                                .gaps = gaps / size,
+                                .context = memory.context / size});
+  };
+  memory.error =
+      std::max(peaks.error(layout, {}), error_of(memory.reserved + memory.context, fullest.lost));
+  memory.needed_error =
+      error_of(memory.needed(), run.framework.reserve.unrecoverable_gaps * fullest.lost) *
+      run.framework.errors.needed_per_peak();
+}
 
 // Gaps among the blocks that a step allocates and frees.  The flat buffers of the update leave
 // none, and fit into none.
@@ -149,6 +192,7 @@ Memory memory_footprint(const Run& run, const LayerPrices& prices, const StageCo
                         StageWalks& walks, MemoryStages stages) {
   const bool leaves_out = stages == MemoryStages::Fullest &&
                           run.strategy.pipeline_schedule <= PipelineSchedule::Interleaved;
+  const double factor = measured_factor(run);
   Memory memory;
   for (int stage = 0; stage < run.strategy.pp; ++stage) {
     if (leaves_out && !contents.stages().is_first_of_kind(stage)) continue;
@@ -158,7 +202,7 @@ Memory memory_footprint(const Run& run, const LayerPrices& prices, const StageCo
       memory.stages.back().stage = stage;
       continue;
     }
-    const StagePeak peak = walks.peak(stage);
+    const StagePeak peak = scaled(walks.peak(stage), factor);
     memory.stages.push_back({.stage = stage, .peak = peak.peak});
     add_gaps(memory.stages.back(), peak, run);
     memory.peak = std::max(memory.peak, memory.stages.back().peak);
@@ -171,17 +215,20 @@ Memory memory_footprint(const Run& run, const LayerPrices& prices, const StageCo
   memory.error = run.framework.errors.memory;
   memory.needed_error = run.framework.errors.needed_memory;
   memory.device = memory.reserved + memory.context;
+  if (!run.measured_peaks.empty()) set_measured_errors(memory, run);
   memory.host = host_memory(run, prices, contents);
   return memory;
 }
 
 std::vector<MemoryPhase> memory_timeline(const Run& run, const LayerPrices& prices, int stage) {
-  return phases_of(stage_points(run, prices, StageContents(run), stage, false));
+  return phases_of(
+      scaled(stage_points(run, prices, StageContents(run), stage, false), measured_factor(run)));
 }
 
 MemoryPeak explain_peaks(Memory& memory, const Run& run, const LayerPrices& prices) {
   const StageContents contents(run);
   StageWalks walks(run, prices, contents);
+  const double factor = measured_factor(run);
   MemoryPeak peak{.stage = memory.fullest().stage};
   for (StageMemory& stage : memory.stages) {
     if (const std::optional<std::size_t> twin = twin_of(run.strategy, stage.stage)) {
@@ -190,7 +237,7 @@ MemoryPeak explain_peaks(Memory& memory, const Run& run, const LayerPrices& pric
     }
     MemoryPoint highest;
     if (stage.stage == peak.stage) {
-      const std::vector<MemoryPoint> points = walks.points(stage.stage, false);
+      const std::vector<MemoryPoint> points = scaled(walks.points(stage.stage, false), factor);
       memory.timeline = phases_of(points);
       highest = *std::max_element(
           points.begin(), points.end(),
@@ -202,6 +249,7 @@ MemoryPeak explain_peaks(Memory& memory, const Run& run, const LayerPrices& pric
       peak.parameters = contents.held(peak.stage);
     } else {
       highest = walks.highest(stage.stage);
+      if (factor != 1.0) scale(highest, factor);
     }
     stage.phase = highest.phase, stage.terms = highest.terms.present();
   }
@@ -223,7 +271,8 @@ Bytes MemoryCurve::reserved(const MemoryPoint& point) const {
 MemoryCurve memory_curve(const Run& run, const LayerPrices& prices, int stage, bool whole_step) {
   const StageContents contents(run);
   MemoryCurve curve{.stage = stage, .fragmentation = run.framework.reserve.reserved_per_byte()};
-  curve.points = stage_points(run, prices, contents, stage, whole_step);
+  curve.points =
+      scaled(stage_points(run, prices, contents, stage, whole_step), measured_factor(run));
   for (std::size_t i = 0; i < curve.points.size(); ++i) {
     if (curve.points[i].allocated > curve.peak().allocated) curve.highest = i;
   }

@@ -22,6 +22,9 @@
 // and 1.6, median 1.23. Its gaps are taken times reserve.gaps_factor, which is fitted to measured
 // peaks (calibrate/memory_fit.h).
 //
+// Where peaks of the cluster are measured (strategy/peak_correction.h), what is allocated at any
+// point of the step is taken times their factor; its rest is the term "measured_correction".
+//
 // In the memory of a node's host lives what a run offloads, and whole models while ranks load them.
 // Bytes of one rank, of its stage with most:
 //

@@ -21,7 +21,8 @@ constexpr std::array<const char*, kNumMemoryKinds> kNames{"weights",
                                                           "gradient_buckets",
                                                           "workspaces",
                                                           "buffers",
-                                                          "framework"};
+                                                          "framework",
+                                                          "measured_correction"};
 
 }  // namespace
 
@@ -31,7 +32,9 @@ std::vector<MemoryTerm> MemoryTerms::present() const {
   std::vector<MemoryTerm> list;
   for (int i = 0; i < kNumMemoryKinds; ++i) {
     const auto kind = static_cast<MemoryKind>(i);
-    if ((*this)[kind] > Bytes(0.0)) list.push_back({name_of(kind), (*this)[kind]});
+    const bool there = kind == MemoryKind::MeasuredCorrection ? (*this)[kind] != Bytes(0.0)
+                                                              : (*this)[kind] > Bytes(0.0);
+    if (there) list.push_back({name_of(kind), (*this)[kind]});
   }
   return list;
 }

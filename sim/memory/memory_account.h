@@ -41,10 +41,11 @@ enum class MemoryKind {
   Buckets,
   Workspaces,
   Buffers,  // masks, tables of positions, tokens of the step
-  Framework
+  Framework,
+  MeasuredCorrection  // what measured peaks of the cluster add (peak_correction.h); may be negative
 };
 
-inline constexpr int kNumMemoryKinds = static_cast<int>(MemoryKind::Framework) + 1;
+inline constexpr int kNumMemoryKinds = static_cast<int>(MemoryKind::MeasuredCorrection) + 1;
 
 // "weights", "gathered_weights", "optimizer_states", ...: stable keys of the tables.
 const char* name_of(MemoryKind kind);

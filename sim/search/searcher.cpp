@@ -1,6 +1,7 @@
 #include "sim/search/searcher.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <tuple>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "sim/model/layer_kinds.h"
 #include "sim/operators/update.h"
 #include "sim/schedule/step.h"
+#include "sim/strategy/layout_ratio.h"
 #include "sim/strategy/validity.h"
 
 namespace llmsim::sim {
@@ -410,7 +412,10 @@ double Searcher::least_outputs(const Run& run) const {
 Bytes Searcher::least_needed(const SearchLayout& layout, const SearchSharding& sharding) {
   const Run& run = prices_.run_of(problem_.space.strategy(layout, {}, sharding, Recompute{}));
   const StageParameters share = (1.0 / layout.pp) * held_parameters(rank_, problem_.whole_model);
-  return peak_bound(state_bounds(run, rank_, {share}), {{.first = least_outputs(run)}}) +
+  const PeakCorrection& measured = run.measured_peaks;
+  const double factor =
+      measured.empty() ? 1.0 : std::exp(measured.least_log_factor(traits_of(run.strategy)));
+  return factor * peak_bound(state_bounds(run, rank_, {share}), {{.first = least_outputs(run)}}) +
          context_memory(run);
 }
 
@@ -452,13 +457,21 @@ void Searcher::search_shardings(const SearchNode& node) {
   }
 }
 
+// Of what is allocated, as measured peaks of the cluster have it.
+template <class StrategyOf>
+double Searcher::measured_factor(const StrategyOf& strategy) const {
+  const PeakCorrection& measured = problem_.query.base.measured_peaks;
+  return measured.empty() ? 1.0 : std::exp(measured.log_factor(traits_of(strategy())));
+}
+
 // Whose passes alone take `passes` at least, and whose activations are those at hand.
 void Searcher::search_sharding(const SearchNode& node, std::size_t number,
                                const LayoutPrices& prices, const LeastCost& passes) {
   const ShardingSearch& sharding = node.shardings[number];
   const StageCounts& counts = *node.pipeline->counts;
   const auto own_strategy = [&] { return strategy(node, sharding.choice); };
-  const Bytes peak = peak_bound(states_of(node, number), activations_),
+  const Bytes peak =
+                  measured_factor(own_strategy) * peak_bound(states_of(node, number), activations_),
               needed = peak + node.context;
   if (needed > found_.ranking.room() && !ranking_.may_nearly_fit(passes, needed))
     return leave_out(needed, prices, own_strategy);

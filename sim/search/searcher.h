@@ -105,6 +105,8 @@ class Searcher {
   void evaluate(const Candidate& candidate);
   template <class StrategyOf>
   void leave_out(Bytes needed, const LayoutPrices& prices, const StrategyOf& strategy);
+  template <class StrategyOf>
+  double measured_factor(const StrategyOf& strategy) const;
   bool is_nearer(Bytes needed) const;
   bool is_too_large(Bytes needed) const;
   // The parameters of a rank, which the layouts of a variant share.

@@ -292,6 +292,8 @@ struct PredictionErrors {
   double memory = 0.10;
   // The same of what a run needs of its device, gaps and context included.
   double needed_memory = 0.10;
+  // The one over the other.
+  double needed_per_peak() const { return memory > 0.0 ? needed_memory / memory : 1.0; }
   bool operator==(const PredictionErrors&) const = default;
 };
 

@@ -20,6 +20,19 @@ inline void pin_and_ban(PlanQuery& query, RandomChoice& choose) {
   if (choose.below(4) == 0) query.excluded["virtual_stages"] = {std::int64_t{1}};
 }
 
+// Measured peaks of the run in other layouts, which may disagree.
+inline PeakCorrection random_peaks(const Run& run, RandomChoice& choose) {
+  std::vector<PeakObservation> peaks;
+  for (int i = choose.below(4); i >= 0; --i) {
+    PeakObservation peak{.id = "a", .kind = "device", .problem = peak_problem(run), .slopes = {}};
+    for (double& trait : peak.layout) trait = choose.of({0.0, 0.0, 0.5, 1.0, 2.0});
+    peak.slopes = {.allocated = choose.of({1.0, 0.8}), .gaps = 0.1, .context = 0.1};
+    peak.residual = choose.of({-0.5, -0.1, 0.1, 0.2, 0.6});
+    peaks.push_back(std::move(peak));
+  }
+  return peak_correction(peaks, {}, peak_problem(run));
+}
+
 // One query of small sizes; what it holds changes with the seed.
 inline PlanQuery random_query(unsigned seed) {
   RandomChoice choose(seed);
@@ -95,6 +108,7 @@ inline PlanQuery random_query(unsigned seed) {
                                  .mesh_order = choose.yes(),
                                  .deduplicated_dispatch = choose.yes(),
                                  .moe_overlap = choose.yes()};
+  if (choose.below(3) == 0) query.base.measured_peaks = random_peaks(query.base, choose);
   return query;
 }
 
