@@ -220,15 +220,17 @@ std::vector<SiteRun> site_runs(std::span<const hwdb::RunFile> files,
     const bool some_scored = std::ranges::any_of(file.runs, [](const hwdb::RunRecord& run) {
       return is_timed(run) && run.scored.step_time;
     });
-    const std::size_t before = runs.size();
     for (const hwdb::RunRecord& record : file.runs) {
       if (is_timed(record) && (record.scored.step_time || !some_scored))
         runs.push_back(site_run(record, resolver));
     }
-    if (runs.size() == before)
-      throw Error(file.file +
-                  ": no measured step time; measured.step_time_s is expected in seconds, as llmsim "
-                  "calibrate log writes it");
+    if (!std::ranges::any_of(file.runs, [](const hwdb::RunRecord& run) {
+          return is_timed(run) || (run.measured && run.measured->peak_memory);
+        }))
+      throw Error(
+          file.file +
+          ": no measured step time and no peak; measured.step_time_s is expected in seconds "
+          "or measured.peak_memory_bytes in bytes, as llmsim calibrate log writes them");
   }
   return runs;
 }

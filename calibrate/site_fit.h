@@ -47,7 +47,8 @@ struct SiteRun {
 };
 
 // All runs with a measured step time; of a file that scores some of its times these alone.  Throws
-// Error for a file without such a run, and for a run that cannot be read or predicted.
+// Error for a file without a step time and without a peak (site_memory.h), and for a run that
+// cannot be read or predicted.
 std::vector<SiteRun> site_runs(std::span<const hwdb::RunFile> files,
                                const hwdb::Database& database);
 

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "calibrate/site_fit.h"
+#include "calibrate/site_memory.h"
 #include "cli/commands.h"
 #include "cli/help_format.h"
 #include "hwdb/runs/site.h"
@@ -55,7 +56,7 @@ std::string percent(double mean, double deviation) {
 
 std::string percent(double value) { return fmt::format("{:.1f} %", 100.0 * value); }
 
-reports::Table fit_table(const calibrate::SiteFit& fit, const std::string& database) {
+reports::Table fit_table(const calibrate::SiteFit& fit) {
   reports::Table table(
       "Site " + fit.site.name,
       {as_text("run"), in_seconds("measured_s", "measured"), in_seconds("before_s", "before"),
@@ -75,20 +76,35 @@ reports::Table fit_table(const calibrate::SiteFit& fit, const std::string& datab
                    name_of(cell.kind) + ": step " + percent(cell.step, cell.error));
   table.add_note("standard deviation of a step time: " + percent(fit.prior_error) + " before, " +
                  percent(fit.error) + " after");
-  table.add_note("stored in " + database + "; go on with: llmsim predict --site " + site.name);
   return table;
 }
 
-void warn_of_broken_runs(const calibrate::SiteFit& fit) {
+reports::Table memory_table(const calibrate::SiteMemoryFit& fit) {
+  reports::Table table(
+      "Peak memory of its runs",
+      {as_text("run"), as_text("kind"), in_bytes("measured_bytes", "measured"),
+       in_bytes("before_bytes", "before"), in_percent("before_error", "error before"),
+       in_bytes("after_bytes", "after"), in_percent("after_error", "error after")});
+  for (const calibrate::SitePeakRow& row : fit.rows)
+    table.add_row({row.id, row.kind, row.measured, row.before, row.before / row.measured - 1.0,
+                   row.after, row.after / row.measured - 1.0});
+  table.add_note("standard deviation of the peak of a run like these: " + percent(fit.prior_error) +
+                 " before, " + percent(fit.error) + " after");
+  return table;
+}
+
+// `checked`: "step times".
+template <class Row>
+void warn_of_broken_runs(const std::vector<Row>& rows, const char* checked) {
   std::vector<std::string> ids;
-  for (const calibrate::SiteFitRow& row : fit.rows)
+  for (const Row& row : rows)
     if (std::abs(row.deviations) > kFarOff) ids.push_back(row.id);
   if (ids.empty()) return;
   const std::size_t more = ids.size() - std::min(ids.size(), kNamed);
   ids.resize(ids.size() - more);
   std::cerr << "warning: far from the others, so that they hardly count: " << sim::joined(ids, ", ")
-            << (more > 0 ? " and " + std::to_string(more) + " more" : "")
-            << "; check step times and settings of these runs\n";
+            << (more > 0 ? " and " + std::to_string(more) + " more" : "") << "; check " << checked
+            << " and settings of these runs\n";
 }
 
 int run_calibrate_site(const SiteOptions& options) {
@@ -98,10 +114,23 @@ int run_calibrate_site(const SiteOptions& options) {
   hwdb::check_site_name(database, options.name, options.replace);
   const std::vector<hwdb::RunFile> files = read_run_files(options.files);
   const std::vector<calibrate::SiteRun> runs = calibrate::site_runs(files, database);
-  const calibrate::SiteFit fit = calibrate::fit_site(options.name, runs, database.version());
+  const calibrate::SiteMemoryFit memory =
+      calibrate::fit_site_memory(calibrate::site_peaks(files, database));
+  calibrate::SiteFit fit;
+  if (runs.empty())
+    fit.site = calibrate::site_without_times(options.name, memory, database.version());
+  else
+    fit = calibrate::fit_site(options.name, runs, database.version());
+  fit.site.memory = memory.memory;
   hwdb::put_site(database, fit.site, options.replace);
-  warn_of_broken_runs(fit);
-  return print_answer(fit_table(fit, place_of(database)), options.output);
+  warn_of_broken_runs(fit.rows, "step times");
+  warn_of_broken_runs(memory.rows, "peaks");
+  std::vector<reports::Table> tables;
+  if (!runs.empty()) tables.push_back(fit_table(fit));
+  if (!memory.rows.empty()) tables.push_back(memory_table(memory));
+  tables.back().add_note("stored in " + place_of(database) +
+                         "; go on with: llmsim predict --site " + options.name);
+  return print_answer(tables, options.output);
 }
 
 reports::Table list_table(const hwdb::Database& database) {
@@ -109,12 +138,17 @@ reports::Table list_table(const hwdb::Database& database) {
       "Calibrated sites",
       {as_text("site"), in_percent("step"), in_percent("step_deviation", "+-"),
        in_percent("memory_rate", "memory rate"), in_percent("network_rate", "network rate"),
-       in_percent("host_time", "host times"), as_text("source"), as_text("fitted_from", "from")});
+       in_percent("host_time", "host times"), as_integer("peaks"), as_text("source"),
+       as_text("fitted_from", "from")});
   table.hide("fitted_from");
   for (const std::string& name : hwdb::site_names(database)) {
     const hwdb::Site site = hwdb::site(database, name);
-    table.add_row({name, site.effects.step, site.deviations.step, site.effects.memory,
-                   site.effects.network, site.effects.host, site.source, site.fitted_from});
+    const auto time = [&](double value) {
+      return site.cells.empty() ? reports::Cell() : reports::Cell(value);
+    };
+    table.add_row({name, time(site.effects.step), time(site.deviations.step),
+                   time(site.effects.memory), time(site.effects.network), time(site.effects.host),
+                   std::ssize(site.memory.peaks), site.source, site.fitted_from});
   }
   if (table.rows().empty())
     table.add_note("none in " + place_of(database) +
@@ -148,16 +182,17 @@ void add_site(CLI::App& calibrate, int& status) {
              "what to call the cluster; example: our-cluster")
       ->required();
   add_option(*command, "runs", options->files, "RUNS",
-             "run files with measured step times in seconds (llmsim calibrate log writes "
-             "them), or folders of them; one run is enough, three are better")
+             "run files with measured step times in seconds or peaks of memory in bytes (llmsim "
+             "calibrate log writes them), or folders of them; one run is enough, three are better")
       ->required();
   command->add_flag("--replace", options->replace, "let the site take the place of one so called");
   add_output_options(*command, options->output);
   add_database_option(*command, options->database);
   command->footer(
       "Step: ln of measured over predicted step time.  Memory and network rate: ln of the rate of\n"
-      "memory-bound kernels and of collectives over the predicted one.  Less is believed the "
-      "fewer\n"
+      "memory-bound kernels and of collectives over the predicted one.  Peaks (allocated, "
+      "reserved\n"
+      "or of the device) say most of runs that are laid out alike.  Less is believed the fewer\n"
       "runs there are; a run far from the others hardly counts.\n"
       "Example: llmsim calibrate site our-cluster monday.json tuesday.json");
   command->callback([options, &status] { status = run_calibrate_site(*options); });

@@ -52,6 +52,7 @@ std::optional<SiteCell> cell_from(const Coefficient& row) {
 void read(const Coefficient& row, Site& site) {
   site.source = row.source;
   site.fitted_from = row.fitted_from;
+  if (read(row, site.memory)) return;
   if (row.key.starts_with(kCell)) {
     if (const auto cell = cell_from(row)) site.cells.push_back(*cell);
     return;
@@ -68,6 +69,9 @@ void read(const Coefficient& row, Site& site) {
   if (row.key == "errors.slower") site.slower = row.value;
 }
 
+// Or it knows of memory alone.
+bool knows_times(const Site& site) { return !site.cells.empty() || site.memory.empty(); }
+
 std::vector<Coefficient> rows_of(const Site& site) {
   std::vector<Coefficient> rows;
   const auto add = [&](const std::string& key, double value, std::optional<double> error) {
@@ -80,6 +84,8 @@ std::vector<Coefficient> rows_of(const Site& site) {
                     .source = site.source,
                     .fitted_from = site.fitted_from});
   };
+  for (const Coefficient& row : rows_of(site.memory)) add(row.key, row.value, row.standard_error);
+  if (!knows_times(site)) return rows;
   for (const SiteEffectName& effect : kSiteEffects)
     add(effect.key, site.effects.*effect.value, site.deviations.*effect.value);
   add("errors.site", site.error, std::nullopt);
@@ -203,6 +209,8 @@ void put_site(Database& database, const Site& site, bool replace) {
 }
 
 void apply(const Site& site, const Frameworks& frameworks, sim::Run& run) {
+  apply(site.memory, "site." + site.name, site.source, run);
+  if (!knows_times(site)) return;
   const SiteCell* cell = cell_of(site, run);
   SiteEffects effects = site.effects;
   if (cell) effects.step = cell->step;

@@ -14,6 +14,9 @@
 //   errors.run        of one run among those of a cell
 //   errors.faster     how many of these deviations a 90 % interval reaches down and
 //   errors.slower     up
+//   memory.*, peak/*  what it knows of memory (site_memory.h)
+//
+// A site whose runs have peaks and no step times has the latter alone.
 #pragma once
 
 #include <optional>
@@ -21,6 +24,7 @@
 #include <vector>
 
 #include "hwdb/frameworks/frameworks.h"
+#include "hwdb/runs/site_memory.h"
 #include "hwdb/store/database.h"
 #include "sim/run.h"
 
@@ -72,7 +76,8 @@ struct Site {
   SiteEffects effects, deviations;
   double error = 0.0, moe_error = 0.0, run_error = 0.0;  // errors.*
   double faster = 1.645, slower = 1.645;                 // errors.*
-  std::vector<SiteCell> cells;
+  std::vector<SiteCell> cells;                           // none: no step time is known
+  SiteMemory memory;
   std::string source, fitted_from;  // how, and to which runs
 };
 
@@ -101,6 +106,7 @@ void put_site(Database& database, const Site& site, bool replace);
 // errors.between_steps and the device's training_rate_error are 0, because the site's runs have
 // shown what they stand for, and errors.faster and errors.slower are the site's.  A family are the
 // frameworks that are like the same one.
+// Without cells all of this stays as it is.  Of memory see site_memory.h.
 // Each value becomes a Fact "site.NAME.KEY".
 void apply(const Site& site, const Frameworks& frameworks, sim::Run& run);
 

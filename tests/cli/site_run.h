@@ -20,4 +20,19 @@ inline std::string run_text(const std::string& id, double step_time, int global_
   return text.str();
 }
 
+// The same with a peak of memory in bytes.
+inline std::string peak_text(const std::string& id, double peak, const std::string& kind,
+                             int micro_batch = 1) {
+  std::ostringstream text;
+  text.precision(17);
+  text << R"({"id": ")" << id << R"(", "model": {"name": "llama-3-8b", "seq_len": 4096}, )"
+       << R"("hardware": {"accelerator": "h100_sxm", "num_devices": 16}, )"
+       << R"("training": {"framework": "fsdp2", "precision": "bf16", "sharding": "zero3", )"
+       << R"("micro_batch": )" << micro_batch << R"(, "global_batch": 64}, )"
+       << R"("measured": {"peak_memory_bytes": )" << peak << R"(, "memory_kind": ")" << kind
+       << R"(", "outcome": "ok"}, )"
+       << R"("scored": {"step_time": false, "memory": true, "outcome": false}})";
+  return text.str();
+}
+
 }  // namespace llmsim::cli

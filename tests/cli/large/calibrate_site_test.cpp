@@ -126,13 +126,44 @@ TEST_F(CalibrateSite, MistakesAreOneLine) {
   };
   store();
   write("untimed.json", run_text("untimed", 0.0));
-  expect_error("calibrate site other untimed.json", "untimed.json: no measured step time");
+  expect_error("calibrate site other untimed.json",
+               "untimed.json: no measured step time and no peak");
   expect_error("calibrate site ours slow.json", "NAME = ours: is taken by a stored site");
   expect_error("calibrate site slow.json slow.json", "NAME = slow.json: is a file");
   expect_error("calibrate site other no-such.json", "no-such.json: no such file");
   expect_error("predict slow.json --site our", "unknown site 'our'; did you mean ours?");
   expect_error("calibrate show our", "did you mean ours?");
   EXPECT_EQ(run("calibrate site ours slow.json --replace").status, 0);
+}
+
+TEST_F(CalibrateSite, APeakMovesPeaksAndNoStepTime) {
+  const std::string predict = std::string("predict ") + kSiteRun + kLayout,
+                    before = answer(predict);
+  const double peak = number(before, "peak_bytes", "\"memory\"");
+  write("peak.json", peak_text("peak", 1.2 * peak, "allocated"));
+  const Outcome outcome = run("calibrate site ours peak.json");
+  EXPECT_EQ(outcome.status, 0) << outcome.messages;
+  EXPECT_NE(outcome.out.find("Peak memory of its runs"), std::string::npos) << outcome.out;
+  const std::string after = answer(predict + " --site ours");
+  EXPECT_GT(number(after, "peak_bytes", "\"memory\""), 1.1 * peak);
+  EXPECT_LT(number(after, "peak_bytes", "\"memory\""), 1.2 * peak);
+  EXPECT_NE(number(after, "fit_probability", "\"memory\""),
+            number(before, "fit_probability", "\"memory\""));
+  EXPECT_EQ(number(after, "step_time_s"), number(before, "step_time_s"));
+  EXPECT_NE(run(predict + " --site ours --verbose").out.find("site.ours.memory.allocated"),
+            std::string::npos);
+}
+
+TEST_F(CalibrateSite, RowsOfAPlanHaveThePeaksThatPredictSays) {
+  write("peak.json", peak_text("peak", 60e9, "device"));
+  ASSERT_EQ(run("calibrate site ours peak.json").status, 0);
+  const std::string plan =
+      answer(std::string("plan ") + kSiteRun + kLayout + " --recompute none --top 1 --site ours");
+  const std::string predicted =
+      answer(std::string("predict ") + kSiteRun + kLayout + " --site ours");
+  for (const char* key : {"peak_bytes", "fit_probability"})
+    EXPECT_NEAR(number(plan, key, "\"plans\"") / number(predicted, key, "\"memory\""), 1.0, 1e-9)
+        << key;
 }
 
 TEST_F(CalibrateSite, LearningCurveIsATable) {
