@@ -12,6 +12,7 @@
 #include "calibrate/statistics.h"
 #include "hwdb/frameworks/frameworks.h"
 #include "hwdb/text/rounding.h"
+#include "sim/base/uncertainty.h"
 #include "sim/predict.h"
 
 namespace llmsim::calibrate {
@@ -122,6 +123,11 @@ double deviation_of(const MixedFit& fit, const Slopes& common) {
   return std::sqrt(mean * mean + fit.variance_of(common) + study * study + row * row);
 }
 
+// One of all and one of a family, those that exist.
+Slopes both(const MemoryFit& fit, MemoryLevel all, MemoryLevel one, const std::string& family) {
+  return EffectIndex(fit.effects).sum({{all, ""}, {one, family}});
+}
+
 class MemoryFitting {
  public:
   explicit MemoryFitting(const MeasuredMemory& memory) : memory_(memory) {
@@ -148,7 +154,9 @@ class MemoryFitting {
     result_.groups = memory_.groups;
     result_.effects = hierarchy_.list();
     leave_out();
-    result_.outcomes = outcome_fit(outcomes(), {.study_share = study_share()});
+    const std::vector<Outcome> all = outcomes();
+    result_.outcomes = outcome_fit(all, {.study_share = study_share()});
+    for (std::size_t i = 0; i < all.size(); ++i) result_.said.push_back(said(all[i], i));
     return std::move(result_);
   }
 
@@ -189,7 +197,7 @@ class MemoryFitting {
       rest.observations.clear();
       for (std::size_t i = 0; i < memory_.peaks.size(); ++i)
         if (memory_.peaks[i].group != g) rest.observations.push_back(model_.observations[i]);
-      const MixedFit without = fit(rest, &result_.fit);
+      const MixedFit& without = without_[g] = fit(rest, &result_.fit);
       for (std::size_t i = 0; i < memory_.peaks.size(); ++i)
         if (memory_.peaks[i].group == g) predict_left_out(i, without);
       for (std::size_t k = 0; k < model_.effects.size(); ++k)
@@ -228,18 +236,25 @@ class MemoryFitting {
     return all;
   }
 
+  // That it fits, by what is known without its group.
+  double said(const Outcome& outcome, std::size_t i) const {
+    const std::string family = hierarchy_.family_of(memory_.outcomes[i].run.framework.id);
+    const auto without = without_.find(outcome.group);
+    const MixedFit& others = without == without_.end() ? result_.fit : without->second;
+    const double scale =
+        deviation_of(others, both(result_, MemoryLevel::All, MemoryLevel::Family, family)) *
+        std::exp(result_.outcomes.log_scale_without(outcome.group));
+    return sim::student_probability(outcome.room / scale);
+  }
+
   const MeasuredMemory& memory_;
   PeakHierarchy hierarchy_;
   std::vector<PeakEffects> behind_;  // by peak
   MixedModel model_;
   std::vector<double> residuals_;
+  std::map<std::size_t, MixedFit> without_;  // fitted to the peaks of the other groups
   MemoryFit result_;
 };
-
-// One of all and one of a family, those that exist.
-Slopes both(const MemoryFit& fit, MemoryLevel all, MemoryLevel one, const std::string& family) {
-  return EffectIndex(fit.effects).sum({{all, ""}, {one, family}});
-}
 
 // --- rows ---
 

@@ -50,6 +50,8 @@ struct MemoryFit {
   // By effect and group: fitted to all less fitted without the group.
   std::vector<std::vector<double>> influence;
   OutcomeFit outcomes;
+  // By outcome of the measured ones: the probability that it fits, by the fit without its group.
+  std::vector<double> said;
 
   double spread(MemoryLevel level) const { return fit.spreads[static_cast<std::size_t>(level)]; }
   // Scale of the error of a run of an unknown study under a family of frameworks.

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <map>
+#include <utility>
 
 #include "sim/base/uncertainty.h"
 
@@ -53,6 +55,7 @@ double log_evidence(const OutcomesOfStudy& study, double location, double k, dou
 
 struct GridPoint {
   double location, log_scale, log_posterior;
+  std::map<std::size_t, double> evidence;  // of it, by study
 };
 
 std::vector<GridPoint> posterior(const std::map<std::size_t, OutcomesOfStudy>& studies,
@@ -61,14 +64,36 @@ std::vector<GridPoint> posterior(const std::map<std::size_t, OutcomesOfStudy>& s
   for (int i = -kGridSteps; i <= kGridSteps; ++i) {
     for (int j = -kGridSteps; j <= kGridSteps; ++j) {
       const double u = kGridReach * i / kGridSteps, v = kGridReach * j / kGridSteps;
-      GridPoint point{u * priors.location, v * priors.log_scale, -0.5 * (u * u + v * v)};
-      for (const auto& [group, study] : studies)
-        point.log_posterior +=
+      GridPoint point{u * priors.location, v * priors.log_scale, -0.5 * (u * u + v * v), {}};
+      for (const auto& [group, study] : studies) {
+        const double evidence =
             log_evidence(study, point.location, std::exp(point.log_scale), priors.study_share);
-      grid.push_back(point);
+        point.log_posterior += evidence, point.evidence[group] = evidence;
+      }
+      grid.push_back(std::move(point));
     }
   }
   return grid;
+}
+
+struct Moments {
+  double mean = 0.0, deviation = 0.0;
+};
+
+// Of a value, weighted by e^log_weight.
+template <class LogWeight>
+Moments moments(const std::vector<GridPoint>& grid, double GridPoint::*value,
+                const LogWeight& log_weight) {
+  double most = -std::numeric_limits<double>::infinity();
+  for (const GridPoint& point : grid) most = std::max(most, log_weight(point));
+  double weights = 0.0, sum = 0.0, squares = 0.0;
+  for (const GridPoint& point : grid) {
+    const double weight = std::exp(log_weight(point) - most);
+    weights += weight, sum += weight * point.*value;
+    squares += weight * point.*value * point.*value;
+  }
+  const double mean = sum / weights;
+  return {mean, std::sqrt(squares / weights - mean * mean)};
 }
 
 }  // namespace
@@ -83,20 +108,17 @@ OutcomeFit outcome_fit(const std::vector<Outcome>& outcomes, const OutcomePriors
   }
   fit.studies = static_cast<int>(studies.size());
   const std::vector<GridPoint> grid = posterior(studies, priors);
-  const double most = std::ranges::max_element(grid, {}, &GridPoint::log_posterior)->log_posterior;
-  double sum = 0.0, locations = 0.0, location_squares = 0.0, scales = 0.0, scale_squares = 0.0;
-  for (const GridPoint& point : grid) {
-    const double weight = std::exp(point.log_posterior - most);
-    sum += weight;
-    locations += weight * point.location;
-    location_squares += weight * point.location * point.location;
-    scales += weight * point.log_scale;
-    scale_squares += weight * point.log_scale * point.log_scale;
+  const auto of_all = [](const GridPoint& point) { return point.log_posterior; };
+  const Moments location = moments(grid, &GridPoint::location, of_all),
+                log_scale = moments(grid, &GridPoint::log_scale, of_all);
+  fit.location = location.mean, fit.location_error = location.deviation;
+  fit.log_scale = log_scale.mean, fit.log_scale_error = log_scale.deviation;
+  for (const auto& study : studies) {
+    const std::size_t group = study.first;
+    fit.without[group] = moments(grid, &GridPoint::log_scale, [group](const GridPoint& point) {
+                           return point.log_posterior - point.evidence.at(group);
+                         }).mean;
   }
-  fit.location = locations / sum;
-  fit.log_scale = scales / sum;
-  fit.location_error = std::sqrt(location_squares / sum - fit.location * fit.location);
-  fit.log_scale_error = std::sqrt(scale_squares / sum - fit.log_scale * fit.log_scale);
   return fit;
 }
 

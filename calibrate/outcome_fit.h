@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <vector>
 
 namespace llmsim::calibrate {
@@ -36,6 +37,13 @@ struct OutcomeFit {
   int ran = 0, out_of_memory = 0, studies = 0;  // that count
   double location = 0.0, location_error = 0.0;
   double log_scale = 0.0, log_scale_error = 0.0;  // ln k
+  std::map<std::size_t, double> without;  // ln k of a fit to the other groups, by group that counts
+
+  // Of a prediction that knows nothing of the group.
+  double log_scale_without(std::size_t group) const {
+    const auto found = without.find(group);
+    return found == without.end() ? log_scale : found->second;
+  }
 };
 
 // Without outcomes the priors.

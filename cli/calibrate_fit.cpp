@@ -9,6 +9,7 @@
 #include "calibrate/learning_curve.h"
 #include "calibrate/memory_fit.h"
 #include "calibrate/ratio_fit.h"
+#include "calibrate/reliability.h"
 #include "calibrate/run_fit.h"
 #include "calibrate/statistics.h"
 #include "cli/commands.h"
@@ -16,6 +17,7 @@
 #include "hwdb/hardware/coefficient_file.h"
 #include "hwdb/text/input_file.h"
 #include "reports/table.h"
+#include "reports/validation.h"
 #include "sim/base/error.h"
 #include "sim/base/uncertainty.h"
 
@@ -184,6 +186,18 @@ reports::Table memory_table(const calibrate::MemoryFit& fit) {
   return table;
 }
 
+reports::Table verdict_table(const calibrate::MeasuredMemory& memory,
+                             const calibrate::MemoryFit& fit) {
+  std::vector<calibrate::Verdict> verdicts;
+  for (std::size_t i = 0; i < memory.outcomes.size(); ++i)
+    verdicts.push_back({.group = memory.groups[memory.outcomes[i].group],
+                        .said = fit.said[i],
+                        .ran = memory.outcomes[i].ran});
+  reports::Table table = reports::reliability_table(calibrate::reliability(verdicts));
+  table.add_note("each study is left out of the fit");
+  return table;
+}
+
 reports::Table curve_table(const std::vector<calibrate::StudyCurve>& studies) {
   reports::Table table(
       "Median errors of the other runs of a study after some of its runs",
@@ -262,6 +276,7 @@ int run_calibrate_fit(const FitOptions& options) {
   if (!memory.groups.empty()) {
     tables.push_back(peak_table(memory, memory_fit));
     tables.push_back(memory_table(memory_fit));
+    if (!memory.outcomes.empty()) tables.push_back(verdict_table(memory, memory_fit));
   }
   if (options.effects) tables.push_back(effect_table(fit));
   return print_answer(tables, options.output);

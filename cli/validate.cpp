@@ -12,6 +12,7 @@
 #include "calibrate/ablation.h"
 #include "calibrate/backtest.h"
 #include "calibrate/plan_backtest.h"
+#include "calibrate/reliability.h"
 #include "calibrate/residuals.h"
 #include "calibrate/source_tables.h"
 #include "cli/output.h"
@@ -34,14 +35,15 @@ struct ValidateOptions {
   std::vector<std::string> files;
   std::string scope = "all";  // "dense", "moe", "all"
   std::string format = "table";
-  bool ablations = false;   // what settings are worth, as ratios, instead of errors by group
-  bool rows = false;        // with ablations: every pair
-  bool residuals = false;   // errors by device, framework, precision and what runs wait for
-  bool runs = false;        // every run, worst first, instead of errors by group
-  bool plans = false;       // what the planner chooses, instead of errors by group
-  std::string comparisons;  // file of stated pairs; empty: the project's, if `files` is empty
-  std::string tables;       // folder of descriptions of source tables; empty: none
-  bool skipped = false;     // list every run without a prediction, not only scored ones
+  bool ablations = false;    // what settings are worth, as ratios, instead of errors by group
+  bool rows = false;         // with ablations: every pair
+  bool residuals = false;    // errors by device, framework, precision and what runs wait for
+  bool reliability = false;  // how often runs fit that are said to with a probability
+  bool runs = false;         // every run, worst first, instead of errors by group
+  bool plans = false;        // what the planner chooses, instead of errors by group
+  std::string comparisons;   // file of stated pairs; empty: the project's, if `files` is empty
+  std::string tables;        // folder of descriptions of source tables; empty: none
+  bool skipped = false;      // list every run without a prediction, not only scored ones
   std::optional<std::string> database;  // none: that of the user
 };
 
@@ -136,6 +138,10 @@ std::string validation_text(const calibrate::Backtest& backtest, const ValidateO
     return reports::render(reports::residuals_table(calibrate::residuals(backtest)), format,
                            style_of({}));
   if (format == reports::Format::Json) return reports::validation_json(backtest);
+  if (options.reliability)
+    return reports::render(
+        reports::reliability_table(calibrate::reliability(calibrate::verdicts(backtest))), format,
+        style_of({}));
   if (options.runs)
     return reports::render(reports::run_errors_table(backtest), format, style_of({}));
   const std::string table =
@@ -269,6 +275,13 @@ void add_questions(CLI::App& c, ValidateOptions& o) {
       ->excludes(ablations)
       ->excludes(plans)
       ->excludes(c.get_option("--runs"));
+  c.add_flag("--reliability", o.reliability,
+             "of runs in bins of the probability (%) with which they are said to fit into memory "
+             "how many did; example: llmsim validate --reliability --format csv")
+      ->excludes(ablations)
+      ->excludes(plans)
+      ->excludes(c.get_option("--runs"))
+      ->excludes(c.get_option("--residuals"));
   c.add_flag("--rows", o.rows, "with --ablations: every pair of runs")->needs(ablations);
   c.add_option("--comparisons", o.comparisons,
                "with --ablations: file of pairs and speed-ups that studies state; default: the "

@@ -95,6 +95,26 @@ Json overall_json(const OverallErrors& o) {
           {"brier_score", or_null(o.brier_score)}};
 }
 
+Json count_json(const calibrate::ReliabilityCount& count) {
+  return {{"runs", count.runs},
+          {"ran", count.ran},
+          {"said", or_null(count.said)},
+          {"share", or_null(count.share)}};
+}
+
+Json bin_json(const calibrate::ReliabilityBin& bin) {
+  return {{"from", bin.from},
+          {"to", bin.to},
+          {"all", count_json(bin.all)},
+          {"both_outcomes", count_json(bin.both)}};
+}
+
+Json reliability_json(const calibrate::Reliability& reliability) {
+  return {{"bins", list_json(reliability.bins, bin_json)},
+          {"brier_score", or_null(reliability.brier)},
+          {"brier_score_both_outcomes", or_null(reliability.brier_both)}};
+}
+
 using calibrate::AblationErrors;
 using calibrate::AblationPair;
 using calibrate::Ablations;
@@ -168,6 +188,28 @@ Table validation_table(const Backtest& backtest) {
   return table;
 }
 
+Table reliability_table(const calibrate::Reliability& reliability) {
+  Table table("Runs that fitted, by the probability with which they were said to",
+              {in_percent("from", "said, from"), in_percent("to"), as_integer("n", "runs"),
+               in_percent("said"), in_percent("ran"), as_integer("both_n", "runs, both outcomes"),
+               in_percent("both_said", "said"), in_percent("both_ran", "ran")});
+  for (const calibrate::ReliabilityBin& bin : reliability.bins) {
+    const auto &all = bin.all, &both = bin.both;
+    table.add_row({bin.from, bin.to, std::int64_t{all.runs}, cell(all.said), cell(all.share),
+                   std::int64_t{both.runs}, cell(both.said), cell(both.share)});
+  }
+  table.add_note(
+      "both outcomes: of studies that report runs that ran and runs that were out of memory; the "
+      "last line: all probabilities.");
+  if (reliability.brier)
+    table.add_note("Brier score " + significant(*reliability.brier, 3) +
+                   (reliability.brier_both
+                        ? ", both outcomes " + significant(*reliability.brier_both, 3)
+                        : "") +
+                   ": the mean square of the probability less what came (0 or 1).");
+  return table;
+}
+
 Table skipped_table(const Backtest& backtest) {
   Table table("Runs without a prediction",
               {as_text("id", "run"), as_text("scored"), as_text("skipped", "reason")});
@@ -181,7 +223,8 @@ Table skipped_table(const Backtest& backtest) {
 Json backtest_json(const Backtest& backtest) {
   return {{"runs", list_json(backtest.rows, row_json)},
           {"groups", list_json(backtest.groups, group_json)},
-          {"overall", overall_json(backtest.overall)}};
+          {"overall", overall_json(backtest.overall)},
+          {"reliability", reliability_json(calibrate::reliability(calibrate::verdicts(backtest)))}};
 }
 
 std::string validation_json(const Backtest& backtest) {

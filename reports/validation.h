@@ -7,6 +7,7 @@
 #include "calibrate/ablation.h"
 #include "calibrate/backtest.h"
 #include "calibrate/count_comparison.h"
+#include "calibrate/reliability.h"
 #include "reports/table.h"
 
 namespace llmsim::reports {
@@ -15,11 +16,15 @@ namespace llmsim::reports {
 // interval, error of the peak memory, verdicts.
 Table validation_table(const calibrate::Backtest& backtest);
 
+// Of runs in bins of the probability with which they are said to fit how many ran: of all studies,
+// and of those that report runs that did and runs that did not.
+Table reliability_table(const calibrate::Reliability& reliability);
+
 // Runs without a prediction and the reasons.
 Table skipped_table(const calibrate::Backtest& backtest);
 
-// {"runs": [...], "groups": [...], "overall": {...}}; times in seconds, sizes in bytes, null where
-// there is no value.
+// {"runs": [...], "groups": [...], "overall": {...}, "reliability": {...}}; times in seconds, sizes
+// in bytes, null where there is no value.
 std::string validation_json(const calibrate::Backtest& backtest);
 
 // What a setting is worth, predicted against measured.
