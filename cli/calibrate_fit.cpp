@@ -8,6 +8,7 @@
 #include "calibrate/backtest.h"
 #include "calibrate/learning_curve.h"
 #include "calibrate/memory_fit.h"
+#include "calibrate/peak_learning.h"
 #include "calibrate/ratio_fit.h"
 #include "calibrate/reliability.h"
 #include "calibrate/run_fit.h"
@@ -231,6 +232,45 @@ reports::Table study_table(const std::vector<calibrate::StudyCurve>& studies) {
   return table;
 }
 
+// By kind of peak, and the mean over all studies.
+reports::Table peak_curve_table(const std::vector<calibrate::PeakCurve>& studies) {
+  reports::Table table(
+      "Median errors of the other peaks of a study after some of its peaks",
+      {as_text("kind"), as_integer("peaks"), as_integer("studies"), in_percent("error", "unmoved"),
+       in_percent("scalar_error", "median ratio"), in_percent("site_error", "site"),
+       in_percent("coverage", "in 90 %"), as_factor("interval", "highest / lowest"),
+       in_percent("median_error", "median study, unmoved"),
+       in_percent("median_site_error", "median study, site")});
+  for (const calibrate::PeakCurveRow& row : calibrate::mean_curves(studies)) {
+    const calibrate::PeaksLearned& m = row.mean;
+    table.add_row({row.kind, std::int64_t{m.known}, std::int64_t{row.studies}, m.none, m.scalar,
+                   m.site, m.coverage, std::exp(m.width), row.median_none, row.median_site});
+  }
+  std::vector<double> like;
+  for (const calibrate::PeakCurve& study : studies) like.push_back(study.like);
+  table.add_note("studies of at least four peaks, each left out of the fit; 40 draws of each");
+  table.add_note("after the one peak whose run is most like it: mean of studies " +
+                 calibrate::three_digits(100.0 * calibrate::mean(like)) + " %, median study " +
+                 calibrate::three_digits(100.0 * calibrate::median(like)) + " %");
+  return table;
+}
+
+reports::Table peak_study_table(const std::vector<calibrate::PeakCurve>& studies) {
+  reports::Table table(
+      "The same by study: unmoved, then after peaks",
+      {as_text("group"), as_text("kind"), as_integer("peaks"), in_percent("error", "unmoved"),
+       in_percent("site_error_1", "1"), in_percent("site_error_like", "1, most like it"),
+       in_percent("site_error_3", "3"), in_percent("site_error_5", "5")});
+  for (const calibrate::PeakCurve& study : studies) {
+    const auto after = [&](std::size_t k) {
+      return k < study.after.size() ? reports::Cell(study.after[k].site) : reports::Cell();
+    };
+    table.add_row({study.study, study.kind, std::int64_t{study.peaks}, study.after[0].none,
+                   after(1), study.like, after(2), after(3)});
+  }
+  return table;
+}
+
 int run_calibrate_fit(const FitOptions& options) {
   const reports::Format format = format_of(options.output);
   std::string coefficients;
@@ -250,8 +290,17 @@ int run_calibrate_fit(const FitOptions& options) {
     const auto studies = calibrate::learning_curves(runs, fit);
     if (studies.empty()) throw Error("no study of at least six runs; a learning curve needs one");
     std::string text = reports::render(curve_table(studies), format, style_of(options.output));
-    if (format != reports::Format::Json)
-      text += "\n" + reports::render(study_table(studies), format, style_of(options.output));
+    if (format != reports::Format::Json) {
+      const calibrate::MeasuredMemory memory = calibrate::measured_memory(files);
+      std::vector<reports::Table> tables{study_table(studies)};
+      if (!memory.peaks.empty()) {
+        const auto peaks = calibrate::peak_curves(memory, calibrate::memory_fit(memory));
+        tables.push_back(peak_curve_table(peaks));
+        tables.push_back(peak_study_table(peaks));
+      }
+      for (const reports::Table& table : tables)
+        text += "\n" + reports::render(table, format, style_of(options.output));
+    }
     write_result(text, options.output);
     return 0;
   }
@@ -296,7 +345,8 @@ void add_calibrate_fit(CLI::App& calibrate, int& status) {
   fit->add_flag("--effects", options->effects, "also every effect, with the studies that move it");
   fit->add_flag("--learning-curve", options->learning_curve,
                 "how well a few runs of a study predict its others, instead of the fit: median "
-                "errors after 0, 1, 3 and 5 runs (llmsim calibrate site)")
+                "errors of step times and of peaks after 0, 1, 3 and 5 of them (llmsim calibrate "
+                "site)")
       ->excludes("--coefficients")
       ->excludes("--effects");
   add_output_options(*fit, options->output);
