@@ -166,25 +166,59 @@ std::size_t ties_of(const std::vector<Prediction>& plans) {
   return static_cast<std::size_t>(std::find_if(rest, plans.end(), is_sure) - plans.begin());
 }
 
+Prediction prediction_of(const PlanQuery& query, Run run, const Strategy& strategy) {
+  run.strategy = strategy;
+  if (query.laid_out) query.laid_out(run);
+  return predict(run);
+}
+
+// The best of each idea, by what they cost as they are predicted.
+std::vector<Prediction> predicted_ideas(const PlanQuery& query, const Ranking& ranking,
+                                        const auto& predicted) {
+  std::vector<std::pair<Seconds, Prediction>> ideas;
+  for (const RankedStrategy& one : ranking.best()) {
+    Prediction prediction = predicted(one);
+    const Seconds cost = one.price * prediction.step_time;
+    ideas.emplace_back(cost, std::move(prediction));
+  }
+  if (query.laid_out && query.objective != Objective::Memory)
+    std::ranges::stable_sort(ideas, {}, &std::pair<Seconds, Prediction>::first);
+  std::vector<Prediction> predictions;
+  for (auto& [cost, prediction] : ideas) predictions.push_back(std::move(prediction));
+  return predictions;
+}
+
+// Leaves what no other is both faster and smaller than.
+void keep_front(std::vector<Prediction>& front) {
+  std::ranges::stable_sort(front, {}, &Prediction::step_time);
+  std::vector<Prediction> kept;
+  for (Prediction& one : front)
+    if (kept.empty() || one.memory.peak < kept.back().memory.peak) kept.push_back(std::move(one));
+  front = std::move(kept);
+}
+
 Plan answer(const PlanProblem& problem, PlanFindings& found) {
   Plan plan = std::move(found.plan);
-  const auto prediction_of = [&](const RankedStrategy& one) {
-    Run run = problem.bases[index_of(one.strategy.sharding)].run;
-    run.strategy = one.strategy;
-    return predict(run);
+  const PlanQuery& query = problem.query;
+  const auto predicted = [&](const RankedStrategy& one) {
+    return prediction_of(query, problem.bases[index_of(one.strategy.sharding)].run, one.strategy);
   };
-  for (const RankedStrategy& one : found.ranking.best()) {
-    Prediction prediction = prediction_of(one);
+  for (Prediction& prediction : predicted_ideas(query, found.ranking, predicted)) {
     const bool needless = is_needless(prediction, plan.plans);
     (needless ? plan.others : plan.plans).push_back(std::move(prediction));
   }
-  plan.dearer = take_dearer(plan.plans, problem.query.objective);
-  plan.ties = problem.query.objective == Objective::Memory
-                  ? std::min<std::size_t>(1, plan.plans.size())
-                  : ties_of(plan.plans);
-  if (const auto tight = found.ranking.tight()) plan.tight = prediction_of(*tight);
-  if (const auto nearly = found.ranking.nearly_fitting()) plan.nearly_fits = prediction_of(*nearly);
-  for (const RankedStrategy& one : found.ranking.front()) plan.pareto.push_back(prediction_of(one));
+  plan.dearer = take_dearer(plan.plans, query.objective);
+  plan.ties = query.objective == Objective::Memory ? std::min<std::size_t>(1, plan.plans.size())
+                                                   : ties_of(plan.plans);
+  if (const auto tight = found.ranking.tight()) plan.tight = predicted(*tight);
+  if (const auto nearly = found.ranking.nearly_fitting()) plan.nearly_fits = predicted(*nearly);
+  for (const RankedStrategy& one : found.ranking.front()) plan.pareto.push_back(predicted(one));
+  if (!query.laid_out) return plan;
+  keep_front(plan.pareto);
+  for (std::optional<Prediction>* beyond : {&plan.tight, &plan.nearly_fits}) {
+    if (*beyond && !plan.plans.empty() && (*beyond)->step_time >= plan.plans.front().step_time)
+      beyond->reset();
+  }
   return plan;
 }
 
@@ -234,12 +268,18 @@ bool price_space(const PlanQuery& query, const std::function<void(const PricedSt
   std::size_t done = 0;
   for (const LayoutGroup& group : problem.groups) {
     search.search(group, [&](const CompleteStrategy& one) {
-      visit({.strategy = problem.space.strategy(one.layout, one.pipeline, one.sharding,
-                                                problem.space.recomputes()[one.recompute]),
-             .peak = one.peak,
-             .needed = one.needed,
-             .fits = one.fits,
-             .step_time = one.time});
+      PricedStrategy priced{
+          .strategy = problem.space.strategy(one.layout, one.pipeline, one.sharding,
+                                             problem.space.recomputes()[one.recompute]),
+          .peak = one.peak,
+          .needed = one.needed,
+          .fits = one.fits,
+          .step_time = one.time};
+      if (query.laid_out && priced.step_time > Seconds(0.0))
+        priced.step_time =
+            prediction_of(query, run_under(query, priced.strategy.sharding), priced.strategy)
+                .step_time;
+      visit(priced);
     });
     if (query.progress && !query.progress(++done, problem.groups.size())) return false;
   }

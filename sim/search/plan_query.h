@@ -46,6 +46,10 @@ struct PlanQuery {
   // out, by several threads at once.
   std::string rule{};
   std::function<bool(const Strategy&)> admits{};
+  // Puts into a run that has been given its layout what is known of that layout alone; none:
+  // nothing.  The search ranks ideas without it; those that it returns are predicted with it and
+  // ordered by that, and so are the front and what nearly fits.
+  std::function<void(Run&)> laid_out{};
   Objective objective = Objective::Throughput;
   Preference prefer = Preference::Simple;
   int top = 10;  // how many ideas to return (ranking.h)
