@@ -14,19 +14,28 @@ namespace {
 
 constexpr int kDraws = 40;
 constexpr std::size_t kFewestRuns = 6;
-constexpr double Learned::*kValues[] = {&Learned::none, &Learned::scalar,   &Learned::step,
-                                        &Learned::site, &Learned::coverage, &Learned::width};
+constexpr double Learned::*kValues[] = {&Learned::none,  &Learned::scalar, &Learned::step,
+                                        &Learned::rates, &Learned::site,   &Learned::coverage,
+                                        &Learned::width};
 
 double squared(double x) { return x * x; }
 
-// A study as a site: rows whose residuals are those of the fit to the other studies.
+// A study and what its site knows of layouts.
 struct Study {
   std::vector<SiteRow> rows;
-  SitePriors priors;
+  SitePriors plain, priors;  // without layouts, with them
 };
 
-Study study_of(const MeasuredRuns& runs, const RunFit& fit,
-               const std::vector<std::size_t>& members) {
+Study with_layouts(const SiteStudy& of, const sim::LayoutErrors& layouts) {
+  Study study{.rows = of.rows, .plain = of.priors, .priors = of.priors};
+  study.priors.layouts = layouts;
+  study.priors.noise = layouts.run;
+  return study;
+}
+
+SiteStudy study_of(const MeasuredRuns& runs, const RunFit& fit,
+                   const std::vector<std::size_t>& members) {
+  if (members.empty()) return {};
   std::vector<SiteRun> site;
   for (const std::size_t i : members)
     site.push_back(
@@ -35,7 +44,7 @@ Study study_of(const MeasuredRuns& runs, const RunFit& fit,
   const double dense = squared(fit.spread(Level::Study)),
                moe = squared(fit.spread(Level::MoeStudy)), cell = squared(fit.spread(Level::Cell)),
                noise = squared(fit.fit.noise);
-  Study study;
+  SiteStudy study;
   study.priors.spreads = {.step = 0.0,
                           .memory = fit.spread(Level::StudyMemory),
                           .network = fit.spread(Level::StudyNetwork),
@@ -69,26 +78,31 @@ double median_size(const std::vector<SiteRow>& rest, auto predicted) {
   return median(std::move(errors));
 }
 
-MixedFit without_rates(std::vector<SiteRow> rows, const SitePriors& priors) {
+SitePosterior without_rates(std::vector<SiteRow> rows, const SitePriors& priors) {
   for (SiteRow& row : rows) row.slopes = {.step = row.slopes.step};
   return site_posterior(rows, priors);
 }
 
 // Of ln(measured) of a row beside those that updated the site.
-double deviation(const MixedFit& site, const SiteRow& row) {
-  return std::sqrt(site.variance_of(site_slopes(row)) + squared(site.noise));
+double deviation(const SitePosterior& site, const SiteRow& row) {
+  return std::sqrt(site.variance_of(row) + squared(site.fit.noise));
 }
 
 // What it took beyond its prediction, in such deviations.
-double standardised(const MixedFit& site, const SiteRow& row) {
-  return (row.residual - site.mean_of(site_slopes(row))) / deviation(site, row);
+double standardised(const SitePosterior& site, const SiteRow& row) {
+  return (row.residual - site.mean_of(row)) / deviation(site, row);
+}
+
+// A prediction without runs knows nothing of layouts.
+SitePosterior posterior_of(const Study& study, const std::vector<SiteRow>& drawn) {
+  return site_posterior(drawn, drawn.empty() ? study.plain : study.priors);
 }
 
 // `drawn` rows update, the rest is scored; 90 % intervals reach over `quantiles`.
 Learned learned(const Study& study, const std::vector<SiteRow>& drawn,
                 const std::vector<SiteRow>& rest, std::pair<double, double> quantiles) {
-  const MixedFit step = without_rates(drawn, study.priors),
-                 site = site_posterior(drawn, study.priors);
+  const SitePosterior step = without_rates(drawn, study.plain),
+                      rates = site_posterior(drawn, study.plain), site = posterior_of(study, drawn);
   std::vector<double> ratios;
   for (const SiteRow& row : drawn) ratios.push_back(row.residual);
   const double scalar = ratios.empty() ? 0.0 : median(ratios);
@@ -97,10 +111,10 @@ Learned learned(const Study& study, const std::vector<SiteRow>& drawn,
   result.scalar = median_size(rest, [&](const SiteRow&) { return scalar; });
   result.step = median_size(rest, [&](SiteRow row) {
     row.slopes = {.step = row.slopes.step};
-    return step.mean_of(site_slopes(row));
+    return step.mean_of(row);
   });
-  result.site =
-      median_size(rest, [&](const SiteRow& row) { return site.mean_of(site_slopes(row)); });
+  result.rates = median_size(rest, [&](const SiteRow& row) { return rates.mean_of(row); });
+  result.site = median_size(rest, [&](const SiteRow& row) { return site.mean_of(row); });
   for (const SiteRow& row : rest) {
     const double z = standardised(site, row);
     const auto count = static_cast<double>(rest.size());
@@ -154,13 +168,7 @@ StudyCurve curve_of(const std::string& name, const Study& study, const RunFit& f
   return curve;
 }
 
-// The runs of each group that has enough of them.
-std::vector<std::vector<std::size_t>> large_groups(const MeasuredRuns& runs) {
-  std::vector<std::vector<std::size_t>> members(runs.groups.size());
-  for (std::size_t i = 0; i < runs.runs.size(); ++i) members[runs.runs[i].group].push_back(i);
-  std::erase_if(members, [](const auto& of) { return of.size() < kFewestRuns; });
-  return members;
-}
+bool is_large(const SiteStudy& study) { return study.rows.size() >= kFewestRuns; }
 
 using Weighted = std::vector<std::pair<double, double>>;
 
@@ -169,7 +177,7 @@ Weighted standardised_rest(const Study& study, const std::vector<int>& counts) {
   Weighted values;
   for (const int count : counts) {
     for_each_draw(study, count, [&](const auto& drawn, const auto& rest) {
-      const MixedFit site = site_posterior(drawn, study.priors);
+      const SitePosterior site = posterior_of(study, drawn);
       for (const SiteRow& row : rest)
         values.emplace_back(standardised(site, row), 1.0 / static_cast<double>(rest.size()));
     });
@@ -189,22 +197,34 @@ std::pair<double, double> quantiles_of(const std::vector<Study>& studies,
 
 }  // namespace
 
+std::vector<SiteStudy> site_studies(const MeasuredRuns& runs, const RunFit& fit, unsigned threads) {
+  std::vector<std::vector<std::size_t>> members(runs.groups.size());
+  for (std::size_t i = 0; i < runs.runs.size(); ++i) members[runs.runs[i].group].push_back(i);
+  std::vector<SiteStudy> studies(runs.groups.size());
+  in_parallel(runs.groups.size(), threads,
+              [&](std::size_t g) { studies[g] = study_of(runs, fit, members[g]); });
+  return studies;
+}
+
 std::vector<StudyCurve> learning_curves(const MeasuredRuns& runs, const RunFit& fit) {
-  std::vector<StudyCurve> curves;
-  for (const std::vector<std::size_t>& members : large_groups(runs))
-    curves.push_back(
-        curve_of(runs.groups[runs.runs[members.front()].group], study_of(runs, fit, members), fit));
+  const std::vector<SiteStudy> studies = site_studies(runs, fit);
+  std::vector<StudyCurve> curves(studies.size());
+  in_parallel(studies.size(), 0, [&](std::size_t g) {
+    if (is_large(studies[g]))
+      curves[g] = curve_of(runs.groups[g], with_layouts(studies[g], fit.layouts.without[g]), fit);
+  });
+  std::erase_if(curves, [](const StudyCurve& curve) { return curve.after.empty(); });
   return curves;
 }
 
-SiteQuantiles site_quantiles(const MeasuredRuns& runs, const RunFit& fit, unsigned threads) {
-  const std::vector<std::vector<std::size_t>> groups = large_groups(runs);
-  if (groups.empty()) return {};
-  std::vector<Study> studies(groups.size());
-  in_parallel(groups.size(), threads,
-              [&](std::size_t g) { studies[g] = study_of(runs, fit, groups[g]); });
-  return {.few = quantiles_of(studies, {1, 2}, threads),
-          .some = quantiles_of(studies, {3, 5}, threads)};
+SiteQuantiles site_quantiles(const std::vector<SiteStudy>& studies, const LayoutFit& layouts,
+                             unsigned threads) {
+  std::vector<Study> large;
+  for (std::size_t g = 0; g < studies.size(); ++g)
+    if (is_large(studies[g])) large.push_back(with_layouts(studies[g], layouts.without[g]));
+  if (large.empty()) return {};
+  return {.few = quantiles_of(large, {1, 2}, threads),
+          .some = quantiles_of(large, {3, 5}, threads)};
 }
 
 std::vector<Learned> mean_curve(const std::vector<StudyCurve>& studies) {

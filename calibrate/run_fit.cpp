@@ -11,6 +11,7 @@
 #include "calibrate/statistics.h"
 #include "hwdb/frameworks/frameworks.h"
 #include "hwdb/hardware/hardware.h"
+#include "hwdb/runs/layout_errors.h"
 #include "hwdb/text/rounding.h"
 #include "sim/base/dtype.h"
 #include "sim/base/error.h"
@@ -204,7 +205,9 @@ class Fitting {
     result.fit = fit_;
     result.noise_runs = noise_runs();
     leave_out(result);
-    result.site_quantiles = site_quantiles(runs_, result, threads_);
+    const std::vector<SiteStudy> studies = site_studies(runs_, result, threads_);
+    result.layouts = layout_fit(studies, threads_);
+    result.site_quantiles = site_quantiles(studies, result.layouts, threads_);
     return result;
   }
 
@@ -333,6 +336,7 @@ class Rows {
   std::vector<hwdb::Coefficient> take() {
     for (const std::string& id : frameworks_.ids()) add_framework(id);
     add_devices();
+    add_layouts();
     return std::move(rows_);
   }
 
@@ -436,6 +440,15 @@ class Rows {
       add_factor("device", row.id, "training_rate", 1.0, found);
       add_error("device", row.id, "training_rate_error", sum_of(found).second);
     }
+  }
+
+  void add_layouts() {
+    sim::LayoutErrors errors = fit_.layouts.errors, deviations = fit_.layouts.standard_errors;
+    for (std::size_t k = 0; k < sim::kLayoutNumbers; ++k)
+      add(hwdb::kLayoutScope, hwdb::kAllLayouts, sim::layout_key(k), sim::layout_number(errors, k),
+          sim::layout_number(deviations, k), "fit to left-out studies (calibrate/layout_fit.h)",
+          std::string(kRunFit) + std::to_string(fit_.layouts.runs) + " runs of " +
+              std::to_string(fit_.layouts.studies) + " studies");
   }
 
   const RunFit& fit_;

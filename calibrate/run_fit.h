@@ -35,6 +35,7 @@
 #include <utility>
 #include <vector>
 
+#include "calibrate/layout_fit.h"
 #include "calibrate/measured_runs.h"
 #include "calibrate/mixed_model.h"
 #include "hwdb/store/database.h"
@@ -112,6 +113,7 @@ struct RunFit {
   // Of (ln measured - ln predicted) / deviation of left-out runs, each group once: the 5 and 95 %
   // quantiles of their distribution (statistics.h).
   std::pair<double, double> quantiles{};
+  LayoutFit layouts;             // `without`: by group
   SiteQuantiles site_quantiles;  // the same after some runs of the group
 
   double spread(Level level) const { return fit.spreads[static_cast<std::size_t>(level)]; }
@@ -124,7 +126,8 @@ sim::Run fitted_run(const MeasuredRun& measured, const RunFactors& factors);
 RunFit run_fit(const MeasuredRuns& runs, unsigned threads = 0);
 
 // The rows of hwdb/facts/coefficients.json: the fitted factors of every framework and accelerator
-// that an effect moves, and the errors of predictions.  Their fitted_from begins with kRunFit.
+// that an effect moves, the errors of predictions, and what layouts differ by.  Their fitted_from
+// begins with kRunFit.
 std::vector<hwdb::Coefficient> fitted_rows(const RunFit& fit);
 
 }  // namespace llmsim::calibrate

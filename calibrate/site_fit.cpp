@@ -62,32 +62,68 @@ double mean_ranks_variance(const std::vector<SiteRun>& runs) {
   });
 }
 
-SitePriors priors_of(const std::vector<SiteRun>& runs, const std::vector<hwdb::SiteCell>& cells) {
+SitePriors priors_of(const std::vector<SiteRun>& runs, const std::vector<hwdb::SiteCell>& cells,
+                     const sim::LayoutErrors& layouts) {
   const double shared = mean_of(runs, cell_variance), ranks = mean_ranks_variance(runs);
   SitePriors priors;
   priors.spreads = {.step = std::sqrt(mean_of(runs, step_variance)),
                     .memory = mean_error(runs, &sim::PredictionErrors::memory_bound),
                     .network = mean_error(runs, &sim::PredictionErrors::collectives),
                     .host = mean_error(runs, &sim::PredictionErrors::hosts)};
-  priors.noise = std::sqrt(
-      mean_of(runs, [](const SiteRun& run) { return squared(run.run.framework.errors.run); }));
+  priors.layouts = layouts;
+  priors.noise = layouts.run;
+  if (layouts.error == 0.0)
+    priors.noise = std::sqrt(
+        mean_of(runs, [](const SiteRun& run) { return squared(run.run.framework.errors.run); }));
   priors.noise_runs = mean_error(runs, &sim::PredictionErrors::noise_runs);
   for (const hwdb::SiteCell& cell : cells)
     priors.cells.push_back(std::sqrt(shared + (cell.kind == hwdb::CellKind::Dense ? 0.0 : ranks)));
   return priors;
 }
 
+// Slopes of the effects of a site in a row, without those of layouts.
+Slopes site_slopes(const SiteRow& row) {
+  Slopes slopes;
+  for (const auto& [key, words, value] : hwdb::kSiteEffects)
+    slopes.emplace_back(slopes.size(), row.slopes.*value);
+  slopes.emplace_back(kFirstCell + row.cell, row.slopes.step);
+  return slopes;
+}
+
+Slopes layout_slopes(const SitePosterior& posterior, const sim::LayoutPoint& layout) {
+  Slopes slopes;
+  for (const double y : posterior.layouts.slopes(layout))
+    slopes.emplace_back(posterior.first_layout() + slopes.size(), y);
+  return slopes;
+}
+
+// Of all effects.
+Slopes all_slopes(const SitePosterior& posterior, const SiteRow& row) {
+  Slopes slopes = site_slopes(row);
+  for (const auto& [k, y] : layout_slopes(posterior, row.layout))
+    slopes.emplace_back(k, row.slopes.step * y);
+  return slopes;
+}
+
 struct Linear {
   std::vector<SiteRow> rows;
   SitePriors priors;
-  MixedFit fit;
+  SitePosterior posterior;
 
+  // Of a cell, without a layout.
   hwdb::SiteEffects effects(std::size_t cell) const {
     hwdb::SiteEffects effects;
-    if (fit.means.empty()) return effects;
-    for (std::size_t k = 0; k < kFirstCell; ++k)
-      effects.*hwdb::kSiteEffects[k].value = fit.means[k];
-    effects.step += fit.means[kFirstCell + cell];
+    const std::vector<double>& means = posterior.fit.means;
+    if (means.empty()) return effects;
+    for (std::size_t k = 0; k < kFirstCell; ++k) effects.*hwdb::kSiteEffects[k].value = means[k];
+    effects.step += means[kFirstCell + cell];
+    return effects;
+  }
+
+  hwdb::SiteEffects effects(std::size_t cell, const sim::LayoutPoint& layout) const {
+    hwdb::SiteEffects effects = this->effects(cell);
+    if (!posterior.fit.means.empty())
+      effects.step += posterior.fit.mean_of(layout_slopes(posterior, layout));
     return effects;
   }
 };
@@ -97,7 +133,7 @@ void linearise(const std::vector<SiteRun>& runs, const std::vector<std::size_t>&
                Linear& linear) {
   std::vector<SiteRow> rows;
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    const hwdb::SiteEffects at = linear.effects(cells[i]);
+    const hwdb::SiteEffects at = linear.effects(cells[i], hwdb::layout_of(runs[i].run));
     SiteRow row = site_row(runs[i], at);
     row.cell = cells[i];
     for (const auto& [key, words, value] : hwdb::kSiteEffects)
@@ -107,29 +143,86 @@ void linearise(const std::vector<SiteRun>& runs, const std::vector<std::size_t>&
   linear.rows = std::move(rows);
 }
 
-// The mean variance of ln p over the rows that `counts`, with or without their cells' effects.
+// Slopes of effects without those of layouts, the mean of the rows that `counts`; with the effect
+// of their cell, or without.
 template <typename Counts>
-double mean_variance(const Linear& linear, bool with_cell, Counts counts) {
-  double sum = 0.0, number = 0.0;
+std::vector<Slopes> slopes_of(const Linear& linear, bool with_cell, Counts counts) {
+  std::vector<Slopes> all;
   for (const SiteRow& row : linear.rows) {
     if (!counts(row)) continue;
-    Slopes slopes = site_slopes(row);
-    if (!with_cell) slopes.pop_back();
-    sum += linear.fit.variance_of(slopes);
-    number += 1.0;
+    all.push_back(site_slopes(row));
+    if (!with_cell) all.back().pop_back();
   }
-  return sum / number;
+  return all;
+}
+
+double mean_variance(const Linear& linear, const std::vector<Slopes>& rows) {
+  double sum = 0.0;
+  for (const Slopes& slopes : rows) sum += linear.posterior.fit.variance_of(slopes);
+  return sum / static_cast<double>(rows.size());
+}
+
+// The weights of k(x, P) that give the covariance of the layout x with the mean of some rows.
+std::vector<double> layout_weights(const Linear& linear, const std::vector<Slopes>& rows) {
+  const SitePosterior& posterior = linear.posterior;
+  std::vector<double> shared(posterior.layouts.pivots().size(), 0.0);
+  for (std::size_t j = 0; j < shared.size(); ++j) {
+    for (const Slopes& slopes : rows) {
+      for (const auto& [k, x] : slopes)
+        shared[j] += x * posterior.fit.covariance[k][posterior.first_layout() + j] /
+                     static_cast<double>(rows.size());
+    }
+  }
+  return posterior.layouts.weights(std::move(shared));
+}
+
+// M of hwdb/runs/site_layouts.h: L^-T (C - 1) L^-1, C the covariance of the effects of the basis.
+std::vector<std::vector<double>> layout_squares(const SitePosterior& posterior) {
+  const std::size_t count = posterior.layouts.pivots().size();
+  std::vector<std::vector<double>> half(count), whole(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t j = 0; j < count; ++j) {
+      const std::size_t first = posterior.first_layout();
+      half[i].push_back(posterior.fit.covariance[first + i][first + j] - (i == j ? 1.0 : 0.0));
+    }
+    half[i] = posterior.layouts.weights(half[i]);
+  }
+  for (std::size_t j = 0; j < count; ++j) {
+    std::vector<double> column;
+    for (std::size_t i = 0; i < count; ++i) column.push_back(half[i][j]);
+    column = posterior.layouts.weights(column);
+    for (std::size_t i = j; i < count; ++i) whole[i].push_back(column[i]);
+  }
+  return whole;
+}
+
+hwdb::SiteLayouts layouts_of(const Linear& linear, const std::vector<hwdb::SiteCell>& cells) {
+  const SitePosterior& posterior = linear.posterior;
+  hwdb::SiteLayouts layouts;
+  layouts.errors = posterior.layouts.errors();
+  layouts.points = posterior.layouts.pivots();
+  layouts.weights = posterior.layouts.weights(
+      {posterior.fit.means.begin() + static_cast<std::ptrdiff_t>(posterior.first_layout()),
+       posterior.fit.means.end()});
+  layouts.squares = layout_squares(posterior);
+  layouts.in_cell[""] =
+      layout_weights(linear, slopes_of(linear, false, [](const SiteRow&) { return true; }));
+  for (std::size_t c = 0; c < cells.size(); ++c)
+    layouts.in_cell[key_of(cells[c])] = layout_weights(
+        linear, slopes_of(linear, true, [c](const SiteRow& row) { return row.cell == c; }));
+  return layouts;
 }
 
 hwdb::Site site_of(const std::vector<SiteRun>& runs, std::vector<hwdb::SiteCell> cells,
                    const Linear& linear) {
-  const MixedFit& fit = linear.fit;
+  const MixedFit& fit = linear.posterior.fit;
   hwdb::Site site;
   for (std::size_t k = 0; k < kFirstCell; ++k) {
     site.effects.*hwdb::kSiteEffects[k].value = fit.means[k];
     site.deviations.*hwdb::kSiteEffects[k].value = fit.deviation(k);
   }
-  const double shared = mean_variance(linear, false, [](const SiteRow&) { return true; });
+  const double shared =
+      mean_variance(linear, slopes_of(linear, false, [](const SiteRow&) { return true; }));
   site.error = std::sqrt(shared + mean_of(runs, cell_variance));
   site.moe_error = std::hypot(site.error, std::sqrt(mean_ranks_variance(runs)));
   site.run_error = fit.noise;
@@ -139,9 +232,10 @@ hwdb::Site site_of(const std::vector<SiteRun>& runs, std::vector<hwdb::SiteCell>
   site.slower = mean_error(runs, few ? &Errors::few_slower : &Errors::site_slower);
   for (std::size_t c = 0; c < cells.size(); ++c) {
     cells[c].step = linear.effects(c).step;
-    cells[c].error =
-        std::sqrt(mean_variance(linear, true, [c](const SiteRow& row) { return row.cell == c; }));
+    cells[c].error = std::sqrt(mean_variance(
+        linear, slopes_of(linear, true, [c](const SiteRow& row) { return row.cell == c; })));
   }
+  site.layouts = layouts_of(linear, cells);
   site.cells = std::move(cells);
   return site;
 }
@@ -169,7 +263,22 @@ std::string count_of(const std::vector<SiteRun>& runs) {
 
 }  // namespace
 
-MixedFit site_posterior(const std::vector<SiteRow>& rows, const SitePriors& priors) {
+std::size_t SitePosterior::first_layout() const { return kFirstCell + cells; }
+
+double SitePosterior::mean_of(const SiteRow& row) const {
+  return fit.mean_of(all_slopes(*this, row));
+}
+
+double SitePosterior::covariance_of(const SiteRow& row, const SiteRow& other) const {
+  const Slopes of_other = all_slopes(*this, other);
+  double sum = row.slopes.step * other.slopes.step * layouts.rest(row.layout, other.layout);
+  for (const auto& [j, x] : all_slopes(*this, row)) {
+    for (const auto& [k, z] : of_other) sum += x * z * fit.covariance[j][k];
+  }
+  return sum;
+}
+
+SitePosterior site_posterior(const std::vector<SiteRow>& rows, const SitePriors& priors) {
   const bool student = std::ssize(rows) >= kFewRuns;
   MixedModel model;
   const auto add = [&](double spread, bool heavy) {
@@ -179,28 +288,28 @@ MixedFit site_posterior(const std::vector<SiteRow>& rows, const SitePriors& prio
   for (const auto& [key, words, value] : hwdb::kSiteEffects)
     add(priors.spreads.*value, student && value == &hwdb::SiteEffects::step);
   for (const double cell : priors.cells) add(cell, false);
+  std::vector<sim::LayoutPoint> layouts;
+  for (const SiteRow& row : rows) layouts.push_back(row.layout);
+  SitePosterior posterior{.fit = {},
+                          .layouts = LayoutBasis(std::move(layouts), priors.layouts),
+                          .cells = priors.cells.size()};
+  const std::size_t of_layouts = model.classes.size();
+  model.classes.push_back({.spread = 1.0, .prior_weight = kGiven, .student = false});
+  model.effects.resize(model.effects.size() + posterior.layouts.pivots().size(), of_layouts);
   model.noise = {.spread = priors.noise,
                  .prior_weight = student ? priors.noise_runs : kGiven,
                  .student = student};
   for (const SiteRow& row : rows)
-    model.observations.push_back({.value = row.residual, .slopes = site_slopes(row)});
-  if (student) return fit(model);
+    model.observations.push_back({.value = row.residual, .slopes = all_slopes(posterior, row)});
   MixedFit given{.means = {}, .covariance = {}, .spreads = {}, .noise = priors.noise};
   for (const EffectClass& of : model.classes) given.spreads.push_back(of.spread);
-  return fit(model, &given);
-}
-
-Slopes site_slopes(const SiteRow& row) {
-  Slopes slopes;
-  for (const auto& [key, words, value] : hwdb::kSiteEffects)
-    slopes.emplace_back(slopes.size(), row.slopes.*value);
-  slopes.emplace_back(kFirstCell + row.cell, row.slopes.step);
-  return slopes;
+  posterior.fit = fit(model, student ? nullptr : &given);
+  return posterior;
 }
 
 SiteRow site_row(const SiteRun& run, const hwdb::SiteEffects& at) {
   const double time = log_time(run.run, at);
-  SiteRow row{.residual = std::log(run.measured) - time};
+  SiteRow row{.residual = std::log(run.measured) - time, .layout = hwdb::layout_of(run.run)};
   for (const auto& [key, words, value] : hwdb::kSiteEffects) {
     hwdb::SiteEffects moved = at;
     moved.*value += kDifference;
@@ -257,32 +366,35 @@ SiteCells site_cells(const std::vector<SiteRun>& runs) {
 }
 
 SiteFit fit_site(const std::string& name, const std::vector<SiteRun>& runs,
-                 const std::string& facts) {
+                 const sim::LayoutErrors& layouts, const std::string& facts) {
   const SiteCells cells = site_cells(runs);
-  Linear linear{.rows = {}, .priors = priors_of(runs, cells.cells), .fit = {}};
+  Linear linear{.rows = {}, .priors = priors_of(runs, cells.cells, layouts), .posterior = {}};
   for (int i = 0; i < kSiteLinearisations; ++i) {
     linearise(runs, cells.of_run, linear);
-    linear.fit = site_posterior(linear.rows, linear.priors);
+    linear.posterior = site_posterior(linear.rows, linear.priors);
   }
   SiteFit result;
   result.site = site_of(runs, cells.cells, linear);
   result.site.name = name;
   result.site.source = "site fit (calibrate/site_fit.h) to " + count_of(runs) + ", " + facts;
   std::vector<std::string> ids;
+  const double noise = linear.posterior.fit.noise;
+  double unknown = 0.0;
   for (std::size_t i = 0; i < runs.size(); ++i) {
+    unknown += linear.posterior.variance_of(linear.rows[i]) / static_cast<double>(runs.size());
     ids.push_back(runs[i].id);
-    const double after = log_time(runs[i].run, linear.effects(cells.of_run[i]));
+    const double after =
+        log_time(runs[i].run, linear.effects(cells.of_run[i], linear.rows[i].layout));
     result.rows.push_back({.id = runs[i].id,
                            .measured = runs[i].measured,
                            .before = std::exp(log_time(runs[i].run, {})),
                            .after = std::exp(after),
-                           .deviations = (std::log(runs[i].measured) - after) / linear.fit.noise});
+                           .deviations = (std::log(runs[i].measured) - after) / noise});
   }
   result.site.fitted_from = count_of(runs) + ": " + sim::joined(ids, ", ");
   result.prior_error = std::sqrt(mean_of(runs, predicted_variance));
-  result.error =
-      std::hypot(std::sqrt(mean_variance(linear, true, [](const SiteRow&) { return true; })),
-                 linear.fit.noise);
+  result.error = std::hypot(std::sqrt(unknown), noise);
+  result.posterior = std::move(linear.posterior);
   return result;
 }
 

@@ -2,18 +2,21 @@
 //
 // With p predicted and t measured step times,
 //
-//   ln t = ln p + s (step + cell) + m memory + n network + h host + noise
+//   ln t = ln p + s (step + cell + layout) + m memory + n network + h host + noise
 //
 // where s, m, n, h are the derivatives of ln p by the site's effects (hwdb/runs/site.h), so that p
 // with the effects applied is what the fit says; s is nearly 1.  A cell is the site's runs on one
-// device, in one framework and number format, of dense models or of MoE ones.  The effects are
-// normal around 0; their spreads are what the fit to all clusters (run_fit.h) leaves unknown:
+// device, in one framework and number format, of dense models or of MoE ones.  What is missed of a
+// layout is a Gaussian process (sim/strategy/layout_errors.h): runs tell about layouts like theirs.
+// The effects are normal around 0; their spreads are what the fit to all clusters (run_fit.h)
+// leaves unknown:
 //
 //   step      sqrt(errors.site^2 + errors.efficiency^2 + training_rate_error^2)
 //   cell      errors.cell; with experts, expert or context ranks also what errors.moe_site^2 is
 //             above errors.site^2
-//   noise     errors.run; from three runs on estimated, with errors.run counting as much as
-//             errors.noise_runs runs
+//   layout    sim::LayoutErrors::error
+//   noise     sim::LayoutErrors::run, or errors.run where layouts do not differ; from three runs on
+//             estimated, with that counting as much as errors.noise_runs runs
 //   memory    errors.memory_bound
 //   network   errors.collectives
 //   host      errors.hosts
@@ -28,8 +31,8 @@
 #include <string>
 #include <vector>
 
+#include "calibrate/layout_basis.h"
 #include "calibrate/mixed_model.h"
-#include "calibrate/run_fit.h"
 #include "hwdb/runs/run_record.h"
 #include "hwdb/runs/site.h"
 #include "hwdb/store/database.h"
@@ -57,20 +60,32 @@ struct SiteRow {
   double residual = 0.0;                     // ln t - ln p
   hwdb::SiteEffects slopes = {.step = 1.0};  // s, m, n, h
   std::size_t cell = 0;
+  sim::LayoutPoint layout{};
 };
 
 struct SitePriors {
   hwdb::SiteEffects spreads = {.step = 0.15, .memory = 0.10, .network = 0.20, .host = 0.30};
   double noise = 0.07;
-  double noise_runs = 2.0;    // behind it
-  std::vector<double> cells;  // by cell
+  double noise_runs = 2.0;      // behind it
+  std::vector<double> cells;    // by cell
+  sim::LayoutErrors layouts{};  // all but their `run`, for which `noise` stands
 };
 
-// Effects come in the order of hwdb::kSiteEffects; that of cell c is c places behind them.
-MixedFit site_posterior(const std::vector<SiteRow>& rows, const SitePriors& priors);
+// What runs of a site say of its effects: those of hwdb::kSiteEffects in their order, behind them
+// those of the cells, behind these those of the basis of the layouts.
+struct SitePosterior {
+  MixedFit fit;
+  LayoutBasis layouts;
+  std::size_t cells = 0;
 
-// Slopes of a row in those effects.
-Slopes site_slopes(const SiteRow& row);
+  std::size_t first_layout() const;
+  // Of ln t - ln p of a row: what the fit says, and what it does not know of two rows or of one,
+  // each without its noise.
+  double mean_of(const SiteRow& row) const;
+  double covariance_of(const SiteRow& row, const SiteRow& other) const;
+  double variance_of(const SiteRow& row) const { return covariance_of(row, row); }
+};
+SitePosterior site_posterior(const std::vector<SiteRow>& rows, const SitePriors& priors);
 
 // The row of a run, with the effects that `at` holds applied already;
 // `residual` is what they leave.
@@ -92,14 +107,16 @@ struct SiteFitRow {
 
 struct SiteFit {
   hwdb::Site site;
+  SitePosterior posterior;  // its cells are those of `site`
   std::vector<SiteFitRow> rows;
   double prior_error = 0.0;  // standard deviation of ln(t / p) before, of one run
   double error = 0.0;        // and after, of one more run of these cells
 };
 
-// At least one run, each with a predicted step time.  `facts` names what they
-// were predicted with (hwdb::Database::version).
+// At least one run, each with a predicted step time.  `layouts`: what layouts of one cluster are
+// known to differ by (hwdb/runs/layout_errors.h).  `facts` names what the runs were predicted with
+// (hwdb::Database::version), as the site's source will say.
 SiteFit fit_site(const std::string& name, const std::vector<SiteRun>& runs,
-                 const std::string& facts);
+                 const sim::LayoutErrors& layouts, const std::string& facts);
 
 }  // namespace llmsim::calibrate

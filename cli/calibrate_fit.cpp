@@ -204,13 +204,13 @@ reports::Table curve_table(const std::vector<calibrate::StudyCurve>& studies) {
       "Median errors of the other runs of a study after some of its runs",
       {as_integer("runs"), in_percent("error", "unmoved"),
        in_percent("scalar_error", "median ratio"), in_percent("step_error", "site, step alone"),
-       in_percent("site_error", "site"), in_percent("coverage", "in 90 %"),
-       as_factor("interval", "highest / lowest")});
+       in_percent("rates_error", "and rates"), in_percent("site_error", "and layouts: site"),
+       in_percent("coverage", "in 90 %"), as_factor("interval", "highest / lowest")});
   const std::vector<calibrate::Learned> means = calibrate::mean_curve(studies);
   for (std::size_t k = 0; k < means.size(); ++k) {
     const calibrate::Learned& m = means[k];
-    table.add_row({std::int64_t{calibrate::kLearnedFrom[k]}, m.none, m.scalar, m.step, m.site,
-                   m.coverage, std::exp(m.width)});
+    table.add_row({std::int64_t{calibrate::kLearnedFrom[k]}, m.none, m.scalar, m.step, m.rates,
+                   m.site, m.coverage, std::exp(m.width)});
   }
   table.add_note(std::to_string(studies.size()) +
                  " studies of at least six runs, each left out of the fit; 40 draws of each");
@@ -271,6 +271,19 @@ reports::Table peak_study_table(const std::vector<calibrate::PeakCurve>& studies
   return table;
 }
 
+reports::Table layout_table(const calibrate::LayoutFit& fit) {
+  reports::Table table(
+      "What predictions miss of layouts of one cluster",
+      {as_text("number"), as_number("value"), as_number("standard_error", "standard error")});
+  sim::LayoutErrors errors = fit.errors, deviations = fit.standard_errors;
+  for (std::size_t k = 0; k < sim::kLayoutNumbers; ++k)
+    table.add_row(
+        {sim::layout_key(k), sim::layout_number(errors, k), sim::layout_number(deviations, k)});
+  table.add_note(std::to_string(fit.runs) + " runs of " + std::to_string(fit.studies) +
+                 " studies, each left out of the fit; error and run of a logarithm");
+  return table;
+}
+
 int run_calibrate_fit(const FitOptions& options) {
   const reports::Format format = format_of(options.output);
   std::string coefficients;
@@ -320,8 +333,8 @@ int run_calibrate_fit(const FitOptions& options) {
     write_result(hwdb::coefficients_json(rows), options.output);
     return 0;
   }
-  std::vector<reports::Table> tables{group_table(runs, fit), spread_table(fit),
-                                     ratio_table(ratios)};
+  std::vector<reports::Table> tables{group_table(runs, fit), spread_table(fit), ratio_table(ratios),
+                                     layout_table(fit.layouts)};
   if (!memory.groups.empty()) {
     tables.push_back(peak_table(memory, memory_fit));
     tables.push_back(memory_table(memory_fit));

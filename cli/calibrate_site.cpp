@@ -13,6 +13,7 @@
 #include "calibrate/site_memory.h"
 #include "cli/commands.h"
 #include "cli/help_format.h"
+#include "hwdb/runs/layout_errors.h"
 #include "hwdb/runs/site.h"
 #include "reports/table.h"
 #include "sim/base/error.h"
@@ -120,7 +121,8 @@ int run_calibrate_site(const SiteOptions& options) {
   if (runs.empty())
     fit.site = calibrate::site_without_times(options.name, memory, database.version());
   else
-    fit = calibrate::fit_site(options.name, runs, database.version());
+    fit = calibrate::fit_site(options.name, runs, hwdb::layout_errors(database),
+                              database.version());
   fit.site.memory = memory.memory;
   hwdb::put_site(database, fit.site, options.replace);
   warn_of_broken_runs(fit.rows, "step times");
@@ -161,7 +163,10 @@ reports::Table site_table(const hwdb::Database& database, const std::string& nam
   reports::Table table("Site " + name,
                        {as_text("key"), in_percent("value"), in_percent("standard_error", "+-")});
   for (const hwdb::Coefficient& row : database.coefficients("site", name))
-    table.add_row({row.key, row.value, reports::cell(row.standard_error)});
+    if (!row.key.starts_with("layout/"))
+      table.add_row({row.key, row.value, reports::cell(row.standard_error)});
+  table.add_note(std::to_string(site.layouts.points.size()) +
+                 " layouts of its runs share what is missed of others like them");
   table.add_note("logarithms of factors; " + site.source + "; from " + site.fitted_from);
   return table;
 }

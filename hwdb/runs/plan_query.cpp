@@ -10,6 +10,7 @@ sim::PlanQuery plan_query(RunRecord record, RunResolver& resolver) {
     record.training.strategy["sharding"] = std::string(sim::name_of(sharding));
     query.under.emplace(sharding, resolver.resolve_without_layout(record));
   }
+  query.laid_out = resolver.site_layouts();
   query.base = query.under.at(sim::Sharding::None);
   return query;
 }

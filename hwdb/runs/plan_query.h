@@ -10,8 +10,8 @@ namespace llmsim::hwdb {
 // The query of a record: it is resolved without its layout, once under each sharding, because
 // its framework has other buffers, overlap or temporaries there; the base is that without
 // sharding.  Fields that the record states and the search does not vary hold for every plan
-// (etp, stage_layers).  The search is not restricted.  Throws Error as RunResolver does, and
-// where global_batch is missing.
+// (etp, stage_layers).  What a site knows of layouts is put into what the search returns.  The
+// search is not restricted.  Throws Error as RunResolver does, and where global_batch is missing.
 sim::PlanQuery plan_query(RunRecord record, RunResolver& resolver);
 
 // The record without its layout: mesh, expert ranks, micro-batch, pipeline, sharding, sequence

@@ -352,7 +352,14 @@ void RunResolver::resolve_parts(const RunRecord& record, bool laid_out, Run& run
   run.model.validate();
   run.facts.insert(run.facts.end(), choice.facts.begin(), choice.facts.end());
   run.facts.insert(run.facts.end(), known.facts.begin(), known.facts.end());
-  if (site_) apply(*site_, frameworks_, run);
+  if (site_) apply_without_layout(*site_, frameworks_, run);
+  if (site_ && laid_out) apply_layout(*site_, frameworks_, run);
+}
+
+std::function<void(Run&)> RunResolver::site_layouts() const {
+  if (!site_ || site_->layouts.points.empty()) return {};
+  return
+      [site = *site_, frameworks = frameworks_](Run& run) { apply_layout(site, frameworks, run); };
 }
 
 Run RunResolver::resolve(const RunRecord& record) { return resolve(record, true); }

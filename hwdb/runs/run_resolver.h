@@ -2,6 +2,7 @@
 // each value it assumed.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -45,6 +46,10 @@ class RunResolver {
   // parallelism, shard size and recomputation are those of a plain strategy, and nothing is assumed
   // about them.
   sim::Run resolve_without_layout(const RunRecord& record);
+
+  // What applies to a run that was resolved without its layout, and has been given one, what the
+  // site says of it (site.h); none where that is nothing.  Outlives the resolver.
+  std::function<void(sim::Run&)> site_layouts() const;
 
   // The accelerator, by id or alias, or that of the system.  Throws Error as hardware.h does.
   const sim::Device& device_of(const RecordedHardware& hardware);

@@ -18,11 +18,6 @@ constexpr std::size_t kLongestName = 100;
 
 constexpr CellKind kKinds[] = {CellKind::Dense, CellKind::Ranks, CellKind::Moe};
 
-std::string key_of(const SiteCell& cell) {
-  return kCell + cell.device + "/" + cell.framework + "/" + cell.precision + "/" +
-         name_of(cell.kind);
-}
-
 std::vector<std::string> parts_of(const std::string& key) {
   std::vector<std::string> parts;
   std::size_t begin = 0;
@@ -57,6 +52,7 @@ void read(const Coefficient& row, Site& site) {
     if (const auto cell = cell_from(row)) site.cells.push_back(*cell);
     return;
   }
+  put({row.key, row.value}, site.layouts);
   for (const SiteEffectName& effect : kSiteEffects) {
     if (row.key != effect.key) continue;
     site.effects.*effect.value = row.value;
@@ -94,6 +90,8 @@ std::vector<Coefficient> rows_of(const Site& site) {
   add("errors.faster", site.faster, std::nullopt);
   add("errors.slower", site.slower, std::nullopt);
   for (const SiteCell& cell : site.cells) add(key_of(cell), cell.step, cell.error);
+  for (const SiteLayoutNumber& number : numbers_of(site.layouts))
+    add(number.key, number.value, std::nullopt);
   return rows;
 }
 
@@ -156,6 +154,11 @@ bool has_experts_or_ranks(const sim::Run& run) {
   return run.model.moe || run.strategy.ep > 1 || run.strategy.cp > 1;
 }
 
+std::string key_of(const SiteCell& cell) {
+  return kCell + cell.device + "/" + cell.framework + "/" + cell.precision + "/" +
+         name_of(cell.kind);
+}
+
 const char* name_of(CellKind kind) {
   switch (kind) {
     case CellKind::Dense: return "dense";
@@ -189,6 +192,7 @@ Site site(const Database& database, const std::string& name) {
                                : "; 'llmsim calibrate show' lists all"));
   }
   for (const Coefficient& row : rows) read(row, site);
+  complete(site.layouts);
   return site;
 }
 
@@ -209,6 +213,25 @@ void put_site(Database& database, const Site& site, bool replace) {
 }
 
 void apply(const Site& site, const Frameworks& frameworks, sim::Run& run) {
+  apply_without_layout(site, frameworks, run);
+  apply_layout(site, frameworks, run);
+}
+
+void apply_layout(const Site& site, const Frameworks& frameworks, sim::Run& run) {
+  if (site.layouts.points.empty()) return;
+  const sim::LayoutPoint layout = layout_of(run);
+  const SiteCell* cell = cell_of(site, run);
+  const double mean = site.layouts.mean(layout),
+               variance = site.layouts.variance(layout, cell ? key_of(*cell) : "");
+  apply_effects(run, {.step = mean});
+  run.facts.push_back(
+      {"site." + site.name + ".layout", text_of(mean), sim::Evidence::Fitted, site.source});
+  if (!cell && !knows(site, frameworks, run)) return;
+  for (double* error : {&run.framework.errors.site, &run.framework.errors.moe_site})
+    *error = std::sqrt(std::max(0.0, *error * *error + variance));
+}
+
+void apply_without_layout(const Site& site, const Frameworks& frameworks, sim::Run& run) {
   apply(site.memory, "site." + site.name, site.source, run);
   if (!knows_times(site)) return;
   const SiteCell* cell = cell_of(site, run);

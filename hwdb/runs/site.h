@@ -8,10 +8,11 @@
 //   cell/D/F/P/K      the step of runs on device D under framework F in number format P, its
 //                     standard error that of their logarithm; K in dense, ranks (dense models, some
 //                     with expert or context ranks), moe
+//   layout/...        what layouts add to the step (site_layouts.h)
 //   errors.site       standard deviation of ln(measured / predicted) of runs in no cell, on a
 //                     device and under a family of frameworks that the site has cells of
 //   errors.moe_site   the same with experts, expert or context ranks
-//   errors.run        of one run among those of a cell
+//   errors.run        of one run around its layout
 //   errors.faster     how many of these deviations a 90 % interval reaches down and
 //   errors.slower     up
 //   memory.*, peak/*  what it knows of memory (site_memory.h)
@@ -24,6 +25,7 @@
 #include <vector>
 
 #include "hwdb/frameworks/frameworks.h"
+#include "hwdb/runs/site_layouts.h"
 #include "hwdb/runs/site_memory.h"
 #include "hwdb/store/database.h"
 #include "sim/run.h"
@@ -71,6 +73,9 @@ struct SiteCell {
   double error = 0.0;  // standard deviation of ln(measured / predicted), without that of one run
 };
 
+// "cell/h100_sxm/fsdp2/bf16/dense".
+std::string key_of(const SiteCell& cell);
+
 struct Site {
   std::string name;
   SiteEffects effects, deviations;
@@ -78,6 +83,7 @@ struct Site {
   double faster = 1.645, slower = 1.645;                 // errors.*
   std::vector<SiteCell> cells;                           // none: no step time is known
   SiteMemory memory;
+  SiteLayouts layouts;
   std::string source, fitted_from;  // how, and to which runs
 };
 
@@ -105,9 +111,14 @@ void put_site(Database& database, const Site& site, bool replace);
 // Where errors are replaced, errors.efficiency, errors.collectives, errors.hosts,
 // errors.between_steps and the device's training_rate_error are 0, because the site's runs have
 // shown what they stand for, and errors.faster and errors.slower are the site's.  A family are the
-// frameworks that are like the same one.
-// Without cells all of this stays as it is.  Of memory see site_memory.h.
-// Each value becomes a Fact "site.NAME.KEY".
+// frameworks that are like the same one.  What is known of the run's layout comes on top: the mean
+// is added to the step, the variance to the squares of errors.site and errors.moe_site where these
+// are the site's.  Without cells all of this stays as it is.  Of memory see site_memory.h.  Each
+// value becomes a Fact, whose key is "site.NAME.KEY".
 void apply(const Site& site, const Frameworks& frameworks, sim::Run& run);
+
+// The two parts of it: a search applies the second to a run whose layout it has chosen.
+void apply_without_layout(const Site& site, const Frameworks& frameworks, sim::Run& run);
+void apply_layout(const Site& site, const Frameworks& frameworks, sim::Run& run);
 
 }  // namespace llmsim::hwdb

@@ -38,7 +38,7 @@ struct HardwareRow {
 
 // One coefficient of the model: what it belongs to, its value and where it comes from.
 struct Coefficient {
-  std::string scope;  // "device", "system", "framework" or "site"
+  std::string scope;  // "device", "system", "framework", "site" or "layout"
   std::string id;     // of the device, system, framework or site
   std::string key;    // see coefficients.h
   double value = 0.0;

@@ -21,7 +21,7 @@ json hardware_rows(const Database& database, HardwareKind kind) {
 
 json coefficient_rows(const Database& database) {
   json rows = json::array();
-  for (const char* scope : {"device", "system", "framework", "site"}) {
+  for (const char* scope : {"device", "system", "framework", "site", "layout"}) {
     for (const std::string& id : database.coefficient_ids(scope)) {
       for (const Coefficient& row : database.coefficients(scope, id)) {
         rows.push_back({row.scope, row.id, row.key, row.value,

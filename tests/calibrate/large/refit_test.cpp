@@ -17,6 +17,7 @@
 #include "calibrate/ratio_fit.h"
 #include "calibrate/run_fit.h"
 #include "hwdb/frameworks/frameworks.h"
+#include "hwdb/runs/layout_errors.h"
 #include "hwdb/runs/run_record.h"
 #include "hwdb/store/database.h"
 
@@ -60,6 +61,7 @@ Rows shipped_rows(const char* fit) {
   for (const hwdb::HardwareRow& row : database.list(hwdb::HardwareKind::Accelerator))
     add("device", row.id);
   for (const std::string& id : hwdb::Frameworks::shipped().ids()) add("framework", id);
+  add(hwdb::kLayoutScope, hwdb::kAllLayouts);
   return rows;
 }
 

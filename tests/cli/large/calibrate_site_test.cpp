@@ -92,6 +92,19 @@ TEST_F(CalibrateSite, PlanAndPredictAgree) {
   EXPECT_NEAR(number(plan, "step_time_s", "\"plans\""), predicted(" --site ours"), 1e-9);
 }
 
+// Of layouts that the site has not measured, too.
+TEST_F(CalibrateSite, PlanAndPredictAgreeOnOtherLayouts) {
+  store();
+  const std::string run = std::string(kSiteRun) + " --tp 2 --micro-batch 2 --sharding zero1";
+  const std::string plan = answer("plan " + run + " --pp 1 --cp 1 --recompute none --site ours");
+  const std::string predict =
+      answer("predict " + run + " --pp 1 --cp 1 --recompute none --sequence-parallel --site ours");
+  EXPECT_NEAR(number(plan, "step_time_s", "\"plans\""), number(predict, "step_time_s"), 1e-9);
+  // What is known of a layout is less the further it is from those of the site's runs.
+  EXPECT_GT(width(predict),
+            width(answer(std::string("predict ") + kSiteRun + kLayout + " --site ours")));
+}
+
 TEST_F(CalibrateSite, ShowListsAndDescribes) {
   EXPECT_NE(run("calibrate show").out.find("none in"), std::string::npos);
   store();
@@ -100,7 +113,7 @@ TEST_F(CalibrateSite, ShowListsAndDescribes) {
   for (const char* text : {"\"site\": \"ours\"", "\"fitted_from\": \"1 run: slow\""})
     EXPECT_NE(list.find(text), std::string::npos) << text << list;
   const Outcome one = run("calibrate show ours --format csv");
-  for (const char* text : {"\ncell/h100_sxm/fsdp2/bf16/dense,0.1", "\nstep,", "\nmemory_rate,",
+  for (const char* text : {"\ncell/h100_sxm/fsdp2/bf16/dense,0.0", "\nstep,", "\nmemory_rate,",
                            "\nnetwork_rate,", "\nhost_time,", "\nerrors.site,"})
     EXPECT_NE(one.out.find(text), std::string::npos) << text << one.out;
 }
