@@ -3,17 +3,20 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "calibrate/next_run.h"
 #include "calibrate/site_fit.h"
 #include "calibrate/site_memory.h"
 #include "cli/commands.h"
 #include "cli/help_format.h"
 #include "hwdb/runs/layout_errors.h"
+#include "hwdb/runs/run_resolver.h"
 #include "hwdb/runs/site.h"
 #include "reports/table.h"
 #include "sim/base/error.h"
@@ -30,6 +33,7 @@ struct SiteOptions {
   std::string name;
   std::vector<std::string> files;
   bool replace = false;
+  std::string wanted;  // file of a run; empty: no next run is suggested
   OutputOptions output;
   std::string database;
 };
@@ -94,6 +98,32 @@ reports::Table memory_table(const calibrate::SiteMemoryFit& fit) {
   return table;
 }
 
+void add_next_run(const calibrate::NextRun& next, const std::string& measured,
+                  reports::Table& table) {
+  const sim::Strategy& s = next.run.strategy;
+  const auto& [lowest, highest] = next.interval;
+  table.add_row({measured, std::int64_t{next.run.cluster.num_devices}, std::int64_t{s.tp},
+                 std::int64_t{s.pp}, std::int64_t{s.cp}, std::int64_t{s.dp},
+                 std::int64_t{s.micro_batch}, std::int64_t{s.global_batch},
+                 sim::Seconds(next.step_time), sim::Seconds(lowest), sim::Seconds(highest),
+                 highest / lowest});
+}
+
+reports::Table next_table(const calibrate::NextRuns& next) {
+  reports::Table table(
+      "Which run to measure next, to know " + next.now.run.id,
+      {as_text("measured"), as_integer("devices"), as_integer("tp"), as_integer("pp"),
+       as_integer("cp"), as_integer("dp"), as_integer("micro_batch", "micro-batch"),
+       as_integer("global_batch", "global batch"), in_seconds("step_time_s", "its step"),
+       in_seconds("lowest_s", "lowest"), in_seconds("highest_s", "highest"),
+       as_factor("interval", "ratio")});
+  add_next_run(next.now, "nothing more", table);
+  for (const calibrate::NextRun& run : next.best) add_next_run(run, "this", table);
+  table.add_note("lowest, highest: 90 % interval of " + next.now.run.id +
+                 " after that measurement; of each number of devices the run that narrows it most");
+  return table;
+}
+
 // `checked`: "step times".
 template <class Row>
 void warn_of_broken_runs(const std::vector<Row>& rows, const char* checked) {
@@ -115,15 +145,22 @@ int run_calibrate_site(const SiteOptions& options) {
   hwdb::check_site_name(database, options.name, options.replace);
   const std::vector<hwdb::RunFile> files = read_run_files(options.files);
   const std::vector<calibrate::SiteRun> runs = calibrate::site_runs(files, database);
+  if (runs.empty() && !options.wanted.empty())
+    throw Error("--suggest: a run with a measured step time is needed");
+  std::optional<sim::Run> wanted;
+  if (!options.wanted.empty())
+    wanted = hwdb::RunResolver(database).resolve(hwdb::read_run(options.wanted));
   const calibrate::SiteMemoryFit memory =
       calibrate::fit_site_memory(calibrate::site_peaks(files, database));
   calibrate::SiteFit fit;
   if (runs.empty())
     fit.site = calibrate::site_without_times(options.name, memory, database.version());
   else
-    fit = calibrate::fit_site(options.name, runs, hwdb::layout_errors(database),
-                              database.version());
+    fit =
+        calibrate::fit_site(options.name, runs, hwdb::layout_errors(database), database.version());
   fit.site.memory = memory.memory;
+  std::optional<reports::Table> next;
+  if (wanted) next = next_table(calibrate::next_runs(fit, *wanted));
   hwdb::put_site(database, fit.site, options.replace);
   warn_of_broken_runs(fit.rows, "step times");
   warn_of_broken_runs(memory.rows, "peaks");
@@ -132,6 +169,7 @@ int run_calibrate_site(const SiteOptions& options) {
   if (!memory.rows.empty()) tables.push_back(memory_table(memory));
   tables.back().add_note("stored in " + place_of(database) +
                          "; go on with: llmsim predict --site " + options.name);
+  if (next) tables.push_back(*std::move(next));
   return print_answer(tables, options.output);
 }
 
@@ -191,6 +229,10 @@ void add_site(CLI::App& calibrate, int& status) {
              "calibrate log writes them), or folders of them; one run is enough, three are better")
       ->required();
   command->add_flag("--replace", options->replace, "let the site take the place of one so called");
+  add_option(*command, "--suggest", options->wanted, "RUN",
+             "run file whose step time is to be known: also says which run on as many devices or "
+             "fewer to measure next, and how far the interval narrows; default none; example: "
+             "--suggest large.json");
   add_output_options(*command, options->output);
   add_database_option(*command, options->database);
   command->footer(
@@ -199,7 +241,9 @@ void add_site(CLI::App& calibrate, int& status) {
       "reserved\n"
       "or of the device) say most of runs that are laid out alike.  Less is believed the fewer\n"
       "runs there are; a run far from the others hardly counts.\n"
-      "Example: llmsim calibrate site our-cluster monday.json tuesday.json");
+      "Layouts like those of the runs share what is missed of them.\n"
+      "Example: llmsim calibrate site our-cluster monday.json tuesday.json\n"
+      "         llmsim calibrate site our-cluster monday.json --replace --suggest large.json");
   command->callback([options, &status] { status = run_calibrate_site(*options); });
 }
 

@@ -105,6 +105,24 @@ TEST_F(CalibrateSite, PlanAndPredictAgreeOnOtherLayouts) {
             width(answer(std::string("predict ") + kSiteRun + kLayout + " --site ours")));
 }
 
+TEST_F(CalibrateSite, SuggestsWhatToMeasureNext) {
+  store();
+  write("large.json", run_text("large", 0.0, 256));
+  const Outcome outcome =
+      run("calibrate site ours slow.json --replace --suggest large.json --format csv");
+  EXPECT_EQ(outcome.status, 0) << outcome.messages;
+  const std::size_t now = outcome.out.find("\nnothing more,16,"),
+                    next = outcome.out.find("\nthis,");
+  ASSERT_NE(now, std::string::npos) << outcome.out;
+  ASSERT_NE(next, std::string::npos) << outcome.out;
+  const auto ratio = [&](std::size_t row) {
+    const std::size_t end = outcome.out.find('\n', row + 1);
+    return std::strtod(outcome.out.c_str() + outcome.out.rfind(',', end) + 1, nullptr);
+  };
+  EXPECT_LT(ratio(next), ratio(now));
+  EXPECT_GT(ratio(next), 1.0);
+}
+
 TEST_F(CalibrateSite, ShowListsAndDescribes) {
   EXPECT_NE(run("calibrate show").out.find("none in"), std::string::npos);
   store();
