@@ -68,9 +68,11 @@ TEST(SiteMemory, WhatIsSavedIsWhatIsLoaded) {
 
 TEST(SiteMemory, RowsOfLaterVersionsAreLeftOut) {
   SiteMemory memory;
-  EXPECT_TRUE(
-      read({.scope = "site", .id = "ours", .key = "peak/0001/newer", .value = 1.0}, memory));
-  EXPECT_FALSE(read({.scope = "site", .id = "ours", .key = "step", .value = 1.0}, memory));
+  Coefficient row;
+  row.scope = "site", row.id = "ours", row.key = "peak/0001/newer", row.value = 1.0;
+  EXPECT_TRUE(read(row, memory));
+  row.key = "step";
+  EXPECT_FALSE(read(row, memory));
   EXPECT_TRUE(memory.empty());
 }
 
