@@ -88,7 +88,10 @@ TEST_F(CalibrateFit, RowsOfAnEarlierFitAreReplacedAndTheRestStays) {
   EXPECT_GT(count(once, "step times of 3 groups"), 0);
   const int of_ratios = count(once, " studies with several layouts");
   EXPECT_EQ(of_ratios, count(shipped, " studies with several layouts"));
-  EXPECT_EQ(count(once, "step times of ") - count(once, "step times of all groups") - of_ratios,
+  const int of_layouts = count(once, R"("scope": "layout")");
+  EXPECT_EQ(of_layouts, count(shipped, R"("scope": "layout")"));
+  EXPECT_EQ(count(once, "step times of ") - count(once, "step times of all groups") - of_ratios -
+                of_layouts,
             count(once, "step times of 3 groups"));
   ASSERT_EQ(fit(arguments).status, 0);
   EXPECT_EQ(text_of("coefficients.json"), once);
