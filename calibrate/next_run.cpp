@@ -45,24 +45,28 @@ bool fits(const sim::Run& run) {
   return !sim::broken_rule(run.model, run.strategy, run.cluster) && !sim::predict(run).infeasible;
 }
 
-std::size_t cell_in(const SiteFit& fit, const sim::Run& run) {
+const hwdb::SiteCell& cell_in(const SiteFit& fit, const sim::Run& run) {
   const hwdb::SiteCell* cell = hwdb::cell_of(fit.site, run);
   if (!cell)
     throw Error("the site has no run on " + run.cluster.device.id + " under " + run.framework.id +
                 " in " + name_of(run.strategy.precision) +
                 " of such a model: one of them, on few devices, tells most");
-  return static_cast<std::size_t>(cell - fit.site.cells.data());
+  return *cell;
 }
 
-// Of a run that nobody has measured.
+// Of a run that nobody has measured: its slopes where the site has it.
 SiteRow unmeasured(const SiteFit& fit, const sim::Run& run) {
-  SiteRow row = site_row({.id = run.id, .run = run, .measured = 1.0});
-  row.cell = cell_in(fit, run);
+  const hwdb::SiteCell& cell = cell_in(fit, run);
+  hwdb::SiteEffects at = fit.site.effects;
+  at.step = cell.step + fit.site.layouts.mean(hwdb::layout_of(run));
+  SiteRow row = site_row({.id = run.id, .run = run, .measured = 1.0}, at);
+  row.cell = static_cast<std::size_t>(&cell - fit.site.cells.data());
   return row;
 }
 
-double step_time(const SiteFit& fit, const SiteRow& row) {
-  return std::exp(fit.posterior.mean_of(row) - row.residual);
+sim::Prediction predicted(const SiteFit& fit, sim::Run run) {
+  hwdb::apply(fit.site, hwdb::Frameworks::shipped(), run);
+  return sim::predict(run);
 }
 
 }  // namespace
@@ -94,30 +98,31 @@ std::vector<sim::Run> neighbours(const sim::Run& run) {
 
 NextRuns next_runs(const SiteFit& fit, const sim::Run& wanted) {
   const SiteRow row = unmeasured(fit, wanted);
-  const double expected = step_time(fit, row);
+  const sim::Prediction now = predicted(fit, wanted);
+  const double expected = now.step_time.value();
+  const double deviation = std::log(now.interval.second / now.step_time) / fit.site.slower;
   const sim::PredictionErrors& errors = wanted.framework.errors;
-  const auto interval = [&](double variance, std::size_t runs) {
-    const bool few = runs < kFewRuns;
-    const double deviation = std::hypot(std::sqrt(std::max(0.0, variance)), fit.site.run_error);
-    const double faster = few ? errors.few_faster : errors.site_faster,
-                 slower = few ? errors.few_slower : errors.site_slower;
-    return std::pair(expected * std::exp(-faster * deviation),
-                     expected * std::exp(slower * deviation));
+  const bool few = fit.rows.size() + 1 < kFewRuns;
+  const double faster = few ? errors.few_faster : errors.site_faster,
+               slower = few ? errors.few_slower : errors.site_slower;
+  const auto interval_after = [&](double known) {
+    const double left = std::sqrt(std::max(0.0, deviation * deviation - known));
+    return std::pair(expected * std::exp(-faster * left), expected * std::exp(slower * left));
   };
-  const std::size_t runs = fit.rows.size();
   NextRuns result{.now = {.run = wanted,
                           .step_time = expected,
-                          .interval = interval(fit.posterior.variance_of(row), runs)},
+                          .interval = {now.interval.first.value(), now.interval.second.value()}},
                   .best = {}};
+  const double unknown = fit.posterior.variance_of(row);
   std::map<int, std::pair<double, NextRun>> by_devices;  // v' and the run
   for (const sim::Run& run : neighbours(wanted)) {
-    const SiteRow other = unmeasured(fit, run);
-    const double variance = variance_after(fit.posterior, row, other);
+    const double after = variance_after(fit.posterior, row, unmeasured(fit, run));
     const auto known = by_devices.find(run.cluster.num_devices);
-    if (known != by_devices.end() && known->second.first <= variance) continue;
-    by_devices[run.cluster.num_devices] = {
-        variance,
-        {.run = run, .step_time = step_time(fit, other), .interval = interval(variance, runs + 1)}};
+    if (known != by_devices.end() && known->second.first <= after) continue;
+    by_devices[run.cluster.num_devices] = {after,
+                                           {.run = run,
+                                            .step_time = predicted(fit, run).step_time.value(),
+                                            .interval = interval_after(unknown - after)}};
   }
   std::vector<std::pair<double, NextRun>> best;
   for (auto& [devices, one] : by_devices) best.push_back(std::move(one));
