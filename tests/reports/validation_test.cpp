@@ -55,6 +55,31 @@ TEST(ValidationJson, HoldsTheErrorsByGroupAndOverall) {
   EXPECT_TRUE(document.at("overall").at("outcome_accuracy").is_null());
 }
 
+// Said to fit with 80 %, and it did: 0.2^2.
+TEST(ValidationJson, HoldsTheReliabilityOfVerdicts) {
+  calibrate::Backtest backtest = one_of_each();
+  calibrate::BacktestRow& row = backtest.rows[0];
+  row.scored.outcome = true, row.measured_outcome = "ok", row.fit_probability = 0.8;
+  const json reliability = json::parse(validation_json(backtest)).at("reliability");
+  EXPECT_NEAR(reliability.at("brier_score").get<double>(), 0.04, 1e-12);
+  EXPECT_TRUE(reliability.at("brier_score_both_outcomes").is_null());
+  const json& all = reliability.at("bins").back();
+  EXPECT_EQ(all.at("from"), 0.0);
+  EXPECT_EQ(all.at("all").at("runs"), 1);
+  EXPECT_EQ(all.at("all").at("said"), 0.8);
+  EXPECT_EQ(all.at("all").at("share"), 1.0);
+  EXPECT_EQ(all.at("both_outcomes").at("runs"), 0);
+}
+
+TEST(ReliabilityTable, HasARowForEachBinAndOneForAll) {
+  const calibrate::Reliability of =
+      calibrate::reliability({{.group = "g", .said = 0.8, .ran = true}});
+  const Table table = reliability_table(of);
+  ASSERT_EQ(table.rows().size(), of.bins.size());
+  EXPECT_EQ(std::get<std::int64_t>(table.rows().back()[2]), 1);
+  EXPECT_EQ(std::get<double>(table.rows().back()[4]), 1.0);
+}
+
 TEST(ValidationTable, HasOneRowPerGroupAndOneForAll) {
   const Table table = validation_table(one_of_each());
   ASSERT_EQ(table.rows().size(), 2u);
