@@ -110,7 +110,7 @@ struct LossBehaviour {
 
 // Gradients on their way to the optimizer.
 struct GradientBehaviour {
-  bool reduced_in_fp32 = false;           // data-parallel reduction sends 4 bytes per parameter
+  bool reduced_in_fp32 = false;  // data-parallel reduction sends 4 bytes per parameter
   // After each micro-batch, not once per step; none: where weights are gathered for each.
   std::optional<bool> reduced_every_microbatch;
   // Zero1, Zero2: every rank gets all sums (all-reduce), also of what others update.
