@@ -35,10 +35,6 @@ constexpr double kTreeBandwidth = 0.92;
 // message at every level. 80 us per level and direction pair between 4 and 512 nodes of 8 H100 at
 // 340 GB/s.
 constexpr Bytes kTreeFill{13.6e6};
-// What rings lose of a network with its size: reduce-scatters over 4, 8, 16, 32, 64 and 128 nodes of
-// 8 H100 keep 360, 345, 320, 300, 280 and 260 GB/s (NVIDIA/nccl issue 1229, 2024-03-16).  0.09 with
-// latency in it, 0.05 where messages are of 8 GB; trees of all-reduces lose what kTreeFill says.
-constexpr double kRingDecay = 0.06, kRingDomains = 4.0;
 // Loss of few ranks behind a switch, see few_ranks.
 constexpr double kFewRanksGather = 1.6, kFewRanksReduce = 0.6;
 // Measured all-reduce bus bandwidth with in-switch reduction over that of the ring: 480 / 370 GB/s
@@ -63,17 +59,6 @@ BytesPerSecond fabric_bandwidth(const Fabric& fabric, const GroupPlacement& plac
     case FabricKind::Loopback: return fabric.device_bandwidth;
   }
   return fabric.device_bandwidth;
-}
-
-// Of the links that a message takes on its way around a group.
-BytesPerSecond slowest(const GroupLinks& links, BytesPerSecond network) {
-  if (links.place.domains == 1) return links.fabric;
-  return links.place.ranks_per_domain == 1 ? network : std::min(links.fabric, network);
-}
-
-// What a group over more domains than so many keeps of the network.
-double share_of_domains(const GroupPlacement& place, double domains, double decay) {
-  return place.domains > domains ? std::pow(place.domains / domains, -decay) : 1.0;
 }
 
 // Achieved injection of one node.
@@ -120,11 +105,11 @@ CollectiveTerms ring_terms(double rounds, Bytes message, const GroupLinks& links
 CollectiveTerms tree_terms(Bytes message, const GroupLinks& links, const Protocol& protocol) {
   const double n = links.place.ranks, domains = links.place.domains;
   const double levels = std::log2(domains);
-  const BytesPerSecond bus = few_ranks(links, kFewRanksReduce) * links.tree_bandwidth();
+  const BytesPerSecond bus = few_ranks(links, kFewRanksReduce) * links.bus_bandwidth();
   Seconds wire = 2.0 * (n - 1.0) / n * message / (domains > 1.0 ? links.fabric : bus);
   if (domains > 1.0) {
     const Seconds across =
-        2.0 * (domains - 1.0) / domains * message / (links.tree_share * links.network);
+        2.0 * (domains - 1.0) / domains * message / (links.ring_share * links.network);
     wire = (links.place.ranks_per_domain > 1 ? std::max(wire, across) : across) +
            2.0 * levels * std::min(message, kTreeFill) / bus;
   }
@@ -237,9 +222,11 @@ CollectiveTerms host_terms(CollectiveKind kind, Bytes message, const GroupLinks&
 
 }  // namespace
 
-BytesPerSecond GroupLinks::bus_bandwidth() const { return slowest(*this, ring_share * network); }
-
-BytesPerSecond GroupLinks::tree_bandwidth() const { return slowest(*this, tree_share * network); }
+BytesPerSecond GroupLinks::bus_bandwidth() const {
+  if (place.domains == 1) return fabric;
+  const BytesPerSecond ring = ring_share * network;
+  return place.ranks_per_domain == 1 ? ring : std::min(fabric, ring);
+}
 
 GroupLinks group_links(const Strategy& strategy, GroupKind kind, const Cluster& cluster,
                        double efficiency) {
@@ -255,11 +242,9 @@ GroupLinks group_links(const Strategy& strategy, GroupKind kind, const Cluster& 
   links.fabric = efficiency * achieved.collective_fraction * fabric;
   links.network =
       node_bandwidth(cluster, efficiency) * nodes_per_domain / links.place.groups_per_domain;
-  if (cluster.network.ring_decay > 0.0)
-    links.ring_share = links.tree_share =
-        share_of_domains(links.place, cluster.network.ring_domains, cluster.network.ring_decay);
-  else
-    links.ring_share = share_of_domains(links.place, kRingDomains, kRingDecay);
+  if (links.place.domains > cluster.network.ring_domains)
+    links.ring_share =
+        std::pow(links.place.domains / cluster.network.ring_domains, -cluster.network.ring_decay);
   links.ring_step = cluster.network.ring_step;
   links.fabric_hop = cluster.fabric.latency;
   links.network_hop = cluster.network.latency;

@@ -14,7 +14,7 @@
 //   ring          all-reduce       t = o + 2 (n - D) a + 2 (D-1) A + 2 (n-1)/n S / (e b)
 //                 one round        t = o + (n - D) a + (D-1) A + (n-1)/n S / (e b)
 //   tree          all-reduce       t = o + 2 (p-1) a + 2 log2(D) A
-//                                      + (max(2 (n-1)/n S / f, 2 (D-1)/D S / (q w))
+//                                      + (max(2 (n-1)/n S / f, 2 (D-1)/D S / (r w))
 //                                         + 2 log2(D) min(S, F) / b) / (0.92 e)
 //   in-switch     all-reduce       that of the ring, Simple, at 1.30 b, of a domain of at least 5
 //                                  ranks
@@ -35,11 +35,10 @@
 // rendezvous), and the slowest hop passes n-1 pieces a round one after the other.  g is 0 but for
 // networks where it was measured.
 //
-// The ring's b is f on one domain, else the smaller of f and r w (r w alone of one rank a domain),
-// the tree's likewise with q w: w is a domain's injection bandwidth shared by the groups that run
-// side by side, r = q = (D/d)^-ring_decay, D > d = ring_domains, what is left of it on networks
-// that were measured to slow down with the number of nodes.  On others q = 1 and
-// r = (D/4)^-0.06, D > 4.  Few ranks on one switched domain reach less of f
+// The ring's b is f on one domain, else the smaller of f and r w (r w alone of one rank a domain,
+// also in the tree's maximum): w is a domain's injection bandwidth shared by the groups that run
+// side by side, r = (D/d)^-ring_decay, D > d = ring_domains, what rings keep of it on networks
+// where they slow down with the number of nodes.  Few ranks on one switched domain reach less of f
 // than eight do, min(1, (1 + c/64) / (1 + c/n^2)) with c = 1.6, in all-reduces 0.6: 0.73 for
 // gathers and scatters of two ranks; a pair is spared that.  An all-to-all's ranks all send over
 // the same w: p times.  Over sockets a node carries no more than its host's kernels do. One rank,
@@ -76,7 +75,6 @@ struct GroupLinks {
   BytesPerSecond network{};  // achieved bus bandwidth of the group across domains
   BytesPerSecond nominal{};  // bus bandwidth that the links are built for
   double ring_share = 1.0;   // of `network` that a ring over all domains keeps
-  double tree_share = 1.0;   // and a tree
   Seconds ring_step{};       // Network::ring_step
   Seconds fabric_hop{};
   Seconds network_hop{};
@@ -88,8 +86,7 @@ struct GroupLinks {
   bool in_switch_reduction = false;
   CollectiveAlgorithm algorithm = CollectiveAlgorithm::Auto;
 
-  BytesPerSecond bus_bandwidth() const;  // of a ring
-  BytesPerSecond tree_bandwidth() const;
+  BytesPerSecond bus_bandwidth() const;
 };
 
 // Links of the groups of `kind`; `efficiency` scales bandwidths (a

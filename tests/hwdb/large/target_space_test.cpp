@@ -60,7 +60,12 @@ TEST(TargetSpace, TheBestPlanOfWhatATargetCanExpressIsWritten) {
   for (const auto& [model, framework, devices] : questions()) {
     const auto target = target_of_framework(framework);
     if (!target || (*target == "torchtitan" && std::string(model) == "mixtral-8x7b")) continue;
-    const sim::Plan plan = sim::plan(written_by(query_of(model, devices, framework), *target));
+    // With more than two sequences a device the Trainer's gradients wait whole for the last
+    // micro-batch, 93 GB of Mixtral.
+    const bool waits = std::string(framework) == "hf-trainer-fsdp";
+    const sim::PartialRecord batch{{"global_batch", waits ? 2 * devices : 256}};
+    const sim::Plan plan =
+        sim::plan(written_by(query_of(model, devices, framework, batch), *target));
     ASSERT_FALSE(plan.plans.empty()) << model << ", " << framework;
     EXPECT_EQ(refusal_of(plan.plans.front().run, *target), "") << model << ", " << framework;
   }
