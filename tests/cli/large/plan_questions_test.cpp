@@ -261,7 +261,7 @@ TEST_F(ManyPlans, TellWhatTokensCost) {
     if (names[i] == "tokens_per_s_per_device") rate = std::stod(values.at(i));
   ASSERT_GT(rate, 0.0);
   char text[32];
-  std::snprintf(text, sizeof text, "$%.3g for 10^9 tokens", 3.6 / 3600.0 / rate * 1e9);
+  std::snprintf(text, sizeof text, "$%#.3g for 10^9 tokens", 3.6 / 3600.0 / rate * 1e9);
   EXPECT_NE(one.out.find(text), std::string::npos) << text << "\n" << one.out;
 }
 
