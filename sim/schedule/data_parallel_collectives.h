@@ -102,9 +102,7 @@ class DataParallelCollectives {
     return run_.strategy.sharding == Sharding::Zero3 || run_.strategy.sharding == Sharding::Hsdp;
   }
   bool shards_optimizer() const { return run_.strategy.sharding != Sharding::None; }
-  bool gathers_every_pass() const {
-    return shards_weights() && !gathers_units_once(run_.framework, run_.strategy);
-  }
+  bool gathers_every_pass() const { return sim::gathers_every_pass(run_.framework, run_.strategy); }
   // Whether the first forward pass of a step gathers them, and no other.
   bool gathers_once() const { return shards_optimizer() && !gathers_every_pass(); }
   // Whether backward passes gather what forward passes have freed.

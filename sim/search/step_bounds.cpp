@@ -231,11 +231,10 @@ StepShape step_shape(const Run& run) {
   const StageTransfers transfers = overlapped_transfers(run);
   shape.forward_transfer = transfers.forward.value();
   shape.backward_transfer = transfers.backward.value();
-  const bool gathers =
-      run.strategy.sharding >= Sharding::Zero3 && !gathers_units_once(framework, run.strategy);
   const bool every = reduces_every_microbatch(framework, run.strategy);
   // Weights that may all stay may leave gradients one message.
-  const bool regathers = gathers && framework.sharded.regathers_in_backward &&
+  const bool regathers = gathers_every_pass(framework, run.strategy) &&
+                         framework.sharded.regathers_in_backward &&
                          framework.sharded.live_parameters <= 0.0;
   shape.cools_down = !every || run.strategy.gradient_overlap || regathers;
   return shape;

@@ -62,9 +62,13 @@ bool gathers_units_once(const Framework& framework, const Strategy& strategy) {
          framework.sharded.whole_in_pipelines;
 }
 
+bool gathers_every_pass(const Framework& framework, const Strategy& strategy) {
+  return strategy.sharding >= Sharding::Zero3 && !gathers_units_once(framework, strategy);
+}
+
 bool reduces_every_microbatch(const Framework& framework, const Strategy& strategy) {
   return framework.gradients.reduced_every_microbatch.value_or(
-      strategy.sharding >= Sharding::Zero3 && !gathers_units_once(framework, strategy));
+      gathers_every_pass(framework, strategy));
 }
 
 bool runs_autocast(const Framework& framework, const Strategy& strategy) {

@@ -420,6 +420,9 @@ Framework effective_framework(const Framework& framework, const Strategy& strate
 // torch/distributed/pipelining/stage.py backward_maybe_with_nosync, torchtitan apply_fsdp.
 bool gathers_units_once(const Framework& framework, const Strategy& strategy);
 
+// Whether sharded weights are gathered in each pass of a step: all but those.
+bool gathers_every_pass(const Framework& framework, const Strategy& strategy);
+
 // Whether gradients are reduced after each micro-batch.  Where they are not, micro-batches add to
 // whole gradients, of sharded weights too: FSDP's no_sync(), set_requires_gradient_sync(False).
 bool reduces_every_microbatch(const Framework& framework, const Strategy& strategy);
