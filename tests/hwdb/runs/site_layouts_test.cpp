@@ -7,6 +7,7 @@
 #include "hwdb/runs/layout_errors.h"
 #include "hwdb/runs/run_resolver.h"
 #include "hwdb/runs/site.h"
+#include "tests/hwdb/runs/sample_site.h"
 
 namespace llmsim::hwdb {
 namespace {
@@ -61,36 +62,11 @@ TEST(SiteLayouts, WhatIsMissingIsNothing) {
   EXPECT_NEAR(read.mean(sample_layouts().points[1]), -0.04, 1e-12);
 }
 
-Site sample_site() {
-  Site site;
-  site.name = "ours";
-  site.error = 0.06, site.moe_error = 0.10;
-  site.cells = {{.device = "h100_sxm",
-                 .framework = "fsdp2",
-                 .precision = "bf16",
-                 .kind = CellKind::Dense,
-                 .step = 0.2,
-                 .error = 0.3}};
-  return site;
-}
-
-RunRecord sample_record() {
-  RunRecord record;
-  record.id = "a";
-  record.model.name = "llama-3-8b";
-  record.model.fields = {{"seq_len", 2048}};
-  record.hardware.accelerator = "h100_sxm";
-  record.hardware.num_devices = 16;
-  record.training.framework = "fsdp2";
-  record.training.strategy = {
-      {"precision", "bf16"}, {"sharding", "zero3"}, {"micro_batch", 1}, {"global_batch", 32}};
-  return record;
-}
-
 TEST(SiteLayouts, ALayoutMovesTheStepAndTheErrorOfARun) {
   const Database database(":memory:");
   const sim::Run before = RunResolver(database).resolve(sample_record());
   Site site = sample_site();
+  site.cells.front().error = 0.3;
   site.layouts = sample_layouts();
   site.layouts.points = {layout_of(before)};
   site.layouts.weights = {2.0}, site.layouts.squares = {{-5.0}};

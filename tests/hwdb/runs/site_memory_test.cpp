@@ -7,26 +7,13 @@
 #include "hwdb/runs/run_resolver.h"
 #include "hwdb/runs/site.h"
 #include "sim/predict.h"
+#include "tests/hwdb/runs/sample_site.h"
 
 namespace llmsim::hwdb {
 namespace {
 
-RunRecord llama_record() {
-  RunRecord record;
-  record.id = "a";
-  record.model.name = "llama-3-8b";
-  record.model.fields = {{"seq_len", 2048}};
-  record.hardware.accelerator = "h100_sxm";
-  record.hardware.num_devices = 16;
-  record.training.framework = "fsdp2";
-  record.training.strategy = {
-      {"precision", "bf16"}, {"sharding", "zero3"}, {"micro_batch", 1}, {"global_batch", 32}};
-  return record;
-}
-
 sim::Run resolved(std::optional<Site> site = std::nullopt) {
-  static const Database database(":memory:");
-  return RunResolver(database, Frameworks::shipped(), std::move(site)).resolve(llama_record());
+  return resolved_at(sample_record(), std::move(site));
 }
 
 // One peak of the run, 0.2 above its prediction, and one of a device that says something of gaps

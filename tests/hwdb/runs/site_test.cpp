@@ -8,50 +8,13 @@
 #include "hwdb/runs/run_resolver.h"
 #include "sim/predict.h"
 #include "tests/error_of.h"
+#include "tests/hwdb/runs/sample_site.h"
 
 namespace llmsim::hwdb {
 namespace {
 
-RunRecord record(const std::string& framework, const std::string& precision = "bf16",
-                 const std::string& model = "llama-3-8b") {
-  RunRecord record;
-  record.id = "a";
-  record.model.name = model;
-  record.model.fields = {{"seq_len", 2048}};
-  record.hardware.accelerator = "h100_sxm";
-  record.hardware.num_devices = 16;
-  record.training.framework = framework;
-  record.training.strategy = {
-      {"precision", precision}, {"sharding", "zero3"}, {"micro_batch", 1}, {"global_batch", 32}};
-  return record;
-}
-
-Site sample_site() {
-  Site site;
-  site.name = "ours";
-  site.effects = {.step = 0.1, .memory = 0.05, .network = -0.2, .host = 0.15};
-  site.deviations = {.step = 0.03, .memory = 0.08, .network = 0.12, .host = 0.25};
-  site.error = 0.06;
-  site.moe_error = 0.10;
-  site.run_error = 0.02;
-  site.cells = {{.device = "h100_sxm",
-                 .framework = "fsdp2",
-                 .precision = "bf16",
-                 .kind = CellKind::Dense,
-                 .step = 0.2,
-                 .error = 0.03}};
-  site.source = "a test";
-  site.fitted_from = "2 runs: a, b";
-  return site;
-}
-
-sim::Run resolved_at(const RunRecord& record, std::optional<Site> site = std::nullopt) {
-  static const Database database(":memory:");
-  return RunResolver(database, Frameworks::shipped(), std::move(site)).resolve(record);
-}
-
 TEST(Site, TurnsEachKnobByItsFactor) {
-  const sim::Run before = resolved_at(record("fsdp2"));
+  const sim::Run before = resolved_at(sample_record("fsdp2"));
   sim::Run run = before;
   apply_effects(run, {.step = 0.1, .memory = 0.05, .network = -0.2, .host = 0.3});
   const auto ratio = [](double after, double from) { return std::log(after / from); };
@@ -68,7 +31,7 @@ TEST(Site, TurnsEachKnobByItsFactor) {
 
 TEST(Site, EffectsMoveTheStepTimeAsTheirNamesSay) {
   const auto time = [](const SiteEffects& effects) {
-    sim::Run run = resolved_at(record("fsdp2"));
+    sim::Run run = resolved_at(sample_record("fsdp2"));
     apply_effects(run, effects);
     return sim::predict(run).step_time.value();
   };
@@ -131,8 +94,8 @@ TEST(Site, AnUnknownNameComesWithTheNearest) {
 
 // By step: of its cell 0.2, of the site 0.1.
 TEST(Site, ARunOfACellHasItsStepAndItsError) {
-  const sim::Run before = resolved_at(record("fsdp2")),
-                 run = resolved_at(record("fsdp2"), sample_site());
+  const sim::Run before = resolved_at(sample_record("fsdp2")),
+                 run = resolved_at(sample_record("fsdp2"), sample_site());
   EXPECT_NEAR(std::log(run.framework.efficiency / before.framework.efficiency), -0.2, 1e-12);
   const sim::PredictionErrors& errors = run.framework.errors;
   EXPECT_EQ(errors.site, 0.03);
@@ -145,7 +108,7 @@ TEST(Site, ARunOfACellHasItsStepAndItsError) {
 
 // torchtitan and fsdp2 are both like pytorch; another format is another cell.
 TEST(Site, TheSameFamilyOnTheSameDeviceHasTheErrorOfTheSite) {
-  for (const RunRecord& other : {record("torchtitan"), record("fsdp2", "fp8")}) {
+  for (const RunRecord& other : {sample_record("torchtitan"), sample_record("fsdp2", "fp8")}) {
     const sim::Run before = resolved_at(other), run = resolved_at(other, sample_site());
     EXPECT_NEAR(std::log(run.framework.efficiency / before.framework.efficiency), -0.1, 1e-12);
     EXPECT_EQ(run.framework.errors.site, 0.06);
@@ -156,9 +119,9 @@ TEST(Site, TheSameFamilyOnTheSameDeviceHasTheErrorOfTheSite) {
 }
 
 TEST(Site, AnotherFamilyOrDeviceKeepsItsErrorsAndWarns) {
-  RunRecord elsewhere = record("fsdp2");
+  RunRecord elsewhere = sample_record("fsdp2");
   elsewhere.hardware.accelerator = "a100_sxm_80";
-  for (const RunRecord& other : {record("megatron-lm"), elsewhere}) {
+  for (const RunRecord& other : {sample_record("megatron-lm"), elsewhere}) {
     const sim::Run before = resolved_at(other), run = resolved_at(other, sample_site());
     EXPECT_NEAR(std::log(run.framework.efficiency / before.framework.efficiency), -0.1, 1e-12);
     EXPECT_EQ(run.framework.errors, before.framework.errors);
@@ -170,7 +133,7 @@ TEST(Site, AnotherFamilyOrDeviceKeepsItsErrorsAndWarns) {
 }
 
 TEST(Site, EveryValueIsAFact) {
-  const sim::Run run = resolved_at(record("fsdp2"), sample_site());
+  const sim::Run run = resolved_at(sample_record("fsdp2"), sample_site());
   for (const char* key : {"site.ours.cell/h100_sxm/fsdp2/bf16/dense", "site.ours.memory_rate",
                           "site.ours.network_rate", "site.ours.host_time", "site.ours.errors.site",
                           "site.ours.errors.run"})
