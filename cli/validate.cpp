@@ -293,7 +293,8 @@ void add_questions(CLI::App& c, ValidateOptions& o) {
       ->excludes(ablations)
       ->excludes(plans)
       ->excludes(c.get_option("--runs"))
-      ->excludes(c.get_option("--residuals"));
+      ->excludes(c.get_option("--residuals"))
+      ->excludes(c.get_option("--reliability"));
   c.add_flag("--skipped", o.skipped, "list every run without a prediction, with the reason")
       ->excludes(plans);
 }
