@@ -56,11 +56,10 @@ struct PeakSlopes {
 
 // Standard deviations of logarithms.
 //
-// Those of layout and run have the largest likelihood of the 22 studies with four measured peaks or
-// more, each study once (11.5 and 5 %; e^20 times that of one factor for all runs of a study), and
-// of nine studies as they were predicted before anyone looked at them 13 and 4 %.  Gaps and context
-// are known within a factor of 1.6: their likelihood is largest at 0.5 and 0.8, and flat.  Site is
-// what is left of the error of a run of an unknown study (PredictionErrors::memory).
+// Those of layout and run are near the largest likelihood of 22 studies with four measured peaks or
+// more, each study once; no command fits them, nor the weights of d.  Gaps and context are known
+// within a factor of 1.6.  Site is what PredictionErrors::memory, the error of a run of an unknown
+// study, leaves.
 struct PeakSpreads {
   double site = 0.16, layout = 0.115, gaps = 0.5, context = 0.5;
   double run = 0.05;  // of the noise of one run
