@@ -71,6 +71,7 @@ void add_asked(Command& command, const RunOptions& o) {
   command.add("--gpus", o.gpus);
   command.add("--hardware", o.hardware);
   command.add("--system", o.system);
+  command.add("--gpus-per-node", o.gpus_per_node);
   command.add("--transport", o.transport);
   command.add("--collective-algorithm", o.algorithm);
   command.add("--inter-node-bandwidth", o.inter_node_bandwidth);

@@ -67,6 +67,10 @@ void add_work(CLI::App& c, RunOptions& o) {
   add_option(c, "--system", o.system, "ID",
              "system or node type; default the usual nodes of the accelerator; example: --system "
              "frontier");
+  add_option(c, "--gpus-per-node", o.gpus_per_node, "N",
+             "devices of a node that the run has, 1 to 1024; default those of the system; example: "
+             "--gpus-per-node 4");
+  c.get_option("--gpus-per-node")->check(CLI::Range(1, 1024));
   add_option(c, "--transport", o.transport, "NAME",
              "how collectives reach the network: rdma or sockets (no plugin); default rdma; "
              "example: --transport sockets");
@@ -172,11 +176,11 @@ void add_recipe(CLI::App& c, RunOptions& o) {
       c, "Recipe",
       {"--framework", "--lora", "--lora-targets", "--dp-overlap", "--date", "--framework-version"});
   set_group(c, "Layout", {"--offload", "--recompute"});
-  set_group(
-      c, "Model and hardware",
-      {"--model", "--gpus", "--hardware", "--system", "--inter-node-bandwidth", "--transport",
-       "--collective-algorithm", "--seq-len", "--document-len", "--image-tokens", "--freeze-vision",
-       "--audio-tokens", "--freeze-audio", "--global-batch", "--global-batch-tokens", "--site"});
+  set_group(c, "Model and hardware",
+            {"--model", "--gpus", "--hardware", "--system", "--gpus-per-node",
+             "--inter-node-bandwidth", "--transport", "--collective-algorithm", "--seq-len",
+             "--document-len", "--image-tokens", "--freeze-vision", "--audio-tokens",
+             "--freeze-audio", "--global-batch", "--global-batch-tokens", "--site"});
 }
 
 }  // namespace

@@ -23,6 +23,7 @@ struct RunOptions {
   bool ignores_unknown = false;        // and all that are not known
   std::string model{};
   std::optional<std::string> gpus{}, hardware{}, system{}, transport{}, algorithm{};
+  std::optional<std::string> gpus_per_node{};
   std::optional<std::string> inter_node_bandwidth{};  // GB/s of a device, one direction
   std::optional<std::string> seq_len{}, document_len{}, image_tokens{}, audio_tokens{};
   std::optional<std::string> global_batch{}, global_batch_tokens{};

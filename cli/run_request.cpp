@@ -116,6 +116,7 @@ hwdb::RecordedHardware hardware_of(const RunOptions& options, int num_devices,
   hardware.transport = name_in<sim::Transport>("--transport", options.transport);
   hardware.collective_algorithm =
       name_in<sim::CollectiveAlgorithm>("--collective-algorithm", options.algorithm);
+  if (options.gpus_per_node) hardware.devices_per_node = std::stoi(*options.gpus_per_node);
   if (options.inter_node_bandwidth)
     hardware.inter_node_bytes_per_s_per_device = kGB * std::stod(*options.inter_node_bandwidth);
   if (options.hardware) {

@@ -176,6 +176,20 @@ Sourced nodes_of(const Home& home, const HardwareRecord& accelerator,
           Evidence::Assumed, "devices of one fabric"};
 }
 
+Sourced alike_nodes(Sourced per_node, int num_devices) {
+  const int most = static_cast<int>(per_node.value);
+  if (per_node.evidence == Evidence::Given || num_devices <= most) return per_node;
+  const int fewest = (num_devices + most - 1) / most;
+  for (int nodes = fewest; nodes <= 2 * fewest; ++nodes) {
+    if (num_devices % nodes != 0) continue;
+    if (num_devices == nodes * most) return per_node;
+    return {double(num_devices / nodes), Evidence::Assumed,
+            "as many on each of " + std::to_string(nodes) + " nodes of at most " +
+                std::to_string(most)};
+  }
+  return per_node;
+}
+
 void note_beyond_the_system(const HardwareRecord& system, sim::Cluster& cluster) {
   const std::optional<int> size = size_of(system);
   if (size && cluster.num_devices > *size) cluster.system_devices = size;

@@ -28,6 +28,11 @@ Home network_home(const Database& database, const Home& home, const HardwareReco
 Sourced nodes_of(const Home& home, const HardwareRecord& accelerator,
                  const ClusterOverrides& overrides);
 
+// Devices of each of the fewest nodes that have as many each, at most `per_node`: a launcher starts
+// as many processes on every node, so that 12 devices of nodes of 8 are 2 nodes of 6.  What was
+// given stays, and so do numbers that take more than twice the nodes.
+Sourced alike_nodes(Sourced per_node, int num_devices);
+
 // Notes where the run needs more than the system has: a larger copy of it, or one with other
 // devices, is simulated all the same.
 void note_beyond_the_system(const HardwareRecord& system, sim::Cluster& cluster);

@@ -86,7 +86,8 @@ ClusterRecord cluster(const Database& database, std::string_view system_or_accel
   cluster.id = home.record ? home.record->row.id : loaded.record.row.id;
   cluster.num_devices = num_devices;
   const Home network = network_home(database, home, loaded.record);
-  const Sourced per_node = nodes_of(home.record ? home : network, loaded.record, overrides);
+  const Sourced per_node =
+      alike_nodes(nodes_of(home.record ? home : network, loaded.record, overrides), num_devices);
   cluster.devices_per_node = static_cast<int>(per_node.value);
   if (home.record) note_beyond_the_system(*home.record, cluster);
   if (home.record)

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <numeric>
 #include <sstream>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "hwdb/launch/row_text.h"
 #include "hwdb/text/quoting.h"
 #include "sim/base/error.h"
+#include "sim/base/number_text.h"
 #include "sim/model/transformer.h"
 
 namespace llmsim::hwdb {
@@ -202,8 +204,22 @@ LaunchTarget maxtext_target() {
 
 // --- rows ---
 
+// Launchers start as many processes on each node.
+void check_nodes(const LaunchTarget& target, const LaunchValues& fields) {
+  if (fields.contains("num_nodes")) return;
+  const int devices = std::stoi(fields.at("num_devices")),
+            node = std::stoi(fields.at("devices_per_node")), whole = devices / node * node,
+            divisor = std::gcd(devices, node);
+  throw Error(std::string(target.name) + " cannot express " + sim::equals("num_devices", devices) +
+              " on nodes of " + std::to_string(node) +
+              ", because each node starts as many (nearest: " + std::to_string(whole) + " or " +
+              std::to_string(whole + node) + " devices, or nodes of " + std::to_string(divisor) +
+              ": --gpus-per-node)");
+}
+
 // Throws Error where the program would not start with the run.
 void check_start(const LaunchTarget& target, const LaunchValues& fields) {
+  check_nodes(target, fields);
   for (const StartRule& rule : shipped_table(target.name).never) {
     if (all_hold(rule.broken_by, fields))
       throw Error(std::string(target.name) + " cannot express " +

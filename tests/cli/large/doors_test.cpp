@@ -213,6 +213,7 @@ TEST(Doors, ASavedRunIsLoadedAsItWasForEveryOption) {
       {"nothing", [](cli::RunOptions&) {}},
       {"transport", [](cli::RunOptions& o) { o.transport = "sockets"; }},
       {"collective-algorithm", [](cli::RunOptions& o) { o.algorithm = "tree"; }},
+      {"gpus-per-node", [](cli::RunOptions& o) { o.gpus_per_node = "4"; }},
       {"inter-node-bandwidth", [](cli::RunOptions& o) { o.inter_node_bandwidth = "12.5"; }},
       {"system", [](cli::RunOptions& o) { o.system = "frontier"; }},
       {"hardware", [](cli::RunOptions& o) { o.hardware = "mi300x"; }},

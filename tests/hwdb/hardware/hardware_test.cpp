@@ -252,6 +252,21 @@ TEST(Hardware, AnAssumedNetworkIsOneAdapterPerSoManyDevices) {
             sim::Evidence::Assumed);
 }
 
+// The fewest nodes of at most 8 that have as many each, of at most twice as many.
+TEST(Hardware, NodesAreAlike) {
+  const Database database(":memory:");
+  const auto per_node = [&](int devices, ClusterOverrides overrides = {}) {
+    return cluster(database, "dgx_h100", devices, overrides).cluster.devices_per_node;
+  };
+  EXPECT_EQ(per_node(12), 6);   // 2 nodes
+  EXPECT_EQ(per_node(20), 5);   // 4 nodes, as 3 do not divide 20
+  EXPECT_EQ(per_node(100), 5);  // 20 nodes
+  EXPECT_EQ(per_node(104), 8);  // 13 nodes
+  EXPECT_EQ(per_node(5), 8);    // one node
+  EXPECT_EQ(per_node(13), 8);   // a prime: no nodes are alike
+  EXPECT_EQ(per_node(12, {.devices_per_node = 8}), 8);
+}
+
 TEST(Hardware, ASystemTakesAnotherOfItsAccelerators) {
   ClusterOverrides h200;
   h200.accelerator = "h200";

@@ -80,6 +80,24 @@ TEST(WrittenFiles, ScriptsSayNodesAndTheEnvironmentOfTheRun) {
             "slurm cannot express collective_algorithm = hierarchical");
 }
 
+// 12 devices are 2 nodes of 6; 13 are a prime.
+TEST(WrittenFiles, NodesStartAsManyEach) {
+  const auto slurm = [](RunRecord record) {
+    return launch_files(resolver().resolve(record), "slurm", resolver()).back().text;
+  };
+  const std::string twelve =
+      slurm(record_on("llama-3-8b", 12, "megatron-lm", {{"global_batch", 156}}));
+  EXPECT_NE(twelve.find("#SBATCH --nodes=2\n"), std::string::npos) << twelve;
+  EXPECT_NE(twelve.find("#SBATCH --gpus-per-node=6\n"), std::string::npos) << twelve;
+  RunRecord given = record_on("llama-3-8b", 12, "megatron-lm", {{"global_batch", 156}});
+  given.hardware.devices_per_node = 8;
+  const std::string expected =
+      "slurm cannot express num_devices = 12 on nodes of 8, because each node starts as many "
+      "(nearest: 8 or 16 devices, or nodes of 4: --gpus-per-node)";
+  EXPECT_EQ(error_of([&] { slurm(given); }), expected);
+  EXPECT_THROW(slurm(record_on("llama-3-8b", 13, "megatron-lm", {{"global_batch", 156}})), Error);
+}
+
 // A trainer does not start where its options and DeepSpeed's file differ, and counts steps of
 // accumulation by its options alone.
 TEST(WrittenFiles, ScriptsTellATrainerItsBatch) {
