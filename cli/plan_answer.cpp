@@ -241,8 +241,35 @@ sim::PlanQuery plan_query(const PlanOptions& options, const RunOptions& run,
   return query;
 }
 
-reports::PlanAnswer planned(const PlanOptions& options, const RunOptions& run,
-                            const hwdb::Database& database) {
+namespace {
+
+// Frameworks that leave gradients of sharded weights whole until the last micro-batch reduce them
+// after each where they are told to: slower, and a whole gradient smaller.
+constexpr const char* kReducesEach = "grad_sync_every_microbatch";
+
+bool may_reduce_each(const sim::PlanQuery& query, const RunOptions& run) {
+  const auto defers = [&](sim::Sharding sharding) {
+    return sim::run_under(query, sharding)
+               .framework.gradients.reduced_every_microbatch.value_or(true) == false;
+  };
+  return !run.settings.contains(kReducesEach) &&
+         (defers(sim::Sharding::Zero3) || defers(sim::Sharding::Hsdp));
+}
+
+// Whether the plans of `one` are those to have: what leaves the headroom before what does not, then
+// the better first plan, if by more than a plan of one idea may cost for the room that it leaves.
+bool better(const reports::PlanAnswer& one, const reports::PlanAnswer& other) {
+  const sim::Plan &a = one.plan, &b = other.plan;
+  if (a.plans.empty() || b.plans.empty()) return b.plans.empty() && !a.plans.empty();
+  if ((a.headroom > 0.0) != (b.headroom > 0.0)) return a.headroom > 0.0;
+  const sim::Prediction &first = a.plans.front(), &second = b.plans.front();
+  if (one.query.objective == sim::Objective::Memory)
+    return first.memory.needed() < second.memory.needed();
+  return first.step_time < (1.0 - sim::kRoomWorth) * second.step_time;
+}
+
+reports::PlanAnswer searched(const PlanOptions& options, const RunOptions& run,
+                             const hwdb::Database& database) {
   reports::PlanAnswer answer{.query = plan_query(options, run, database),
                              .plan = {},
                              .shown = static_cast<std::size_t>(shown_plans(options)),
@@ -255,7 +282,12 @@ reports::PlanAnswer planned(const PlanOptions& options, const RunOptions& run,
                 " is known; --price USD is expected");
   answer.plan = timed_plan(answer.query, answer.duration);
   answer.query.top = predicted_plans(options);
-  if (answer.plan.plans.empty()) return answer;
+  return answer;
+}
+
+// What is said of the plans that were found for the question of `run`.
+void tell(const PlanOptions& options, const RunOptions& run, const hwdb::Database& database,
+          reports::PlanAnswer& answer) {
   if (options.export_folder) keep_written(options, database, answer);
   if (options.risk) order_by_risk(answer);
   const sim::Run& winner = answer.plan.plans.front().run;
@@ -265,6 +297,24 @@ reports::PlanAnswer planned(const PlanOptions& options, const RunOptions& run,
   answer.assumed_switches = sim::switch_worths(winner, reports::assumed_strategy_fields(winner));
   if (options.sensitivity) add_changes(run, database, answer);
   answer.job = job_of(options.job, answer.plan.plans.front(), database);
+}
+
+}  // namespace
+
+reports::PlanAnswer planned(const PlanOptions& options, const RunOptions& asked,
+                            const hwdb::Database& database) {
+  RunOptions run = asked;
+  reports::PlanAnswer answer = searched(options, run, database);
+  if (answer.plan.complete && may_reduce_each(answer.query, run)) {
+    run.settings[kReducesEach] = true;
+    reports::PlanAnswer each = searched(options, run, database);
+    each.duration += answer.duration;
+    if (better(each, answer))
+      answer = std::move(each);
+    else
+      run = asked;
+  }
+  if (!answer.plan.plans.empty()) tell(options, run, database, answer);
   return answer;
 }
 

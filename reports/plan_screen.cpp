@@ -30,6 +30,12 @@ std::string risk_text(const PlanAnswer& answer) {
          " probability";
 }
 
+std::string settings_text(const sim::SettingValues& settings) {
+  std::string text;
+  for (const auto& [key, value] : settings) text += ", " + key + " = " + sim::text_of(value);
+  return text;
+}
+
 Table winner_table(const PlanAnswer& answer) {
   const Prediction& winner = answer.plan.plans.front();
   const Strategy& s = winner.run.strategy;
@@ -42,7 +48,8 @@ Table winner_table(const PlanAnswer& answer) {
   add_figure(table, "memory", memory_text(winner.memory));
   add_figure(table, "run",
              grouped(s.global_batch) + " sequences of " + std::to_string(winner.run.model.seq_len) +
-                 " tokens a step, " + recipe_text(s) + ", " + winner.run.framework.id);
+                 " tokens a step, " + recipe_text(s) + ", " + winner.run.framework.id +
+                 settings_text(winner.run.settings));
   if (const auto usd = usd_per_billion_tokens(answer))
     add_figure(table, "cost", "$" + significant(*usd, 3) + " for 10^9 tokens");
   const std::string worths = worths_text(answer.assumed_switches);

@@ -348,16 +348,32 @@ bool predicted_otherwise(const sim::Run& run, RunRecord record, const std::strin
   return here.step_time != there.step_time || here.memory.needed() != there.memory.needed();
 }
 
+// "KEY = VALUE" of the settings that the run states and the file leaves to its program.
+std::vector<std::string> settings_left(const LaunchTarget& target, const sim::Run& run) {
+  std::vector<std::string> texts;
+  for (const auto& [key, value] : run.settings)
+    if (is_one_of(key, target.left_to_program)) texts.push_back(key + " = " + sim::text_of(value));
+  return texts;
+}
+
+// What the run has of that which the file leaves to its program.
+void take_from_program(const LaunchTarget& target, const sim::Run& run, RecordedTraining& read) {
+  for (const std::string& key : target.left_to_program) {
+    const sim::StrategyField* const field = sim::find_strategy_field(key);
+    if (const auto setting = run.settings.find(key); !field && setting != run.settings.end())
+      read.settings.insert(*setting);
+    if (const auto value = field ? field->get(run.strategy) : std::nullopt)
+      read.strategy.emplace(key, *value);
+  }
+}
+
 // Throws where the file means another run; gives what it leaves to its program.
 std::vector<std::string> check_written(const LaunchTarget& target, const LaunchFile& file,
                                        const sim::Run& run, RunResolver& resolver) {
   ReadLaunch read = read_text(target, target.parsed(file.text, file.name), file.name, {});
   RunRecord& record = read.record;
   if (!target.names_model) record.model = model_of_program(target, run, record.model);
-  for (const std::string& key : target.left_to_program) {
-    const auto value = sim::find_strategy_field(key)->get(run.strategy);
-    if (value) record.training.strategy.emplace(key, *value);
-  }
+  take_from_program(target, run, record.training);
   // The file says more than the run where it has to (grouped GEMMs of experts: on or off).
   std::erase_if(record.training.settings,
                 [&](const auto& setting) { return !run.settings.contains(setting.first); });
@@ -373,6 +389,7 @@ std::vector<std::string> check_written(const LaunchTarget& target, const LaunchF
   const bool recomputes = run.strategy.recompute.kind != sim::RecomputeKind::None;
   if (is_one_of("recompute.kind", target.left_to_program) && recomputes)
     unsaid.push_back(recompute_text(run));
+  for (std::string& text : settings_left(target, run)) unsaid.push_back(std::move(text));
   if (read_as && *read_as != run.framework.id &&
       predicted_otherwise(run, record, *read_as, resolver))
     unsaid.push_back("training.framework = " + run.framework.id + " (of " + *read_as +
@@ -441,8 +458,11 @@ std::vector<LaunchFile> launch_files(const sim::Run& run, const std::string& nam
   std::vector<LaunchFile> files;
   const auto* const program = target.launches ? target_running(run.framework.id) : nullptr;
   if (program) files = launch_files(run, program->name, resolver);
-  if (program && is_one_of(run.framework.id, program->commanded_recompute))
+  if (program && is_one_of(run.framework.id, program->commanding)) {
     std::erase(files.back().unsaid, recompute_text(run));
+    for (const std::string& text : settings_left(*program, run))
+      std::erase(files.back().unsaid, text);
+  }
   if (target.node_file) files.push_back(target.node_file(run));
   files.push_back(file);
   return files;

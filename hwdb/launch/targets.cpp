@@ -115,6 +115,18 @@ std::string trainer_options(const sim::Run& run) {
          (clips ? " --max_grad_norm 1.0" : " --max_grad_norm 0.0");
 }
 
+// Accelerate's accumulate() and the Trainer's loop leave gradients whole until the last micro-batch
+// unless sync_each_batch is set.
+constexpr const char* kSyncEachBatch = "grad_sync_every_microbatch";
+
+std::string fsdp_trainer_options(const sim::Run& run) {
+  if (run.framework.id != "hf-trainer-fsdp") return "";
+  const auto each = run.settings.find(kSyncEachBatch);
+  const bool syncs = each != run.settings.end() && sim::text_of(each->second) == "true";
+  const std::string word = R"({"gradient_accumulation_kwargs": {"sync_each_batch": true}})";
+  return trainer_options(run) + (syncs ? " --accelerator_config " + shell_quoted(word) : "");
+}
+
 std::string deepspeed_options(const sim::Run& run) {
   if (run.framework.id == "deepspeed") return " --deepspeed --deepspeed_config deepspeed.json";
   const bool recomputes = run.strategy.recompute.kind != sim::RecomputeKind::None;
@@ -135,7 +147,7 @@ LaunchTarget deepspeed_target() {
           .left_to_program = {"recompute.kind"},
           .command = "torchrun \"$@\"",
           .options = deepspeed_options,
-          .commanded_recompute = {"hf-trainer-deepspeed"}};
+          .commanding = {"hf-trainer-deepspeed"}};
 }
 
 LaunchTarget accelerate_target() {
@@ -150,14 +162,13 @@ LaunchTarget accelerate_target() {
               "The model, its adapters, sequences of a micro-batch, data and learning rate are "
               "the program's.",
           .names_model = false,
-          .left_to_program = {"micro_batch", "global_batch", "optimizer"},
+          .left_to_program = {"micro_batch", "global_batch", "optimizer", kSyncEachBatch},
           .command =
               "accelerate launch --config_file accelerate.yaml --num_machines $PET_NNODES "
               "--machine_rank $NODE_RANK --main_process_ip $HEAD_NODE --main_process_port "
               "$PORT \"$@\"",
-          .options = [](const sim::Run& run) {
-            return run.framework.id == "hf-trainer-fsdp" ? trainer_options(run) : "";
-          }};
+          .options = fsdp_trainer_options,
+          .commanding = {"hf-trainer-fsdp"}};
 }
 
 // --- nemo: overrides of a Megatron-Bridge recipe ---

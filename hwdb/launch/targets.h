@@ -39,14 +39,14 @@ struct LaunchTarget {
   const char* yours = "";
   bool names_model = true;      // false: the file says nothing of the model
   bool names_adapters = false;  // though the file says what adapters it has
-  // Fields of the strategy that the program which is configured says, not the file.
+  // Fields of the strategy, and settings, that the program which is configured says, not the file.
   std::vector<std::string> left_to_program{};
   // The command that trains with the file on a node, "$@" being the user's own words, and what
   // a run adds to it.
   const char* command = "";
   std::string (*options)(const sim::Run& run) = nullptr;
-  // Frameworks whose command says what is recomputed, which the file does not.
-  std::vector<std::string> commanded_recompute{};
+  // Frameworks whose command says what is recomputed, and the settings that the file does not.
+  std::vector<std::string> commanding{};
   // Its files start the program of the run's own framework, whose files are written with them.
   bool launches = false;
   LaunchFile (*node_file)(const sim::Run& run) = nullptr;  // one more file, which each node runs

@@ -172,6 +172,22 @@ TEST_F(ManyPlans, MeetDeadlines) {
   EXPECT_EQ(run("plan --model gpt2 --gpus 8 --deadline 3").status, 1);
 }
 
+// Whole fp32 gradients of 70.6e9 parameters are 263 GiB; 16 bytes a parameter over 64 devices 16 GiB.
+// The printed command is that run.
+TEST_F(ManyPlans, ReduceEachMicroBatchWhereWholeGradientsDoNotFit) {
+  const std::string question = "plan --model llama-3-70b --gpus 64 --framework hf-trainer-fsdp ";
+  const Outcome found = run(question + "--format csv --top 1");
+  ASSERT_EQ(found.status, 0) << found.messages;
+  const std::string screen = run(question).out;
+  EXPECT_NE(screen.find("--grad-sync-every-microbatch\n"), std::string::npos) << screen;
+  EXPECT_NE(screen.find("grad_sync_every_microbatch = true\n"), std::string::npos) << screen;
+  EXPECT_EQ(run(question + "--tp 1 --no-grad-sync-every-microbatch").status, 3);
+  ASSERT_EQ(run(question + "--export files").status, 0);
+  EXPECT_NE(shell("cat files/node.sh").out.find("\"sync_each_batch\": true"), std::string::npos);
+  const std::string small = run("plan --model gpt2 --gpus 8 --framework hf-trainer-fsdp").out;
+  EXPECT_EQ(small.find("grad-sync-every-microbatch"), std::string::npos) << small;
+}
+
 // What is named as the largest fits, and what is next to it in the table does not.
 TEST_F(ManyPlans, FindTheLargestThatFits) {
   const Outcome found = run("plan --model gpt2 --gpus 1 --largest micro-batch");

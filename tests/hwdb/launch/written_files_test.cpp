@@ -56,6 +56,23 @@ TEST(WrittenFiles, AccelerateIsWrittenWithTheSecondVersionOfFsdp) {
   EXPECT_NE(files.back().text.find("ACCELERATE_GRADIENT_ACCUMULATION_STEPS="), std::string::npos);
 }
 
+// The Trainer has an option for it; a program that calls Accelerate has it in its code.
+TEST(WrittenFiles, ProgramsAreToldToReduceEachMicroBatch) {
+  const auto files = [](const char* framework) {
+    RunRecord record = record_on("llama-3-8b", 16, framework, {{"sharding", "zero3"}});
+    record.training.settings["grad_sync_every_microbatch"] = true;
+    return launch_files(resolver().resolve(record), "torchrun", resolver());
+  };
+  const std::vector<LaunchFile> trainer = files("hf-trainer-fsdp"), own = files("accelerate");
+  const std::string option =
+      R"(--accelerator_config '{"gradient_accumulation_kwargs": {"sync_each_batch": true}}')";
+  EXPECT_NE(trainer.back().text.find(option), std::string::npos) << trainer.back().text;
+  EXPECT_EQ(own.back().text.find("sync_each_batch"), std::string::npos);
+  const std::string left = "grad_sync_every_microbatch = true";
+  EXPECT_EQ(std::ranges::count(trainer.front().unsaid, left), 0);
+  EXPECT_EQ(std::ranges::count(own.front().unsaid, left), 1);
+}
+
 TEST(WrittenFiles, ScriptsSayNodesAndTheEnvironmentOfTheRun) {
   const auto text = [](RunRecord record, const char* target, std::size_t file) {
     return launch_files(resolver().resolve(record), target, resolver()).at(file).text;
