@@ -3,7 +3,7 @@
 include(CMakePackageConfigHelpers)
 
 set(exported llmsim_sim llmsim_catalogue llmsim_hwdb llmsim_calibrate llmsim_reports)
-install(TARGETS llmsim RUNTIME)
+install(TARGETS llmsim RUNTIME COMPONENT program)
 install(TARGETS ${exported} llmsim_warnings llmsim_sanitizers llmsim_false_alarms EXPORT llmsim ARCHIVE)
 set_target_properties(llmsim_catalogue PROPERTIES EXPORT_NAME catalogue)
 foreach(folder IN ITEMS sim hwdb calibrate reports)
@@ -19,3 +19,5 @@ configure_package_config_file(
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/llmsimConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/llmsimConfig.cmake ${PROJECT_BINARY_DIR}/llmsimConfigVersion.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/llmsim)
+
+include(${CMAKE_CURRENT_LIST_DIR}/packaging/deb.cmake)
