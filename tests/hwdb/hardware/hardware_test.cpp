@@ -255,7 +255,9 @@ TEST(Hardware, AnAssumedNetworkIsOneAdapterPerSoManyDevices) {
 // The fewest nodes of at most 8 that have as many each, of at most twice as many.
 TEST(Hardware, NodesAreAlike) {
   const Database database(":memory:");
-  const auto per_node = [&](int devices, ClusterOverrides overrides = {}) {
+  ClusterOverrides given;
+  given.devices_per_node = 8;
+  const auto per_node = [&](int devices, const ClusterOverrides& overrides = {}) {
     return cluster(database, "dgx_h100", devices, overrides).cluster.devices_per_node;
   };
   EXPECT_EQ(per_node(12), 6);   // 2 nodes
@@ -264,7 +266,7 @@ TEST(Hardware, NodesAreAlike) {
   EXPECT_EQ(per_node(104), 8);  // 13 nodes
   EXPECT_EQ(per_node(5), 8);    // one node
   EXPECT_EQ(per_node(13), 8);   // a prime: no nodes are alike
-  EXPECT_EQ(per_node(12, {.devices_per_node = 8}), 8);
+  EXPECT_EQ(per_node(12, given), 8);
 }
 
 TEST(Hardware, ASystemTakesAnotherOfItsAccelerators) {
