@@ -271,8 +271,9 @@ void add_pins(CLI::App& c, RunOptions& o) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   add_option(c, "--allow", o.allowed, "LIST",
-             "tried too: schedules (zb-h1, zb-v, dualpipe), and a plan each with precisions (fp8) "
-             "and with the optimizer, parameters or activations on the host; default none; "
+             "tried too: schedules (zb-h1, zb-v, v-half, v-min, dualpipe), and a plan each with "
+             "precisions (fp8) and with the optimizer, parameters or activations on the host; "
+             "default none; "
              "example: --allow zb-h1,fp8");
   set_group(c, "Layout", {"--fix", "--exclude", "--allow"});
 }

@@ -66,8 +66,7 @@ void set_batch(const RecordedTraining& t, sim::Strategy& s, Assumptions& assume)
 // (validity.h).
 void set_schedule(const RecordedTraining& t, sim::Strategy& s, Assumptions& assume) {
   const bool asked = t.strategy.contains("pipeline_schedule");
-  if (asked && s.pipeline_schedule == sim::PipelineSchedule::ZbV &&
-      !t.strategy.contains("virtual_stages"))
+  if (asked && is_v_shaped(s.pipeline_schedule) && !t.strategy.contains("virtual_stages"))
     s.virtual_stages = 2;
   if (asked) return;
   s.pipeline_schedule = s.virtual_stages > 1 ? sim::PipelineSchedule::Interleaved

@@ -138,7 +138,7 @@ class PipelineSimulation {
   // Of what has been sent between `place` and the place behind it, which the turn of a V keeps on its
   // stage.
   Seconds arrival(Seconds sent, int place, Seconds transfer) const {
-    const bool turns = shape_.schedule == PipelineSchedule::ZbV && place == shape_.stages - 1;
+    const bool turns = is_v_shaped(shape_.schedule) && place == shape_.stages - 1;
     return sent < Seconds(0.0) || turns ? sent : sent + transfer;
   }
 

@@ -173,6 +173,115 @@ std::vector<PipelinePass> zb_v_order(const PipelineShape& shape, int stage) {
   return std::move(write.order());
 }
 
+// When a micro-batch is at the stage, in the order of kBlockPasses, if all passes take as long.
+using BuildingBlock = std::array<int, 4>;
+
+struct BlockPass {
+  int chunk;
+  bool backward;  // data gradients
+};
+constexpr std::array<BlockPass, 4> kBlockPasses{{{0, false}, {1, false}, {1, true}, {0, true}}};
+
+// Passes of a stage for one micro-batch: forward, data gradients and weight gradients of two
+// chunks, after which the building block of the next begins.
+constexpr int kBlockPeriod = 6;
+
+BuildingBlock building_block(const PipelineShape& shape, int s) {
+  const int p = shape.stages;
+  if (shape.schedule == PipelineSchedule::VMin) {
+    const int delay = p % 3 == 0 ? 2 : 0;
+    return {s, 2 * p - 1 - s, 2 * p + delay + s, 4 * p - 1 + delay - s};
+  }
+  const int delay = p % 2 == 0 ? 3 : 0;
+  return {2 * s, 3 * p - 2 - s, 3 * p - 1 + delay + 2 * s, 6 * p - 2 + delay - s};
+}
+
+// Chunks of micro-batches that a stage of V-Half or V-Min holds at most.
+int most_chunks(const PipelineShape& shape) {
+  const int p = shape.stages;
+  return 2 * (shape.schedule == PipelineSchedule::VMin ? (p + 1) / 3 : p / 2) + 2;
+}
+
+// The stages of a V-Half or V-Min, which run against each other with passes that all take as long.
+class BlockStages {
+ public:
+  explicit BlockStages(const PipelineShape& shape)
+      : shape_(shape), most_(most_chunks(shape)), stages_(static_cast<std::size_t>(shape.stages)) {
+    for (int s = 0; s < shape.stages; ++s) stages_[at(s)].block = building_block(shape, s);
+  }
+
+  std::vector<PipelinePass> order(int stage) {
+    const auto passes = static_cast<std::size_t>(kBlockPeriod * shape_.num_microbatches);
+    while (stages_[at(stage)].write.order().size() < passes) run_one_pass_each();
+    return std::move(stages_[at(stage)].write.order());
+  }
+
+ private:
+  struct Stage {
+    BuildingBlock block{};
+    std::array<int, 4> done{};  // passes of kBlockPasses
+    OrderWriter write;
+    std::vector<int> waiting;  // chunks whose weight gradients are to be made, oldest first
+    std::size_t weights = 0;   // of them made
+
+    int in_flight() const { return done[0] + done[1] - static_cast<int>(weights); }
+    bool weights_wait() const { return weights < waiting.size(); }
+  };
+  enum class Choice { Wait, Data, Weights };
+
+  static std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+  // The forward pass or the data gradients that come next; none are left at the end.
+  std::optional<std::size_t> next(const Stage& stage) const {
+    std::optional<std::size_t> earliest;
+    const auto start = [&](std::size_t i) { return stage.block[i] + kBlockPeriod * stage.done[i]; };
+    for (std::size_t i = 0; i < kBlockPasses.size(); ++i) {
+      if (stage.done[i] < shape_.num_microbatches && (!earliest || start(i) < start(*earliest)))
+        earliest = i;
+    }
+    return earliest;
+  }
+
+  // Whether pass `i` of the next micro-batch has its input on stage `s`: from the stage before it
+  // on the way down or up, or from its own pass before it where the V turns.
+  bool has_input(int s, std::size_t i) const {
+    const int before = i % 2 == 0 ? s - 1 : s + 1, own = stages_[at(s)].done[i];
+    if (before >= 0 && before < shape_.stages) return stages_[at(before)].done[i] > own;
+    return i == 0 || stages_[at(s)].done[i - 1] > own;
+  }
+
+  Choice choice(int s) const {
+    const Stage& stage = stages_[at(s)];
+    const std::optional<std::size_t> pass = next(stage);
+    const bool has_room = pass && (kBlockPasses[*pass].backward || stage.in_flight() < most_);
+    if (has_room && has_input(s, *pass)) return Choice::Data;
+    return stage.weights_wait() ? Choice::Weights : Choice::Wait;
+  }
+
+  void run(Stage& stage, Choice choice) {
+    if (choice == Choice::Wait) return;
+    if (choice == Choice::Weights)
+      return stage.write.weight_gradient(stage.waiting[stage.weights++]);
+    const std::size_t pass = *next(stage);
+    ++stage.done[pass];
+    const auto [chunk, backward] = kBlockPasses[pass];
+    if (!backward) return stage.write.forward(chunk);
+    stage.write.data_gradient(chunk);
+    stage.waiting.push_back(chunk);
+  }
+
+  void run_one_pass_each() {
+    choices_.clear();
+    for (int s = 0; s < shape_.stages; ++s) choices_.push_back(choice(s));
+    for (std::size_t s = 0; s < stages_.size(); ++s) run(stages_[s], choices_[s]);
+  }
+
+  const PipelineShape& shape_;
+  int most_;
+  std::vector<Stage> stages_;
+  std::vector<Choice> choices_;
+};
+
 // What passes in flight hold: a forward pass takes it, the last pass of the same micro-batch
 // through the same chunk gives it back.
 int most_in_flight(const std::vector<PipelinePass>& order) {
@@ -242,6 +351,8 @@ std::vector<PipelinePass> stage_order(const PipelineShape& shape, int stage) {
   switch (shape.schedule) {
     case PipelineSchedule::ZbH1: return zb_h1_order(shape, stage);
     case PipelineSchedule::ZbV: return zb_v_order(shape, stage);
+    case PipelineSchedule::VHalf:
+    case PipelineSchedule::VMin: return BlockStages(shape).order(stage);
     case PipelineSchedule::DualPipe: return DualPipeStage(shape, stage).order();
     default: return first_passes(shape, stage, std::numeric_limits<int>::max());
   }
@@ -259,6 +370,8 @@ int peak_in_flight(const PipelineShape& shape, int stage) {
   switch (shape.schedule) {
     case PipelineSchedule::ZbH1:
     case PipelineSchedule::ZbV:
+    case PipelineSchedule::VHalf:
+    case PipelineSchedule::VMin:
     case PipelineSchedule::DualPipe: return most_in_flight(stage_order(shape, stage));
     default:
       return std::min(shape.num_microbatches * shape.virtual_stages,

@@ -11,7 +11,7 @@
 //
 // The others split backward passes: B makes the gradients of the data, W those of the weights; W
 // fills what would be bubble.  F, B and W are the times of a stage's share of the model for one
-// micro-batch, p the stages.
+// micro-batch, p the stages, m the micro-batches.
 //
 //   ZB-H1     1F1B whose stage s lets s micro-batches wait for their weight gradients (s from 0).
 //             A stage holds p - s micro-batches whole and s as far as W needs them, no more than
@@ -19,13 +19,33 @@
 //   ZB-V      two chunks a stage in a V, so that the loss is made where the pipeline starts: as
 //             many activations as 1F1B, 2 p chunks of half a stage each, on every stage; no bubble
 //             where F = B = W.
+//   V-Half    a V that holds at most 2 floor(p / 2) + 2 chunks a stage, about half of 1F1B's
+//             activations; a bubble of no more than half of 1F1B's where F = B = W and m >= p.
+//   V-Min     a V that holds at most 2 floor((p + 1) / 3) + 2 chunks, about a third; a bubble of
+//             about two thirds of 1F1B's where F = B = W, and elsewhere one that grows with m.
 //   DualPipe  micro-batches from both ends.  A forward and a backward pass of opposite directions
 //             run together, F&B: the all-to-alls of each overlap with the compute of the other.
 //             p + 1 micro-batches are in flight.  Where a chunk's F, B and W are equal, the bubble
 //             is (p / 2 - 1)(F&B + (B + W) - 3 W); elsewhere it is at most that, as long as B >= W.
 //
-// The bubbles of the first two are those of stages that update when they have ended (stages.h): the
-// time that a stage waits between its own first and last pass, and the largest of all stages.
+// V-Half and V-Min repeat one building block: when a micro-batch that enters the pipeline at 0 is
+// at stage s, in passes through one chunk, where every pass takes as long,
+//
+//                forward, chunk 0   forward, chunk 1   data, chunk 1      data, chunk 0
+//     V-Half     2 s                3 p - 2 - s        3 p - 1 + d + 2 s  6 p - 2 + d - s
+//     V-Min      s                  2 p - 1 - s        2 p + d + s        4 p - 1 + d - s
+//
+// with a delay d = 3 for even p (V-Half), d = 2 where 3 divides p (V-Min), and else 0, so that no
+// two passes of a stage fall together: the next micro-batch comes 6 passes later.  From a chunk's
+// forward pass to its data gradients it is 6 p - 2 + d - 3 s and d + 1 + 3 s passes (V-Half), or 4
+// p - 1 + d - 2 s and d + 1 + 2 s (V-Min).  Whatever s, the two add up to p or 2 p / 3 times these
+// 6 passes and a little more: so many chunks are in flight.  Every stage keeps to this order of
+// forward passes and data gradients.  W comes where the stage would wait for another one, where
+// every pass takes as long, or where it would hold more than the chunks above.
+//
+// The bubbles of ZB-H1 and of the Vs are those of stages that update when they have ended
+// (stages.h): the time that a stage waits between its own first and last pass, and the largest of
+// all stages.
 //
 // Orders are fixed, whatever the times: the papers' handcrafted ones.  (Their authors' programs
 // also search for orders that suit measured times.)
@@ -33,8 +53,10 @@
 // Sources: Huang et al., "GPipe", arXiv 1811.06965; Narayanan et al., "Efficient Large-Scale
 // Language Model Training on GPU Clusters Using Megatron-LM", arXiv 2104.04473 (1F1B, interleaved);
 // Qi et al., "Zero Bubble Pipeline Parallelism", arXiv 2401.10241, table 2 (ZB-H1) and section 6
-// (ZB-V); Qi et al., "Pipeline Parallelism with Controllable Memory", arXiv 2405.15362; the order
-// of ZB-V as torch.distributed.pipelining's ScheduleZBVZeroBubble has it; Megatron-LM
+// (ZB-V); Qi et al., "Pipeline Parallelism with Controllable Memory", arXiv 2405.15362 (V-Half,
+// V-Min), and sail-sg/zero-bubble-pipeline-parallelism
+// megatron/core/pipeline_parallel/zerobubble/scheduler/zbv_greedy.py @39f2c186 (building blocks);
+// the order of ZB-V as torch.distributed.pipelining's ScheduleZBVZeroBubble has it; Megatron-LM
 // core/pipeline_parallel/schedules.py, get_pp_rank_microbatches (the longer warm-up); DeepSeek-V3
 // technical report, arXiv 2412.19437, and deepseek-ai/DualPipe (README @89f5de1, dualpipe.py
 // @bb214e8), whose table counts B as B + W.
@@ -114,8 +136,8 @@ struct PassCursor {
 int warmup_passes(const PipelineShape& shape, int stage);
 
 // `simulate_pipeline` runs the stages' orders against each other, and the runtime executes them.
-// ZB-V requires virtual_stages = 2, DualPipe even numbers of stages and micro-batches and
-// num_microbatches >= 2 stages.
+// ZB-V, V-Half and V-Min require virtual_stages = 2, DualPipe even numbers of stages and
+// micro-batches and num_microbatches >= 2 stages.
 std::vector<PipelinePass> stage_order(const PipelineShape& shape, int stage);
 // The first so many of them, or all, in schedules with whole backward passes.
 std::vector<PipelinePass> first_passes(const PipelineShape& shape, int stage, int count);

@@ -54,7 +54,7 @@ bool is_end(const ModelChunk& chunk) { return chunk.embedding || chunk.head; }
 
 // Whether the stage of these chunks is the one where a V turns: its two chunks follow one another.
 bool turns(const Strategy& strategy, const std::vector<ModelChunk>& chunks) {
-  return strategy.pipeline_schedule == PipelineSchedule::ZbV &&
+  return is_v_shaped(strategy.pipeline_schedule) &&
          chunks.front().first_layer + chunks.front().blocks == chunks.back().first_layer;
 }
 

@@ -267,8 +267,9 @@ std::vector<SearchedField> pipeline_fields() {
        .help = "model chunks per pipeline stage, interleaved; default all that have layers; "
                "example: --virtual-stages 1,2"},
       {MEMBER(Pipeline, pipeline.schedule, pipeline_schedule), .simplicity = 7,
-       .help = "pipeline schedules: gpipe, 1f1b, interleaved, zb-h1, zb-v, dualpipe; default "
-               "1f1b,interleaved; example: --schedule 1f1b,zb-h1"},
+       .help =
+           "pipeline schedules: gpipe, 1f1b, interleaved, zb-h1, zb-v, v-half, v-min, dualpipe; "
+           "default 1f1b,interleaved; example: --schedule 1f1b,zb-h1"},
       {PIPELINE(embeddings_as_layers), .simplicity = 8, .restricted = Restricted::Filtered},
       {.key = "stage_layers",
        .level = SearchLevel::Pipeline,

@@ -234,7 +234,7 @@ void SearchSpace::add_short_last_chunks(std::vector<SearchPipeline>& list,
   const int virtual_stages = even.virtual_stages, chunks = pp * virtual_stages,
             layers = base_.model.num_layers;
   const bool embedding_meets_head =
-      even.schedule == PipelineSchedule::ZbV || even.schedule == PipelineSchedule::DualPipe;
+      is_v_shaped(even.schedule) || even.schedule == PipelineSchedule::DualPipe;
   if (pp == 1 || chunks > layers + 1 || base_.model.mtp_layers > 0 || embedding_meets_head) return;
   const auto add = [&](const std::vector<int>& divided, int least) {
     if (divided.empty() || divided.back() < least) return;
@@ -292,7 +292,7 @@ std::vector<SearchPipeline> SearchSpace::pipelines(int pp) const {
     if (schedule == PipelineSchedule::OneForwardOneBackward ||
         schedule == PipelineSchedule::Interleaved)
       continue;
-    const std::vector<std::int64_t> of_schedule{schedule == PipelineSchedule::ZbV ? 2 : 1};
+    const std::vector<std::int64_t> of_schedule{is_v_shaped(schedule) ? 2 : 1};
     for (const std::int64_t v : chunks.empty() ? of_schedule : chunks)
       add_pipelines(list, schedule, pp, static_cast<int>(v));
   }

@@ -26,9 +26,10 @@
 // Or the values that the search is restricted to.  Whether a member keeps the rules of a layout is
 // asked later (strategy/validity.h).
 //
-// Left out: GPipe, which takes as long as 1F1B and holds more; zero-bubble schedules unless they
-// are asked for, and DualPipe unless the framework's record has it, because few do; layers divided
-// by hand; offload, overlap of data ranks and precision, which are those of the base.
+// Left out: GPipe, which takes as long as 1F1B and holds more; schedules that split backward passes
+// unless they are asked for, and DualPipe unless the framework's record has it, because few do;
+// layers divided by hand; offload, overlap of data ranks and precision, which are
+// those of the base.
 #pragma once
 
 #include <cstddef>

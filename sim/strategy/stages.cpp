@@ -6,14 +6,14 @@
 namespace llmsim::sim {
 
 bool StageLayout::embedding_meets_head() const {
-  return stages == 1 || schedule == PipelineSchedule::ZbV || schedule == PipelineSchedule::DualPipe;
+  return stages == 1 || is_v_shaped(schedule) || schedule == PipelineSchedule::DualPipe;
 }
 
 std::optional<int> StageLayout::next_stage(int stage, int chunk, bool backward) const {
   if (stages == 1 || place(stage, chunk) == (backward ? 0 : model_chunks() - 1))
     return std::nullopt;
   const int next = stage + (goes_up(chunk) != backward ? -1 : 1);
-  if (schedule == PipelineSchedule::ZbV && (next < 0 || next == stages)) return std::nullopt;
+  if (is_v_shaped(schedule) && (next < 0 || next == stages)) return std::nullopt;
   return (next + stages) % stages;
 }
 
@@ -29,7 +29,7 @@ StageLayout stage_layout(const Strategy& strategy) {
 }
 
 bool splits_backward(PipelineSchedule schedule) {
-  return schedule == PipelineSchedule::ZbH1 || schedule == PipelineSchedule::ZbV;
+  return schedule == PipelineSchedule::ZbH1 || is_v_shaped(schedule);
 }
 
 bool updates_unsynchronised(PipelineSchedule schedule) { return splits_backward(schedule); }

@@ -7,7 +7,7 @@
 //   schedule             chunks of the model  chunk c of stage s has the place
 //   GPipe, 1F1B, ZB-H1   p                    s
 //   interleaved          p v                  c p + s
-//   ZB-V                 2 p                  s for c = 0, 2 p - 1 - s for c = 1: down the stages
+//   ZB-V, V-Half, V-Min  2 p                  s for c = 0, 2 p - 1 - s for c = 1: down the stages
 //                                             and up again, so that the first stage has both the
 //                                             embedding and the head
 //   DualPipe             p                    s for c = 0, p - 1 - s for c = 1: every chunk is held
@@ -59,15 +59,14 @@ struct StageLayout {
 
  private:
   bool goes_up(int chunk) const {  // towards the first stage
-    return chunk == 1 &&
-           (schedule == PipelineSchedule::ZbV || schedule == PipelineSchedule::DualPipe);
+    return chunk == 1 && (is_v_shaped(schedule) || schedule == PipelineSchedule::DualPipe);
   }
 };
 
 StageLayout stage_layout(const Strategy& strategy);
 
-// Whether every backward pass is executed as two, data gradients and weight gradients (ZB-H1,
-// ZB-V).  DualPipe splits only some of them, while it fills and drains.
+// Whether every backward pass is executed as two, data gradients and weight gradients (ZB-H1, ZB-V,
+// V-Half, V-Min).  DualPipe splits only some of them, while it fills and drains.
 bool splits_backward(PipelineSchedule schedule);
 
 // Whether the next step of a stage begins when the stage itself has ended this one: the norm of the

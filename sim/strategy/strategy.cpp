@@ -20,6 +20,8 @@ constexpr Named<PipelineSchedule> kSchedules[] = {{PipelineSchedule::GPipe, "gpi
                                                   {PipelineSchedule::ZbH1, "zb-h1"},
                                                   {PipelineSchedule::ZbH1, "zero-bubble"},
                                                   {PipelineSchedule::ZbV, "zb-v"},
+                                                  {PipelineSchedule::VHalf, "v-half"},
+                                                  {PipelineSchedule::VMin, "v-min"},
                                                   {PipelineSchedule::DualPipe, "dualpipe"}};
 
 constexpr auto kContextSchemes = in_order<ContextScheme>({"ring", "all-gather", "all-to-all"});
@@ -211,8 +213,8 @@ const std::vector<StrategyField>& strategy_fields() {
       {RANGED(virtual_stages, 1, kRanks), "N",
        "model chunks per pipeline stage, interleaved; default 1; example: --virtual-stages 2"},
       {FIELD(pipeline_schedule), "NAME",
-       "pipeline schedule: gpipe, 1f1b, interleaved, zb-h1, zb-v or dualpipe; default 1f1b, or "
-       "interleaved with virtual stages; example: --schedule zb-h1",
+       "pipeline schedule: gpipe, 1f1b, interleaved, zb-h1, zb-v, v-half, v-min or dualpipe; "
+       "default 1f1b, or interleaved with virtual stages; example: --schedule zb-h1",
        "--schedule,--pipeline-schedule", OrNull, has_order},
       {FIELD(embeddings_as_layers), "",
        "the embedding and the LM head each count as a layer; default where only that divides "

@@ -41,9 +41,25 @@ enum class Sharding { None, Zero1, Zero2, Zero3, Hsdp };
 //   AllToAll   heads for tokens, DeepSpeed-Ulysses (Jacobs et al., arXiv 2309.14509)
 enum class ContextScheme { Ring, AllGather, AllToAll };
 
-// The order of forward and backward passes, see pipeline/pipeline.h; ZbH1 and
-// ZbV are zero-bubble schedules.
-enum class PipelineSchedule { GPipe, OneForwardOneBackward, Interleaved, ZbH1, ZbV, DualPipe };
+// The order of forward and backward passes, see pipeline/stage_order.h; ZbH1 and ZbV are
+// zero-bubble schedules, VHalf and VMin hold a half and a third of the activations.
+enum class PipelineSchedule {
+  GPipe,
+  OneForwardOneBackward,
+  Interleaved,
+  ZbH1,
+  ZbV,
+  VHalf,
+  VMin,
+  DualPipe
+};
+
+// Whether a stage has two chunks, and micro-batches go down the stages through the first ones and
+// up again through the second.
+constexpr bool is_v_shaped(PipelineSchedule schedule) {
+  return schedule == PipelineSchedule::ZbV || schedule == PipelineSchedule::VHalf ||
+         schedule == PipelineSchedule::VMin;
+}
 
 // How the experts of an MoE model are divided, and how tokens reach them.
 //
@@ -96,7 +112,7 @@ struct Strategy {
   // Rows of an expert relative to the mean, padded or dropped to it; none: dropless.
   std::optional<double> moe_capacity = {};
 
-  // Model chunks per pipeline stage: 2 under ZbV; DualPipe holds two copies of its one chunk.
+  // Model chunks per pipeline stage: 2 in a V; DualPipe holds two copies of its one chunk.
   int virtual_stages = 1;
   PipelineSchedule pipeline_schedule = PipelineSchedule::OneForwardOneBackward;
   // The embedding and the LM head each count as a layer when layers are divided over stages.

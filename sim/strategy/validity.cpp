@@ -268,14 +268,14 @@ std::string virtual_stages_of(const Strategy& s) {
 // Of the schedules that split backward passes (pipeline/stage_order.h).
 bool breaks_split_schedule(Check& c) {
   const Strategy& s = c.s;
-  const bool vee = s.pipeline_schedule == PipelineSchedule::ZbV,
+  const bool vee = is_v_shaped(s.pipeline_schedule),
              both_ends = s.pipeline_schedule == PipelineSchedule::DualPipe;
   if (!vee && !both_ends && s.pipeline_schedule != PipelineSchedule::ZbH1) return false;
   if (s.pp == 1)
     return c.breaks("zero-bubble schedules and dualpipe need pp > 1",
                     [&] { return schedule_of(s) + " needs pp > 1, but pp = 1 (nearest: pp = 2)"; });
   if (s.virtual_stages != (vee ? 2 : 1))
-    return c.breaks(vee ? "zb-v needs virtual_stages = 2"
+    return c.breaks(vee ? "zb-v, v-half and v-min need virtual_stages = 2"
                         : "zb-h1 and dualpipe have one chunk of the model per stage",
                     [&] {
                       return schedule_of(s) + (vee ? " has two chunks" : " has one chunk") +
@@ -372,7 +372,7 @@ bool breaks_pipeline(Check& c) {
       c.breaks_division("dp * micro_batch does not divide global_batch", "dp * micro_batch",
                         replica_batch, "global_batch", s.global_batch))
     return true;
-  const bool interleaves = s.virtual_stages > 1 && s.pipeline_schedule != PipelineSchedule::ZbV;
+  const bool interleaves = s.virtual_stages > 1 && !is_v_shaped(s.pipeline_schedule);
   if (interleaves && s.num_microbatches() < s.pp)
     return c.breaks("interleaving needs num_microbatches >= pp", [&] {
       return equals("num_microbatches", s.num_microbatches()) + " is less than " +

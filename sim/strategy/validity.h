@@ -26,8 +26,9 @@ struct Infeasible {
 //   - pp * virtual_stages <= layers, and stage_layers, where given, has a number for each stage or
 //     chunk and adds up to the layers;
 //   - interleaving has at least pp micro-batches and two model chunks a stage, gpipe and 1f1b one;
-//   - zb-h1, zb-v and dualpipe have pp > 1, zb-v two model chunks a stage, the others one; dualpipe
-//     has an even pp and an even number of at least 2 pp micro-batches;
+//   - schedules that split backward passes have pp > 1, zb-v, v-half and v-min two model chunks a
+//     stage, zb-h1 and dualpipe one; dualpipe has an even pp and an even number of at least 2 pp
+//     micro-batches;
 //   - dp * micro_batch divides the global batch, and shard_size divides dp * cp;
 //   - cp divides the sequence (2 cp does in the balanced order), cp * tp divides the heads under
 //     Ulysses' all-to-all, and context parallelism has flash attention;

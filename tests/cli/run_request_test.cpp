@@ -225,7 +225,8 @@ TEST(RunOf, ASchedulesNameReachesTheStrategy) {
   EXPECT_EQ(run_of(options, database()).strategy.virtual_stages, 2);
   options.strategy["pipeline_schedule"] = "zb";
   EXPECT_EQ(request_error(options),
-            "--schedule = zb: gpipe, 1f1b, interleaved, zb-h1, zb-v or dualpipe is expected");
+            "--schedule = zb: gpipe, 1f1b, interleaved, zb-h1, zb-v, v-half, v-min or dualpipe is "
+            "expected");
 }
 
 TEST(RunOf, HsdpNeedsItsShardSize) {

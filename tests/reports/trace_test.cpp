@@ -215,8 +215,8 @@ INSTANTIATE_TEST_SUITE_P(Schedules, TraceOf,
                          testing::Values(Schedule{"gpipe", GPipe, 1, 3},
                                          Schedule{"one_f_one_b", OneForwardOneBackward, 1, 3},
                                          Schedule{"interleaved", Interleaved, 2, 7},
-                                         Schedule{"zb_h1", ZbH1, 1, 3},
-                                         Schedule{"zb_v", ZbV, 2, 6}),
+                                         Schedule{"zb_h1", ZbH1, 1, 3}, Schedule{"zb_v", ZbV, 2, 6},
+                                         Schedule{"v_half", VHalf, 2, 6}),
                          [](const auto& one) { return one.param.name; });
 
 TEST(Trace, HasNoArrowWithoutPipeline) {

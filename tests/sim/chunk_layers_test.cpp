@@ -82,8 +82,8 @@ TEST(SharedChunks, WeightGradientsThatWaitHaveInputs) {
     SharedChunks chunks(run, contents.rank());
     return chunks.of(prices, contents.chunk(0, 0)).weight_inputs();
   };
-  for (const PipelineSchedule schedule :
-       {PipelineSchedule::ZbH1, PipelineSchedule::ZbV, PipelineSchedule::DualPipe})
+  for (const PipelineSchedule schedule : {PipelineSchedule::ZbH1, PipelineSchedule::ZbV,
+                                          PipelineSchedule::VHalf, PipelineSchedule::DualPipe})
     EXPECT_GT(inputs(schedule), Bytes(0.0)) << name_of(schedule);
   EXPECT_EQ(inputs(PipelineSchedule::OneForwardOneBackward), Bytes(0.0));
 }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "sim/memory/shards.h"
+#include "sim/pipeline/stage_order.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {
@@ -265,7 +266,7 @@ TEST(Footprint, TheHeadCountsOnceUnderAnInterleavedSchedule) {
 TrainingRun four_stages(PipelineSchedule schedule) {
   TrainingRun run = small_run(4);
   run.strategy.dp = 1, run.strategy.pp = 4, run.strategy.pipeline_schedule = schedule;
-  run.strategy.virtual_stages = schedule == PipelineSchedule::ZbV ? 2 : 1;
+  run.strategy.virtual_stages = is_v_shaped(schedule) ? 2 : 1;
   return run;
 }
 
@@ -281,6 +282,22 @@ TEST(Footprint, WaitingWeightGradientsKeepTheFactorsOfTheirGemms) {
   // Inputs of qkv, output, up and down, h h h 4h, and the gradients 3h h 4h h of what they give: 16
   // h, times 1024 tokens in bf16.
   EXPECT_DOUBLE_EQ(prices.blocks[0].weight_inputs.value(), 16.0 * 1024.0 * 1024.0 * 2.0);
+}
+
+// Each of two chunks a stage has one block.
+TEST(Footprint, VsHoldTheActivationsOfTheirChunksInFlight) {
+  for (const PipelineSchedule schedule :
+       {PipelineSchedule::ZbV, PipelineSchedule::VHalf, PipelineSchedule::VMin}) {
+    TrainingRun run = four_stages(schedule);
+    run.strategy.global_batch = 16;
+    const LayerPrices prices = layer_prices(run);
+    const int chunks = peak_in_flight(pipeline_shape(run.strategy), 1);
+    // What the last block of a forward pass gives, and then sends, is there too.
+    const Bytes output(1024.0 * 1024.0 * 2.0), most = chunks * prices.blocks[0].saved + output;
+    EXPECT_NEAR(term({.terms = phase(run, "forward", 1).terms}, "activations"), most.value(),
+                0.2 * output.value())
+        << name_of(schedule);
+  }
 }
 
 TEST(Footprint, DualPipeHoldsItsParametersTwice) {

@@ -182,7 +182,7 @@ TrainingRun four_stages(PipelineSchedule schedule) {
   TrainingRun run = small_run(4);
   run.strategy.dp = 1, run.strategy.pp = 4, run.strategy.global_batch = 32;
   run.strategy.pipeline_schedule = schedule,
-  run.strategy.virtual_stages = schedule == PipelineSchedule::ZbV ? 2 : 1;
+  run.strategy.virtual_stages = is_v_shaped(schedule) ? 2 : 1;
   run.model.vocab_size = 128;
   run.model.position = Position::Rope;
   run.cluster.fabric.device_bandwidth = run.cluster.fabric.pair_bandwidth = 1000.0 * TBps;
@@ -201,6 +201,20 @@ TEST(Predict, WeightGradientsFillTheBubble) {
   EXPECT_EQ(term(usual, "backward_gemm"), term(split, "backward_gemm"));
   EXPECT_LT(predict(four_stages(PipelineSchedule::ZbV)).bubble, 0.5 * split.bubble);
   EXPECT_LT(predict(four_stages(PipelineSchedule::DualPipe)).bubble, split.bubble);
+}
+
+TEST(Predict, VsOfFewerActivationsWaitLonger) {
+  const Prediction usual = predict(four_stages(PipelineSchedule::OneForwardOneBackward)),
+                   all = predict(four_stages(PipelineSchedule::ZbV)),
+                   half = predict(four_stages(PipelineSchedule::VHalf)),
+                   least = predict(four_stages(PipelineSchedule::VMin));
+  EXPECT_LT(all.bubble, half.bubble);
+  EXPECT_LT(half.bubble, least.bubble);
+  EXPECT_LT(half.bubble, 0.75 * usual.bubble);
+  // Of 8 layers a stage has two chunks of one, of which 8, 6 and 4 micro-batches are in flight.
+  const auto saved = [](const Prediction& p) { return p.memory.stages[1].peak; };
+  EXPECT_LT(saved(half), saved(all));
+  EXPECT_LT(saved(least), saved(half));
 }
 
 TEST(Predict, WaitingWeightGradientsLeaveNothingForTensorCollectivesToHideBehind) {

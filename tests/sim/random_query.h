@@ -65,8 +65,8 @@ inline PlanQuery random_query(unsigned seed) {
   s.offload.optimizer = choose.below(8) == 0;
   s.precision = choose.of({Precision::Bf16, Precision::Bf16, Precision::Fp16, Precision::Fp32});
   if (choose.below(4) == 0)
-    query.restriction["pipeline_schedule"] = {"1f1b",  "interleaved", "gpipe",
-                                              "zb-h1", "zb-v",        "dualpipe"};
+    query.restriction["pipeline_schedule"] = {"1f1b", "interleaved", "gpipe", "zb-h1",
+                                              "zb-v", "v-half",      "v-min", "dualpipe"};
   const std::vector<const char*> recomputes{
       "none",      "selective",   "selective=layernorm",  "full", "full=1", "full=2", "full/2",
       "every-n=2", "every-n=2/3", "selective=activation", "op",   "op=qkv"};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <random>
 #include <string>
@@ -140,11 +141,15 @@ inline Strategy random_strategy(RandomChoice& choose) {
                  PipelineSchedule::ZbV, PipelineSchedule::DualPipe});
   if (strategy.pipeline_schedule == PipelineSchedule::Interleaved)
     strategy.virtual_stages = choose.of({2, 3});
-  if (strategy.pipeline_schedule == PipelineSchedule::ZbV) strategy.virtual_stages = 2;
+  if (is_v_shaped(strategy.pipeline_schedule)) strategy.virtual_stages = 2;
   strategy.micro_batch = choose.of({1, 2});
   const int num_microbatches =
       choose.yes() ? strategy.pp * (1 + choose.below(6)) : 1 + choose.below(48);
   strategy.global_batch = strategy.dp * strategy.micro_batch * num_microbatches;
+  if (strategy.pipeline_schedule == PipelineSchedule::ZbV)
+    strategy.pipeline_schedule =
+        std::array{PipelineSchedule::ZbV, PipelineSchedule::VHalf,
+                   PipelineSchedule::VMin}[static_cast<unsigned>(num_microbatches) % 3];
   strategy.recompute = random_recompute(choose);
   strategy.fused_cross_entropy = choose.yes();
   strategy.flash_attention = choose.yes();

@@ -32,7 +32,7 @@ std::vector<ChunkTimes> equal_chunks(const PipelineShape& shape, const PassTimes
 PipelineShape shape_of(PipelineSchedule schedule, int p, int m) {
   return {.schedule = schedule,
           .stages = p,
-          .virtual_stages = schedule == ZbV ? 2 : 1,
+          .virtual_stages = is_v_shaped(schedule) ? 2 : 1,
           .num_microbatches = m};
 }
 
@@ -67,6 +67,16 @@ TEST(SplitOrder, ZbVTurnsAtTheLastStage) {
             "W2.1 W2.0");
 }
 
+// Building blocks (p = 2, so d = 3) of stage 0: F.0 at 0, F.1 at 4, B.1 at 8, B.0 at 13; of stage
+// 1: 2, 3, 10, 12; six later those of the second micro-batch.  Stage 0 waits twice for stage 1
+// before it has a weight gradient to make.
+TEST(SplitOrder, VHalfRepeatsItsBuildingBlock) {
+  EXPECT_EQ(text_of(shape_of(VHalf, 2, 2), 0),
+            "F0.0 F0.1 F1.0 B0.1 W0.1 F1.1 B0.0 B1.1 W0.0 W1.1 B1.0 W1.0");
+  EXPECT_EQ(text_of(shape_of(VHalf, 2, 2), 1),
+            "F0.0 F0.1 F1.0 F1.1 B0.1 B0.0 W0.1 W0.0 B1.1 B1.0 W1.1 W1.0");
+}
+
 // Two stages, four micro-batches: two from each end.
 TEST(SplitOrder, DualPipeIsTheSameFromBothEnds) {
   EXPECT_EQ(text_of(shape_of(DualPipe, 2, 4), 0),
@@ -76,7 +86,7 @@ TEST(SplitOrder, DualPipeIsTheSameFromBothEnds) {
 }
 
 TEST(SplitOrder, EveryPassOfEveryMicroBatchRunsOnceAndWeightsFollowData) {
-  for (const PipelineSchedule schedule : {ZbH1, ZbV, DualPipe}) {
+  for (const PipelineSchedule schedule : {ZbH1, ZbV, VHalf, VMin, DualPipe}) {
     for (const int p : {2, 4, 6}) {
       for (const int m : {2 * p, 2 * p + 2, 5 * p}) {
         const PipelineShape shape = shape_of(schedule, p, m);
@@ -134,6 +144,69 @@ TEST(SplitOrder, ZbVWaitsWherePassesAreUnequal) {
     const PipelineTimes times = simulate_pipeline(shape, equal_chunks(shape, {1, 1.2, 0.8}));
     EXPECT_NEAR(largest_bubble(times, 8 * p * 3.0), (p - 1) * 2 * 0.4, 1e-9);
   }
+}
+
+// Runs of V-Half or V-Min over all numbers of stages up to 16, of one pass like another.
+template <class Check>
+void for_each_v(PipelineSchedule schedule, const Check& check) {
+  for (int p = 2; p <= 16; ++p) {
+    for (const int m : {2 * p, 3 * p + 1, 6 * p}) check(p, m, shape_of(schedule, p, m));
+  }
+}
+
+// Every pass finds what it needs: no stage ends before its last.
+TEST(SplitOrder, StagesOfVHalfAndVMinNeverWaitForOneAnother) {
+  for (const PipelineSchedule schedule : {VHalf, VMin}) {
+    for_each_v(schedule, [](int p, int m, const PipelineShape& shape) {
+      for (const auto& events : pipeline_events(shape, equal_chunks(shape, {1, 1.2, 0.8})))
+        EXPECT_EQ(events.size(), static_cast<std::size_t>(6 * m)) << p << " stages, " << m;
+    });
+    for (const int m : {1, 2, 5}) {
+      const PipelineShape shape = shape_of(schedule, 8, m);
+      EXPECT_EQ(pipeline_events(shape, equal_chunks(shape, {1, 1, 1})).back().size(),
+                static_cast<std::size_t>(6 * m));
+    }
+  }
+}
+
+// In chunks of half a stage, of which 1F1B holds 2 p: p + 2 and 2 p / 3 + 3 at most, on every
+// stage.
+TEST(SplitOrder, VHalfAndVMinHoldAHalfAndAThird) {
+  const auto most = [](const PipelineShape& shape) {
+    int held = 0;
+    for (int stage = 0; stage < shape.stages; ++stage)
+      held = std::max(held, peak_in_flight(shape, stage));
+    return held;
+  };
+  for_each_v(VHalf, [&](int p, int, const PipelineShape& shape) {
+    EXPECT_EQ(most(shape), 2 * (p / 2) + 2);
+  });
+  for_each_v(VMin, [&](int p, int, const PipelineShape& shape) {
+    EXPECT_EQ(most(shape), 2 * ((p + 1) / 3) + 2);
+  });
+}
+
+// Of 1F1B's bubble (p - 1)(F + B + W), in chunks of half a stage 6 (p - 1): half and two thirds.
+TEST(SplitOrder, VHalfAndVMinHaveTheBubblesOfTheirPaperWherePassesAreEqual) {
+  const auto bubble = [](int m, const PipelineShape& shape) {
+    return largest_bubble(simulate_pipeline(shape, equal_chunks(shape, {1, 1, 1})), 6.0 * m);
+  };
+  for_each_v(VHalf, [&](int p, int m, const PipelineShape& shape) {
+    EXPECT_NEAR(bubble(m, shape), 3.0 * (p - 1) - p % 2, 1e-9) << p << " stages, " << m;
+  });
+  for_each_v(VMin, [&](int p, int m, const PipelineShape& shape) {
+    EXPECT_NEAR(bubble(m, shape), 4.0 * (p - 1) + (p % 3 == 0 ? 1 : -1), 1e-9) << p << ", " << m;
+  });
+}
+
+// Where passes are unequal V-Min waits in every building block, V-Half does not.
+TEST(SplitOrder, OnlyVMinWaitsMoreWithMoreMicroBatches) {
+  const auto bubble = [](PipelineSchedule schedule, int m) {
+    const PipelineShape shape = shape_of(schedule, 8, m);
+    return largest_bubble(simulate_pipeline(shape, equal_chunks(shape, {1, 1.2, 0.8})), 6.0 * m);
+  };
+  EXPECT_NEAR(bubble(VHalf, 64), bubble(VHalf, 32), 1e-9);
+  EXPECT_GT(bubble(VMin, 64), bubble(VMin, 32) + 0.2 * 32);
 }
 
 // Work of a DualPipe stage: m / 2 micro-batches through both chunks, less what joined passes hide.
@@ -245,7 +318,8 @@ TEST(JoinedPasses, ComputeIsSlowerBesideAnExchange) {
 }
 
 TEST(PipelineEvents, EndWhereTheTimesSay) {
-  for (const PipelineSchedule schedule : {GPipe, OneForwardOneBackward, ZbH1, ZbV, DualPipe}) {
+  for (const PipelineSchedule schedule :
+       {GPipe, OneForwardOneBackward, ZbH1, ZbV, VHalf, VMin, DualPipe}) {
     PipelineShape shape = shape_of(schedule, 4, 12);
     shape.forward_transfer = shape.backward_transfer = Seconds(0.1);
     const std::vector<ChunkTimes> chunks = equal_chunks(shape, {1, 1.2, 0.8});

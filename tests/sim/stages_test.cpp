@@ -28,6 +28,8 @@ TEST(StageLayout, ChunksFollowTheSchedule) {
             (std::vector<int>{0, 7}));
   EXPECT_EQ(parts_of({.schedule = ZbV, .stages = 4, .virtual_stages = 2}, 3),
             (std::vector<int>{3, 4}));
+  EXPECT_EQ(parts_of({.schedule = VHalf, .stages = 4, .virtual_stages = 2}, 1),
+            (std::vector<int>{1, 6}));
   EXPECT_EQ(parts_of({.schedule = DualPipe, .stages = 4}, 0), (std::vector<int>{0, 3}));
   EXPECT_EQ(parts_of({.schedule = DualPipe, .stages = 4}, 2), (std::vector<int>{2, 1}));
 }

@@ -38,7 +38,7 @@ std::vector<Layout> layouts() {
     for (const int tensor : {1, 2, 8}) {
       for (const PipelineSchedule schedule : {GPipe, OneForwardOneBackward, ZbH1, DualPipe})
         for (const int pipeline : {2, 4}) list.push_back({schedule, tensor, pipeline, 1, sharding});
-      for (const PipelineSchedule schedule : {Interleaved, ZbV})
+      for (const PipelineSchedule schedule : {Interleaved, ZbV, VHalf, VMin})
         list.push_back({schedule, tensor, 4, 2, sharding});
       list.push_back({OneForwardOneBackward, tensor, 1, 1, sharding});
     }

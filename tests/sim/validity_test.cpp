@@ -108,6 +108,14 @@ TEST(Validity, SchedulesWithSplitPassesNameWhatTheyNeed) {
       "(nearest: virtual_stages = 2)");
   run.strategy.virtual_stages = 2;
   EXPECT_EQ(message_of(run), "");
+  run.strategy.pipeline_schedule = PipelineSchedule::VHalf;
+  EXPECT_EQ(message_of(run), "");
+  run.strategy.virtual_stages = 1;
+  EXPECT_EQ(
+      message_of(run),
+      "pipeline_schedule = v-half has two chunks of the model per stage, but virtual_stages = 1 "
+      "(nearest: virtual_stages = 2)");
+  run.strategy.virtual_stages = 2;
   run.strategy.pipeline_schedule = PipelineSchedule::DualPipe;
   EXPECT_EQ(message_of(run),
             "pipeline_schedule = dualpipe has one chunk of the model per stage, but virtual_stages "

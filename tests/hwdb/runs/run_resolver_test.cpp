@@ -225,6 +225,9 @@ TEST(RunResolver, SchedulesWithSplitPassesBringTheirNumberOfParts) {
   record.training.strategy["pipeline_schedule"] = "zb-v";
   EXPECT_EQ(resolved(record).strategy.pipeline_schedule, sim::PipelineSchedule::ZbV);
   EXPECT_EQ(resolved(record).strategy.virtual_stages, 2);
+  record.training.strategy["pipeline_schedule"] = "v-half";
+  EXPECT_EQ(resolved(record).strategy.pipeline_schedule, sim::PipelineSchedule::VHalf);
+  EXPECT_EQ(resolved(record).strategy.virtual_stages, 2);
   record.training.strategy["pipeline_schedule"] = "dualpipe";
   EXPECT_EQ(resolved(record).strategy.pipeline_schedule, sim::PipelineSchedule::DualPipe);
 }
