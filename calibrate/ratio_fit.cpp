@@ -21,7 +21,7 @@ sim::Strategy without_layout(sim::Strategy s) {
   const sim::Strategy plain;
   s.dp = s.tp = s.pp = s.cp = s.ep = s.virtual_stages = s.micro_batch = 1;
   s.shard_size = 0;
-  s.etp = {};
+  s.etp = s.cp_inner = {};
   s.mesh_order = plain.mesh_order;
   s.cp_balanced = plain.cp_balanced;
   s.sequence_parallel = s.embeddings_as_layers = false;

@@ -114,9 +114,9 @@ void add_work(CLI::App& c, RunOptions& o) {
 // By key; all others are of the recipe.
 const char* group_of(const std::string& key) {
   static const std::vector<std::string> layout(
-      {"tp", "pp", "dp", "cp", "ep", "etp", "cp_scheme", "cp_balanced", "virtual_stages",
-       "pipeline_schedule", "embeddings_as_layers", "stage_layers", "sharding", "shard_size",
-       "mesh_order", "sequence_parallel", "micro_batch"});
+      {"tp", "pp", "dp", "cp", "ep", "etp", "cp_scheme", "cp_inner", "cp_balanced",
+       "virtual_stages", "pipeline_schedule", "embeddings_as_layers", "stage_layers", "sharding",
+       "shard_size", "mesh_order", "sequence_parallel", "micro_batch"});
   if (std::ranges::find(layout, key) != layout.end()) return "Layout";
   return key.starts_with("moe_") ? "Experts" : "Recipe";
 }

@@ -148,6 +148,8 @@ std::string mesh_text(const sim::Strategy& s) {
   add("cp", s.cp);
   if (s.cp > 1)
     text += std::string(" ") + sim::name_of(s.cp_scheme) + (s.cp_balanced ? "" : " unbalanced");
+  if (s.cp > 1 && s.cp_scheme == sim::ContextScheme::AllToAllRing)
+    text += " of " + std::to_string(s.context_inner_ranks()) + " ranks";
   add("dp", s.dp);
   add("ep", s.ep);
   if (s.etp) add("etp", *s.etp);

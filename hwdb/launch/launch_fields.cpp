@@ -135,6 +135,9 @@ void add_derived_fields(const sim::Run& run, LaunchValues& fields) {
   const int node = std::min(run.cluster.devices_per_node, s.num_devices());
   fields["devices_per_node"] = std::to_string(node);
   if (s.num_devices() % node == 0) fields["num_nodes"] = std::to_string(s.num_devices() / node);
+  if (s.cp > 1 && s.cp_scheme == sim::ContextScheme::AllToAllRing)
+    fields["cp_sizes"] = std::to_string(s.context_inner_ranks()) + "+" +
+                         std::to_string(s.cp / s.context_inner_ranks());
   fields["num_microbatches"] = std::to_string(s.num_microbatches());
   fields["replica_batch"] = std::to_string(s.global_batch / s.dp);
   fields["framework"] = run.framework.id;

@@ -126,6 +126,20 @@ void put_stages(LaunchValues& fields, RunRecord& record) {
   put_remainder(fields, static_cast<int>(layers) + ends, ends, record);
 }
 
+// Of an all-to-all and of a ring over such groups, the fastest first.
+void put_context_ranks(LaunchValues& fields) {
+  const auto sizes = taken(fields, "cp_sizes");
+  if (!sizes) return;
+  const std::size_t plus = sizes->find('+');
+  const std::string inner = sizes->substr(0, plus),
+                    outer = plus == std::string::npos ? "" : sizes->substr(plus + 1);
+  const int cp = count_in(fields, "cp", 1);
+  if (product_of("cp_sizes", {count_of("cp_sizes", inner), count_of("cp_sizes", outer)}) != cp)
+    throw Error("cp_sizes = " + *sizes + ": two sizes whose product is cp = " + std::to_string(cp) +
+                " are expected");
+  fields["cp_inner"] = inner;
+}
+
 // A width that a file leaves to its program, which makes it of the hidden size h: "4h", or "8h/3"
 // in whole 64s.
 void put_width(LaunchValues& fields) {
@@ -373,6 +387,7 @@ RunRecord record_of(LaunchValues fields) {
   put_hybrid(fields);
   if (const auto layers = taken(fields, "model.linear_layers"))
     record.model.fields["layer_pattern"] = mixers_of(*layers);
+  put_context_ranks(fields);
   put_adapters(fields, record);
   taken(fields, "model.overridden");
   put_kept(fields);

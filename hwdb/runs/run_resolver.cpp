@@ -5,6 +5,7 @@
 
 #include "hwdb/runs/recorded_model.h"
 #include "sim/base/error.h"
+#include "sim/strategy/mesh.h"
 #include "sim/strategy/validity.h"
 
 namespace llmsim::hwdb {
@@ -142,6 +143,14 @@ void set_defaults(const RecordedTraining& t, sim::Strategy usual, bool laid_out,
   s.sequence_parallel = s.sequence_parallel && (s.tp > 1 || !laid_out);
 }
 
+// Ranks of an all-to-all inside a ring, where nobody says.
+void set_inner_contexts(const Run& run, sim::Strategy& s, Assumptions& assume) {
+  if (s.cp == 1 || s.cp_scheme != sim::ContextScheme::AllToAllRing || s.cp_inner) return;
+  s.cp_inner = usual_context_inner(run.model, s, domain_size(run.cluster));
+  assume.note("training.cp_inner", std::to_string(*s.cp_inner),
+              "the most that divide the heads and share a fast domain");
+}
+
 // Low-rank adapters, as the record's model has them.
 void set_adapters(const RecordedModel& m, const sim::Transformer& model, sim::Strategy& s,
                   Assumptions& assume) {
@@ -215,6 +224,7 @@ sim::Strategy strategy_of(const RunRecord& record, const Run& run, const Recipe&
   if (laid_out) set_layout(t, run, s, assume);
   check_memory_savers(s.recompute, s.offload, assume);
   set_defaults(t, defaults.strategy, laid_out, s, assume);
+  if (laid_out) set_inner_contexts(run, s, assume);
   set_adapters(record.model, run.model, s, assume);
   check_trained(s, assume);
   assume.given(stated<std::string>(t, "optimizer"), "training.optimizer", std::string("adamw"),

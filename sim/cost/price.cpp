@@ -17,6 +17,15 @@ bool is_pipelined(const Operator& collective) {
          collective.tensor_overlap == TensorOverlap::Follows;
 }
 
+double rate_loss(const DeviceShare& share, const Device& device) {
+  return 1.0 - rates_overlapped(share, device).arithmetic;
+}
+
+bool is_of_context(GroupKind kind) {
+  return kind == GroupKind::Context || kind == GroupKind::ContextInner ||
+         kind == GroupKind::ContextOuter;
+}
+
 }  // namespace
 
 ExpertRoute expert_route(const Run& run) {
@@ -67,6 +76,8 @@ void PassPrice::add(const PassPrice& other, double times) {
   for (std::size_t i = 0; i < tensor_collectives.size(); ++i) {
     tensor_collectives[i].add(other.tensor_collectives[i], times);
     context_collectives[i].add(other.context_collectives[i], times);
+    context_inner_collectives[i].add(other.context_inner_collectives[i], times);
+    context_outer_collectives[i].add(other.context_outer_collectives[i], times);
     expert_collectives[i].add(other.expert_collectives[i], times);
     expert_tensor_collectives[i].add(other.expert_tensor_collectives[i], times);
   }
@@ -78,13 +89,10 @@ OperatorPricer::OperatorPricer(const Run& run) : run_(run) {
     if (!machine) machine = gemm_machine(run, dtype);
   }
   const Device& device = run.cluster.device;
-  const auto loss = [&](const DeviceShare& share) {
-    return 1.0 - rates_overlapped(share, device).arithmetic;
-  };
+  const auto loss = [&](const DeviceShare& share) { return rate_loss(share, device); };
   copied_loss_ = loss(copied_share(tensor_links_, device));
   library_loss_ = loss(collective_share(tensor_links_, device));
   buffer_loss_ = loss(collective_share(tensor_links_, device, kBufferUnits));
-  context_loss_ = loss(collective_share(context_links_, device));
   expert_loss_ = loss(collective_share(expert_links_, device));
 }
 
@@ -92,15 +100,27 @@ const GemmMachine& OperatorPricer::gemm_machine_for(DType dtype) const {
   return *gemm_machines_[static_cast<std::size_t>(dtype)];
 }
 
+OperatorPricer::ContextGroup OperatorPricer::context_group(
+    GroupKind kind, CollectiveTallies PassPrice::*tallies) const {
+  const GroupLinks links = group_links(run_, kind);
+  const Device& device = run_.cluster.device;
+  return {links, rate_loss(collective_share(links, device), device), tallies};
+}
+
+const OperatorPricer::ContextGroup& OperatorPricer::context_group_of(GroupKind kind) const {
+  if (kind == GroupKind::ContextInner) return context_inner_;
+  return kind == GroupKind::ContextOuter ? context_outer_ : context_;
+}
+
 // `attention`: the time of one launch of the attention operator before it.
 void OperatorPricer::add_context(PassPrice& pass, const Operator& op, Seconds attention) const {
-  const Seconds time = collective_time(op.collective, op.message, context_links_);
+  const ContextGroup& group = context_group_of(op.group);
+  const Seconds time = collective_time(op.collective, op.message, group.links);
   const ExposedTimes times =
-      run_overlapped(time, op.overlaps_attention ? attention : Seconds(0.0), context_loss_);
+      run_overlapped(time, op.overlaps_attention ? attention : Seconds(0.0), group.loss);
   pass.context += op.launches * times.exposed;
   pass.contention += op.launches * times.slowdown;
-  pass.context_collectives[static_cast<std::size_t>(op.collective)].add(op.message, time,
-                                                                        op.launches);
+  (pass.*group.tallies)[static_cast<std::size_t>(op.collective)].add(op.message, time, op.launches);
 }
 
 void OperatorPricer::add_expert(PassPrice& pass, const Operator& op) const {
@@ -208,7 +228,7 @@ void OperatorPricer::add(PassPrice& pass, const OperatorList& operators, std::si
       break;
     }
     case OperatorKind::Collective:
-      if (op.group == GroupKind::Context) {
+      if (is_of_context(op.group)) {
         add_context(pass, op, attention);
       } else if (op.group == GroupKind::Expert || op.group == GroupKind::ExpertTensor) {
         add_expert(pass, op);
@@ -237,7 +257,8 @@ std::vector<PricedOperator> OperatorPricer::each_price(const OperatorList& opera
     PricedOperator& op = list.emplace_back(PricedOperator{operators[i]});
     op.time = price.total();
     for (const CollectiveTallies* tallies :
-         {&price.tensor_collectives, &price.context_collectives, &price.expert_collectives,
+         {&price.tensor_collectives, &price.context_collectives, &price.context_inner_collectives,
+          &price.context_outer_collectives, &price.expert_collectives,
           &price.expert_tensor_collectives})
       op.message_time += time_of(*tallies);
   }

@@ -52,7 +52,9 @@ struct PassPrice {
   LaunchTally ragged_launches{};  // of them those of operators whose shapes a router decides
   Flops flops{};
   CollectiveTallies tensor_collectives{};
-  CollectiveTallies context_collectives{};
+  CollectiveTallies context_collectives{};        // of all context ranks
+  CollectiveTallies context_inner_collectives{};  // of an all-to-all inside a ring
+  CollectiveTallies context_outer_collectives{};  // of a ring over all-to-alls
   CollectiveTallies expert_collectives{};
   CollectiveTallies expert_tensor_collectives{};
 
@@ -99,6 +101,13 @@ class OperatorPricer {
   void add(PassPrice& pass, const OperatorList& operators, std::size_t index, bool backward,
            Seconds& attention) const;
   void add_fill(PassPrice& pass, const Operator& op, bool backward) const;
+  struct ContextGroup {
+    GroupLinks links;
+    double loss;  // of its rate that compute loses while it overlaps with a collective
+    CollectiveTallies PassPrice::*tallies;
+  };
+  ContextGroup context_group(GroupKind kind, CollectiveTallies PassPrice::*tallies) const;
+  const ContextGroup& context_group_of(GroupKind kind) const;
   void add_context(PassPrice& pass, const Operator& op, Seconds attention) const;
   void add_expert(PassPrice& pass, const Operator& op) const;
   void add_tensor(PassPrice& pass, const OperatorList& operators, std::size_t index) const;
@@ -111,7 +120,11 @@ class OperatorPricer {
   MemoryBoundMachine memory_bound_machine_ = memory_bound_machine(
       run_.cluster, run_.framework, memory_bound_forms(run_.model, run_.strategy));
   GroupLinks tensor_links_ = group_links(run_, GroupKind::Tensor);
-  GroupLinks context_links_ = group_links(run_, GroupKind::Context);
+  ContextGroup context_ = context_group(GroupKind::Context, &PassPrice::context_collectives),
+               context_inner_ =
+                   context_group(GroupKind::ContextInner, &PassPrice::context_inner_collectives),
+               context_outer_ =
+                   context_group(GroupKind::ContextOuter, &PassPrice::context_outer_collectives);
   GroupLinks expert_links_ = group_links(run_, GroupKind::Expert);
   GroupLinks expert_tensor_links_ = group_links(run_, GroupKind::ExpertTensor);
   ExpertRoute route_ = expert_route(run_);
@@ -122,7 +135,7 @@ class OperatorPricer {
   double low_precision_gemm_rate_ = gemm_step_factors(run_, DType::Fp8).rate();
   // What GEMMs lose of their rate during a ring of copies, a collective of the library, and one of
   // the framework's own; and compute during collectives of other groups.
-  double copied_loss_, library_loss_, buffer_loss_, context_loss_, expert_loss_;
+  double copied_loss_, library_loss_, buffer_loss_, expert_loss_;
 };
 
 }  // namespace llmsim::sim

@@ -24,10 +24,11 @@ struct Core {
                                       : std::max(1, model.num_kv_heads / strategy.tp);
   std::int64_t query_dim = core_query_dim(model);  // of a query or key vector, and of a value
   std::int64_t value_dim = core_value_dim(model);
-  std::int64_t tokens = model.seq_len / strategy.cp;  // of this context rank
+  std::int64_t ranks = strategy.cp;             // that divide a sequence
+  std::int64_t tokens = model.seq_len / ranks;  // of this context rank
+  GroupKind group = GroupKind::Context;         // of these ranks
   bool causal = !model.encoder;
 
-  std::int64_t ranks() const { return strategy.cp; }
   std::int64_t keys() const {
     const int document = document_len(model);
     const int seen = std::min(document, model.sliding_window.value_or(document));
@@ -111,8 +112,9 @@ LayerOperators one_kernel(const Core& core) {
   return operators;
 }
 
-Operator hop(const char* label, Bytes message, int launches, bool overlaps_attention) {
-  Operator op = collective(label, CollectiveKind::SendRecv, GroupKind::Context, message);
+Operator hop(const Core& core, const char* label, Bytes message, int launches,
+             bool overlaps_attention) {
+  Operator op = collective(label, CollectiveKind::SendRecv, core.group, message);
   op.kernels *= launches;
   op.launches = launches;
   op.overlaps_attention = overlaps_attention;
@@ -134,8 +136,8 @@ void add_merge(LayerOperators& operators, const Core& core, double steps) {
 // Both passes start with a rank's own keys.
 LayerOperators ring(const Core& core) {
   const std::int64_t tokens = core.tokens;
-  const int steps = static_cast<int>(core.ranks() - 1);
-  const double m = real(tokens), whole = core.area() / real(core.ranks());
+  const int steps = static_cast<int>(core.ranks - 1);
+  const double m = real(tokens), whole = core.area() / real(core.ranks);
   const double square = core.document() * m * m, diagonal = core.causal ? square / 2.0 : square;
   const bool halves = core.causal && core.strategy.cp_balanced;
   LayerOperators operators;
@@ -147,15 +149,15 @@ LayerOperators ring(const Core& core) {
   others.causal = false;
   add_kernel(operators, core, others, core.even() ? 1.0 : 2.0);
   const Bytes message = core.keys_and_values();
-  operators.forward.push_back(hop("context_keys", message, steps, true));
-  operators.backward.push_back(hop("context_keys_gradients", 2.0 * message, steps, true));
-  operators.backward.push_back(hop("context_last_gradients", message, 1, false));
+  operators.forward.push_back(hop(core, "context_keys", message, steps, true));
+  operators.backward.push_back(hop(core, "context_keys_gradients", 2.0 * message, steps, true));
+  operators.backward.push_back(hop(core, "context_last_gradients", message, 1, false));
   add_merge(operators, core, steps);
   return operators;
 }
 
 LayerOperators gathered_keys(const Core& core) {
-  const double ranks = real(core.ranks());
+  const double ranks = real(core.ranks);
   const auto over_context_ranks = [&](const char* label, CollectiveKind kind) {
     return collective(label, kind, GroupKind::Context, ranks * core.keys_and_values());
   };
@@ -172,38 +174,53 @@ LayerOperators gathered_keys(const Core& core) {
 }
 
 // Fewer key/value heads than ranks are sent to several of them.
-double key_copies(const Core& core) {
-  return std::max(1.0, real(core.ranks()) / real(core.kv_heads));
+double key_copies(const Core& core, std::int64_t ranks) {
+  return std::max(1.0, real(ranks) / real(core.kv_heads));
 }
 
-LayerOperators exchanged_heads(const Core& core) {
+// Heads for tokens over `ranks` ranks of a group, around the attention of what they give.
+LayerOperators exchanged_heads(const Core& core, std::int64_t ranks, GroupKind group,
+                               const LayerOperators& attention) {
   const Bytes q = core.queries() * size_of(core.dtype), out = core.outputs() * size_of(core.dtype),
-              kv = key_copies(core) * core.keys_and_values();
-  const auto exchange = [](OperatorList& pass, const char* label, Bytes message) {
-    pass.push_back(collective(label, CollectiveKind::AllToAll, GroupKind::Context, message));
+              kv = key_copies(core, ranks) * core.keys_and_values();
+  const auto exchange = [&](OperatorList& pass, const char* label, Bytes message) {
+    pass.push_back(collective(label, CollectiveKind::AllToAll, group, message));
   };
-  const auto exchange_inputs = [&](OperatorList& pass) {
-    for (const char* label : {"context_keys", "context_values"}) exchange(pass, label, kv / 2.0);
-    exchange(pass, "context_queries", q);
-  };
-  LayerOperators operators;
-  exchange_inputs(operators.forward);
-  exchange(operators.backward, "context_output", out);
-  add_kernel(
-      operators, core,
-      flash(core, core.heads / core.ranks(), core.model.seq_len, core.keys(), 1, core.area()));
-  exchange(operators.forward, "context_output", out);
-  exchange_inputs(operators.backward);
-  return operators;
+  LayerOperators inputs, output;
+  for (OperatorList* const pass : {&inputs.forward, &inputs.backward}) {
+    for (const char* label : {"context_keys", "context_values"}) exchange(*pass, label, kv / 2.0);
+    exchange(*pass, "context_queries", q);
+  }
+  for (OperatorList* const pass : {&output.forward, &output.backward})
+    exchange(*pass, "context_output", out);
+  return inputs.append(attention).append(output);
+}
+
+LayerOperators all_exchanged_heads(const Core& core) {
+  LayerOperators attention;
+  add_kernel(attention, core,
+             flash(core, core.heads / core.ranks, core.model.seq_len, core.keys(), 1, core.area()));
+  return exchanged_heads(core, core.ranks, GroupKind::Context, attention);
+}
+
+// Of the ring's rank, which the all-to-all gives the tokens of all its ranks and a share of heads.
+Core outer_core(const Core& core) {
+  const std::int64_t inner = core.strategy.context_inner_ranks();
+  Core outer = core;
+  outer.heads /= inner, outer.kv_heads = std::max<std::int64_t>(1, core.kv_heads / inner);
+  outer.ranks /= inner, outer.tokens *= inner, outer.group = GroupKind::ContextOuter;
+  return outer;
 }
 
 LayerOperators across_ranks(const Core& core) {
   switch (context_scheme_of(core.model, core.strategy)) {
     case ContextScheme::Ring: return ring(core);
     case ContextScheme::AllGather: return gathered_keys(core);
-    case ContextScheme::AllToAll: break;
+    case ContextScheme::AllToAll: return all_exchanged_heads(core);
+    case ContextScheme::AllToAllRing: break;
   }
-  return exchanged_heads(core);
+  return exchanged_heads(core, core.strategy.context_inner_ranks(), GroupKind::ContextInner,
+                         ring(outer_core(core)));
 }
 
 // A kernel that works on blocks of queries, each from plain operators
@@ -245,17 +262,21 @@ struct BlockwiseKernel {
   }
 };
 
-// Keys, values and gradients of other ranks that are on the device at once, or partial results.
+// Keys, values and gradients of other ranks that are on the device at once, or partial results;
+// what an all-to-all gives is as large as what it takes.
 Bytes context_workspace(const Core& core, const AttentionInputs& heads, TensorId output) {
   const LayerGraph& layer = core.b.layer;
-  const double ranks = core.strategy.cp;
   const Bytes own = layer.size(heads.k) + (heads.v == kNoTensor ? Bytes(0.0) : layer.size(heads.v));
+  const auto of_ring = [&](std::int64_t ranks) {
+    return 4.0 * own + (real(ranks) - 1.0) * layer.size(output);
+  };
   switch (context_scheme_of(core.model, core.strategy)) {
-    case ContextScheme::Ring: return 4.0 * own + (ranks - 1.0) * layer.size(output);
-    case ContextScheme::AllGather: return 2.0 * ranks * own;
-    case ContextScheme::AllToAll: break;
+    case ContextScheme::Ring: return of_ring(core.ranks);
+    case ContextScheme::AllGather: return 2.0 * real(core.ranks) * own;
+    case ContextScheme::AllToAll: return layer.size(heads.q) + key_copies(core, core.ranks) * own;
+    case ContextScheme::AllToAllRing: break;
   }
-  return layer.size(heads.q) + key_copies(core) * own;
+  return layer.size(heads.q) + own + of_ring(outer_core(core).ranks);
 }
 
 BlockwiseKernel blockwise_kernel(const LayerBuilder& b, const AttentionInputs& heads,
@@ -400,8 +421,9 @@ TensorId add_attention_core(LayerBuilder& layer, const AttentionInputs& heads) {
 ContextScheme context_scheme_of(const Transformer& model, const Strategy& strategy) {
   const bool windowed = model.sparse_attention.has_value() ||
                         (model.sliding_window && *model.sliding_window < model.seq_len);
-  return windowed && strategy.cp_scheme == ContextScheme::Ring ? ContextScheme::AllGather
-                                                               : strategy.cp_scheme;
+  const ContextScheme scheme = strategy.context_scheme();
+  const bool rings = scheme == ContextScheme::Ring || scheme == ContextScheme::AllToAllRing;
+  return windowed && rings ? ContextScheme::AllGather : scheme;
 }
 
 }  // namespace llmsim::sim

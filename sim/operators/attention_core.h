@@ -24,6 +24,9 @@
 //                gathers again and reduce-scatters the gradients of K and V
 //   all-to-all   q, k, v change from all heads of m tokens to a/c heads of s tokens, and the output
 //                back; the same backward
+//   all-to-all+ring  c = i o: q, k, v change over i neighbours from all heads of m tokens to a/i
+//                heads of i m tokens, with which rings of o ranks do as above, and the output back
+//                (TransformerEngine's "a2a+p2p")
 //
 // Of a sequence that is packed with documents of D tokens, whose masks are blocks on the diagonal,
 // a rank has D/s of the scores in each of these kernels, over so many times fewer keys: kernels of
@@ -35,7 +38,9 @@
 //
 // Windowed layers and those of chosen keys need few keys and no ring: they gather.  Sources: ring,
 // Liu et al. 2023 and TransformerEngine's "p2p"; all-gather, Llama 3 paper section 3.3.2;
-// all-to-all, DeepSpeed-Ulysses (arXiv 2309.14509).
+// all-to-all, DeepSpeed-Ulysses (arXiv 2309.14509);
+// all-to-all+ring, TransformerEngine pytorch/attention/dot_product_attention/context_parallel.py
+// @d0067d0da, AttnFuncWithCPAndKVP2P, and USP (arXiv 2405.07719).
 #pragma once
 
 #include "sim/model/transformer.h"
@@ -60,7 +65,7 @@ struct AttentionInputs {
 TensorId add_attention_core(LayerBuilder& layer, const AttentionInputs& heads);
 
 // Whether a layer with this window sends its keys as the strategy says, or gathers them because a
-// ring would pass most in vain.
+// ring would pass most in vain (TransformerEngine has no windows in one, nor in rings of groups).
 ContextScheme context_scheme_of(const Transformer& model, const Strategy& strategy);
 
 }  // namespace llmsim::sim

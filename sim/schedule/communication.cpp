@@ -1,6 +1,7 @@
 #include "sim/schedule/communication.h"
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "sim/schedule/step.h"
 
@@ -55,16 +56,24 @@ void add_inner(std::vector<CommunicationTerm>& list, const Run& run, GroupKind g
   }
 }
 
-// What is exposed of both groups is shared out by their times.
-void add_experts(std::vector<CommunicationTerm>& list, const Run& run, const LayerPrices& prices,
-                 const std::vector<ModelChunk>& chunks, Seconds exposed) {
-  const CollectiveTallies between = tallies_of(&PassPrice::expert_collectives, run, prices, chunks);
-  const CollectiveTallies inside =
-      tallies_of(&PassPrice::expert_tensor_collectives, run, prices, chunks);
-  const Seconds first = time_of(between), second = time_of(inside);
-  if (first + second <= Seconds(0.0)) return;
-  add_inner(list, run, GroupKind::Expert, between, first / (first + second) * exposed);
-  add_inner(list, run, GroupKind::ExpertTensor, inside, second / (first + second) * exposed);
+struct GroupTallies {
+  GroupKind group;
+  TalliesOf tallies;
+};
+
+// What is exposed of all groups is shared out by their times.
+void add_together(std::vector<CommunicationTerm>& list, const Run& run, const LayerPrices& prices,
+                  const std::vector<ModelChunk>& chunks, Seconds exposed,
+                  std::initializer_list<GroupTallies> groups) {
+  std::vector<CollectiveTallies> tallies;
+  Seconds all;
+  for (const GroupTallies& group : groups) {
+    tallies.push_back(tallies_of(group.tallies, run, prices, chunks));
+    all += time_of(tallies.back());
+  }
+  if (all <= Seconds(0.0)) return;
+  for (std::size_t i = 0; i < groups.size(); ++i)
+    add_inner(list, run, groups.begin()[i].group, tallies[i], time_of(tallies[i]) / all * exposed);
 }
 
 // One exchange of some parameters, the ranks that carry it out, and what is exposed of it in a
@@ -229,11 +238,14 @@ std::vector<CommunicationTerm> communication_of(const Run& run, const LayerPrice
               others[Term::TensorExposed]);
   }
   if (run.strategy.cp > 1) {
-    add_inner(list, run, GroupKind::Context,
-              tallies_of(&PassPrice::context_collectives, run, prices, chunks),
-              terms[Term::ContextExposed]);
+    add_together(list, run, prices, chunks, terms[Term::ContextExposed],
+                 {{GroupKind::Context, &PassPrice::context_collectives},
+                  {GroupKind::ContextInner, &PassPrice::context_inner_collectives},
+                  {GroupKind::ContextOuter, &PassPrice::context_outer_collectives}});
   }
-  add_experts(list, run, prices, chunks, terms[Term::ExpertExposed]);
+  add_together(list, run, prices, chunks, terms[Term::ExpertExposed],
+               {{GroupKind::Expert, &PassPrice::expert_collectives},
+                {GroupKind::ExpertTensor, &PassPrice::expert_tensor_collectives}});
   add_data(list, run, exchange, chunks, others);
   add_pipeline(list, run, chunks, terms[Term::PipelineBubble] + terms[Term::TransferExposed]);
   return list;

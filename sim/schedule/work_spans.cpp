@@ -79,7 +79,9 @@ void add_messages(WorkSpan& work, const ChunkMessages& chunk,
   if (!weights) {
     const PassPrice& price = chunk.passes[forward ? 0 : 1];
     work.message(Term::TensorExposed) += time_of(price.tensor_collectives);
-    work.message(Term::ContextExposed) += time_of(price.context_collectives);
+    work.message(Term::ContextExposed) += time_of(price.context_collectives) +
+                                          time_of(price.context_inner_collectives) +
+                                          time_of(price.context_outer_collectives);
     work.message(Term::ExpertExposed) +=
         time_of(price.expert_collectives) + time_of(price.expert_tensor_collectives);
   }

@@ -34,6 +34,7 @@ namespace {
 Strategy normalised(Strategy s) {
   if (s.tp == 1) s.sequence_parallel = s.tp_overlap = false;
   if (s.etp == s.tp) s.etp.reset();
+  if (s.cp == 1 || s.cp_scheme != ContextScheme::AllToAllRing) s.cp_inner.reset();
   if (s.pp == 1 || s.dp == 1) s.mesh_order = MeshOrder::PipelineLast;
   if (s.pp * s.virtual_stages == 1) {
     s.pipeline_schedule = PipelineSchedule::OneForwardOneBackward;

@@ -324,6 +324,8 @@ Strategy SearchSpace::strategy(const SearchLayout& layout, const SearchPipeline&
   }
   s.global_batch = base_.strategy.global_batch;
   s.recompute = recompute;
+  if (s.cp_scheme == ContextScheme::AllToAllRing && s.cp > 1 && !s.cp_inner)
+    s.cp_inner = usual_context_inner(base_.model, s, base_.domain_devices);
   return s;
 }
 

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 namespace llmsim::sim {
 
 const char* name_of(GroupKind kind) {
-  constexpr std::array<const char*, 12> names{"tp", "cp", "dp",  "dp",  "dp",        "dp_replicate",
-                                              "pp", "ep", "edp", "etp", "embedding", "pp_mirror"};
+  constexpr std::array<const char*, 14> names{"tp",  "cp",  "cp",           "cp",       "dp",
+                                              "dp",  "dp",  "dp_replicate", "pp",       "ep",
+                                              "edp", "etp", "embedding",    "pp_mirror"};
   return names[static_cast<std::size_t>(kind)];
 }
 
@@ -30,10 +32,13 @@ int stage_stride(const Strategy& s) {
 }  // namespace
 
 GroupAxes group_axes(const Strategy& s, GroupKind kind) {
-  const int data_context = s.dp * s.cp, experts = s.expert_tensor_ranks() * s.ep;
+  const int data_context = s.dp * s.cp, experts = s.expert_tensor_ranks() * s.ep,
+            inner = s.context_inner_ranks();
   switch (kind) {
     case GroupKind::Tensor: return {{s.tp, 1}, {}};
     case GroupKind::Context: return {{s.cp, s.tp}, {}};
+    case GroupKind::ContextInner: return {{inner, s.tp}, {}};
+    case GroupKind::ContextOuter: return {{s.cp / inner, s.tp * inner}, {}};
     case GroupKind::Data: return data_axes(s, s.dp, s.cp);
     case GroupKind::DataContext: return data_axes(s, data_context, 1);
     case GroupKind::Shard: return data_axes(s, s.shard_ranks(), 1);
@@ -76,6 +81,16 @@ GroupPlacement place_group(const GroupAxes& axes, int domain_size) {
 int domain_size(const Cluster& cluster) {
   return std::max(
       1, std::min(std::max(cluster.fabric.devices, cluster.devices_per_node), cluster.num_devices));
+}
+
+int usual_context_inner(const Transformer& model, const Strategy& s, int domain_size) {
+  const int heads = std::max(1, model.num_heads / s.tp),
+            keys = std::max(1, model.mla ? heads : model.num_kv_heads / s.tp),
+            most = std::max(1, domain_size / s.tp);
+  const int all = std::gcd(std::gcd(heads, keys), s.cp);
+  int inner = std::min(all, most);
+  while (all % inner != 0) --inner;
+  return inner;
 }
 
 GroupPlacement place_group(const Strategy& strategy, GroupKind kind, const Cluster& cluster) {

@@ -8,19 +8,23 @@
 #pragma once
 
 #include "sim/hardware/cluster.h"
+#include "sim/model/transformer.h"
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
 
-// The dimensions over which collectives run.  DataContext is data x context together (gradients,
-// sharded states); Shard and Replicate are its inner and outer part under Hsdp.  Embedding is the
-// first and the last pipeline stage, which each have a copy of a tied table; Mirror is two stages
-// of a DualPipe that hold the same model chunks, the first and the last like stage s and p - 1 - s.
-// Expert is the ranks of a stage that have different experts, ExpertData those that have the same
-// ones, ExpertTensor those that divide one (strategy.h).
+// The dimensions over which collectives run.  ContextInner is neighbours among the context ranks,
+// ContextOuter every cp_inner-th of them (ContextScheme::AllToAllRing).  DataContext is data x
+// context together (gradients, sharded states); Shard and Replicate are its inner and outer part
+// under Hsdp.  Embedding is the first and the last pipeline stage, which each have a copy of a tied
+// table; Mirror is two stages of a DualPipe that hold the same model chunks, the first and the last
+// like stage s and p - 1 - s. Expert is the ranks of a stage that have different experts,
+// ExpertData those that have the same ones, ExpertTensor those that divide one (strategy.h).
 enum class GroupKind {
   Tensor,
   Context,
+  ContextInner,
+  ContextOuter,
   Data,
   DataContext,
   Shard,
@@ -33,7 +37,8 @@ enum class GroupKind {
   Mirror
 };
 
-// "tp", "cp", "dp", "dp", "dp", "dp_replicate", "pp", "ep", "edp", "etp", "embedding", "pp_mirror".
+// "tp", "cp", "cp", "cp", "dp", "dp", "dp", "dp_replicate", "pp", "ep", "edp", "etp",
+// "embedding", "pp_mirror".
 const char* name_of(GroupKind kind);
 
 // Every `stride`-th device, `ranks` of them.
@@ -72,6 +77,11 @@ GroupPlacement place_group(const GroupAxes& axes, int domain_size);
 
 // Devices of a domain: those of the scale-up fabric (72 GPUs of an NVL72 rack), or of the node.
 int domain_size(const Cluster& cluster);
+
+// Ranks of an all-to-all under ContextScheme::AllToAllRing where nobody says: the most that divide
+// cp, and the heads and key/value heads of a tensor rank, and with their tensor ranks
+// share a domain.
+int usual_context_inner(const Transformer& model, const Strategy& strategy, int domain_size);
 
 // Placement of the groups of `kind` on the domains of a cluster.
 GroupPlacement place_group(const Strategy& strategy, GroupKind kind, const Cluster& cluster);

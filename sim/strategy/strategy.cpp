@@ -24,7 +24,12 @@ constexpr Named<PipelineSchedule> kSchedules[] = {{PipelineSchedule::GPipe, "gpi
                                                   {PipelineSchedule::VMin, "v-min"},
                                                   {PipelineSchedule::DualPipe, "dualpipe"}};
 
-constexpr auto kContextSchemes = in_order<ContextScheme>({"ring", "all-gather", "all-to-all"});
+constexpr Named<ContextScheme> kContextSchemes[] = {
+    {ContextScheme::Ring, "ring"},
+    {ContextScheme::AllGather, "all-gather"},
+    {ContextScheme::AllToAll, "all-to-all"},
+    {ContextScheme::AllToAllRing, "all-to-all+ring"},
+    {ContextScheme::AllToAllRing, "a2a+p2p"}};
 
 constexpr auto kMeshOrders = in_order<MeshOrder>({"tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"});
 
@@ -50,6 +55,12 @@ DType activation_dtype(Precision precision) {
 
 DType high_precision_matmul_dtype(Precision precision) {
   return precision == Precision::Tf32 ? matmul_dtype(precision) : activation_dtype(precision);
+}
+
+ContextScheme Strategy::context_scheme() const {
+  if (cp_scheme != ContextScheme::AllToAllRing) return cp_scheme;
+  if (context_inner_ranks() == 1) return ContextScheme::Ring;
+  return context_inner_ranks() == cp ? ContextScheme::AllToAll : cp_scheme;
 }
 
 int Strategy::shard_ranks() const {
@@ -153,6 +164,9 @@ constexpr double kBlocks = 65536;
 constexpr double kLoad = 1024;
 
 bool has_contexts(const S& s) { return s.cp > 1; }
+bool has_inner_contexts(const S& s) {
+  return s.cp > 1 && s.cp_scheme == ContextScheme::AllToAllRing && s.cp_inner;
+}
 // Of one stage the usual order says nothing; gpipe holds every micro-batch, others are refused.
 bool has_order(const S& s) {
   return s.pp > 1 || s.pipeline_schedule != PipelineSchedule::OneForwardOneBackward;
@@ -202,9 +216,15 @@ const std::vector<StrategyField>& strategy_fields() {
        "tp-cp-ep-pp-dp",
        "", OrNothing, orders_matter},
       of_framework({FIELD(cp_scheme), "NAME",
-                    "how context ranks share keys and values: ring, all-gather or all-to-all", "",
-                    OrNull, has_contexts},
+                    "how context ranks share keys and values: ring, all-gather, all-to-all or "
+                    "all-to-all+ring",
+                    "", OrNull, has_contexts},
                    "--cp-scheme all-gather"),
+      {RANGED(cp_inner, 1, kRanks), "N",
+       "context ranks of an all-to-all under --cp-scheme all-to-all+ring, with a ring over such "
+       "groups; default the most that divide heads and share a fast domain; example: --cp 8 "
+       "--cp-scheme all-to-all+ring --cp-inner 4",
+       "", OrNothing, has_inner_contexts},
       of_framework(
           {FIELD(cp_balanced), "",
            "context ranks hold an early and a late piece of a sequence (zigzag), or plain pieces",

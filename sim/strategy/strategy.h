@@ -35,11 +35,13 @@ enum class OptimizerKind { AdamW, Adam, Adam8bit, Lion, Adafactor, Sgd, Momentum
 enum class Sharding { None, Zero1, Zero2, Zero3, Hsdp };
 
 // How context-parallel ranks share keys and values, see operators/attention_core.h.
-//   Ring       ring attention: keys and values travel from rank to rank while attention computes
-//              (Liu et al., arXiv 2310.01889)
-//   AllGather  each rank gathers the keys and values of all
-//   AllToAll   heads for tokens, DeepSpeed-Ulysses (Jacobs et al., arXiv 2309.14509)
-enum class ContextScheme { Ring, AllGather, AllToAll };
+//   Ring          ring attention: keys and values travel from rank to rank while attention computes
+//                 (Liu et al., arXiv 2310.01889)
+//   AllGather     each rank gathers the keys and values of all
+//   AllToAll      heads for tokens, DeepSpeed-Ulysses (Jacobs et al., arXiv 2309.14509)
+//   AllToAllRing  heads for tokens inside groups of `cp_inner` neighbours, and a ring over these
+//                 groups: Megatron Core's "a2a+p2p", USP (Fang and Zhao, arXiv 2405.07719)
+enum class ContextScheme { Ring, AllGather, AllToAll, AllToAllRing };
 
 // The order of forward and backward passes, see pipeline/stage_order.h; ZbH1 and ZbV are
 // zero-bubble schedules, VHalf and VMin hold a half and a third of the activations.
@@ -94,6 +96,9 @@ struct Strategy {
   int ep = 1;  // expert-parallel ranks
   MeshOrder mesh_order = MeshOrder::PipelineLast;
   ContextScheme cp_scheme = ContextScheme::Ring;
+  // Ranks of an all-to-all under AllToAllRing; none: what suits the cluster (usual_context_inner of
+  // mesh.h), and 1 until that is known.
+  std::optional<int> cp_inner = {};
   // Each context rank holds an early and a late piece of a sequence (zigzag): equal causal work.
   bool cp_balanced = true;
   bool sequence_parallel = false;  // norms and residuals sharded over the tensor ranks
@@ -144,6 +149,9 @@ struct Strategy {
   bool cuda_graph = false;  // no launch cost per kernel: the step is not launch-bound
 
   int num_devices() const { return dp * tp * pp * cp; }
+  int context_inner_ranks() const { return cp_inner.value_or(1); }
+  // Groups of one rank leave the ring alone, one group of all ranks the all-to-all.
+  ContextScheme context_scheme() const;
   // Forward passes of one replica per optimizer step: the steps of gradient accumulation.
   int num_microbatches() const { return global_batch / (dp * micro_batch); }
   // Ranks that divide one expert.
@@ -164,8 +172,8 @@ struct Strategy {
   bool operator==(const Strategy&) const = default;
 };
 
-// Names as run files spell them: "bf16", "adamw", "zero3", "1f1b"
-// ("zero-bubble" is ZB-H1), "all-gather".
+// Names as run files spell them: "bf16", "adamw", "zero3", "1f1b" ("zero-bubble" is ZB-H1),
+// "all-gather", "all-to-all+ring" ("a2a+p2p" too).
 NameTable<Precision> name_table(Precision);
 NameTable<OptimizerKind> name_table(OptimizerKind);
 NameTable<Sharding> name_table(Sharding);

@@ -101,6 +101,21 @@ bool breaks_mesh(Check& c) {
   });
 }
 
+// Of an all-to-all inside a ring.
+bool breaks_inner_context(Check& c) {
+  const int inner = c.s.context_inner_ranks();
+  if (inner < 1 || c.s.cp % inner != 0)
+    return c.breaks("cp_inner does not divide cp",
+                    [&] { return divides_message("cp_inner", inner, "cp", c.s.cp); });
+  const std::int64_t ranks = product_of(inner, c.s.tp);
+  return inner > 1 &&
+         (c.breaks_division("cp_inner * tp does not divide num_heads", "cp_inner * tp", ranks,
+                            "num_heads", c.model.num_heads) ||
+          (!c.model.mla &&
+           c.breaks_division("cp_inner * tp does not divide num_kv_heads", "cp_inner * tp", ranks,
+                             "num_kv_heads", c.model.num_kv_heads)));
+}
+
 bool breaks_context(Check& c) {
   const Strategy& s = c.s;
   if (s.cp == 1) return false;
@@ -109,7 +124,8 @@ bool breaks_context(Check& c) {
       return equals("cp", s.cp) + " needs flash attention: kernels that return partial results";
     });
   const std::int64_t ranks = product_of(s.cp, s.tp);
-  if (s.cp_scheme != ContextScheme::AllToAll)
+  if (s.cp_scheme == ContextScheme::AllToAllRing && breaks_inner_context(c)) return true;
+  if (s.context_scheme() != ContextScheme::AllToAll)
     return !c.model.encoder && s.cp_balanced &&
            c.breaks_division("2 * cp does not divide seq_len", "2 * cp", product_of(2, s.cp),
                              "seq_len", c.model.seq_len);

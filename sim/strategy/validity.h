@@ -31,7 +31,10 @@ struct Infeasible {
 //     micro-batches;
 //   - dp * micro_batch divides the global batch, and shard_size divides dp * cp;
 //   - cp divides the sequence (2 cp does in the balanced order), cp * tp divides the heads under
-//     Ulysses' all-to-all, and context parallelism has flash attention;
+//     Ulysses' all-to-all, and context parallelism has flash attention; under all-to-all+ring
+//     cp_inner divides cp, and cp_inner * tp the heads and the key/value heads (TransformerEngine's
+//     all-to-all sends no key to several ranks: flash_attn_a2a_communicate of pytorch/attention/
+//     dot_product_attention/context_parallel.py @d0067d0da);
 //   - in an MoE model tp divides the width of an expert, and ep divides the experts, dp * cp and
 //     (Hsdp) shard_size; with stages between data ranks (MeshOrder::DataLast) etp * ep = tp * cp,
 //     because experts have the same stages as everything else.

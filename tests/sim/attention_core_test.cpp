@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "sim/cost/layer_prices.h"
 #include "sim/model/flops.h"
@@ -160,6 +163,71 @@ TEST(AttentionCore, FewKeyHeadsAreSentToSeveralRanks) {
                    2.0 * 256.0 * 256.0 * 2.0);
 }
 
+TrainingRun hierarchical_run(int inner, int ranks = 8) {
+  TrainingRun run = context_run(ContextScheme::AllToAllRing, ranks);
+  run.strategy.cp_inner = inner;
+  return run;
+}
+
+// 8 ranks with 128 tokens and 8 heads each: over 4 neighbours 512 tokens of 2 heads, in a ring of
+// 2.
+TEST(AttentionCore, AnAllToAllInsideARingGivesItMoreTokensOfFewerHeads) {
+  const LayerOperators core = core_of(hierarchical_run(4));
+  double exchanged = 0.0, sent = 0.0;
+  for (const Operator& op : core.forward) {
+    if (op.group == GroupKind::ContextInner) exchanged += op.message.value();
+    if (op.group == GroupKind::ContextOuter) sent += op.launches * op.message.value();
+  }
+  const double tensor = 128.0 * 1024.0 * 2.0;
+  EXPECT_DOUBLE_EQ(exchanged, 4.0 * tensor);  // q, k, v and the output
+  EXPECT_DOUBLE_EQ(sent, 2.0 * tensor);       // k and v, once
+  EXPECT_DOUBLE_EQ(total_flops(core.forward).value(), kWhole / 8.0);
+  const auto kernel =
+      std::find_if(core.forward.begin(), core.forward.end(),
+                   [](const Operator& op) { return op.kind == OperatorKind::Attention; });
+  EXPECT_EQ(kernel->batch, 2);
+  EXPECT_EQ(kernel->m, 512);
+  EXPECT_EQ(core.forward.front().collective, CollectiveKind::AllToAll);
+  EXPECT_EQ(core.forward.back().collective, CollectiveKind::AllToAll);
+  EXPECT_EQ(core.backward.front().message, Bytes(tensor));  // gradients of the output
+}
+
+TEST(AttentionCore, AllToAllsOfAllRanksAndOfOneAreUlyssesAndARing) {
+  const auto same = [](const TrainingRun& one, const TrainingRun& other) {
+    const Prediction first = predict(one), second = predict(other);
+    EXPECT_EQ(first.step_time, second.step_time);
+    EXPECT_EQ(first.memory.stages[0].peak, second.memory.stages[0].peak);
+    EXPECT_EQ(first.communication.size(), second.communication.size());
+  };
+  for (const int ranks : {2, 4, 8}) {
+    same(hierarchical_run(ranks, ranks), context_run(ContextScheme::AllToAll, ranks));
+    same(hierarchical_run(1, ranks), context_run(ContextScheme::Ring, ranks));
+  }
+  TrainingRun unsaid = hierarchical_run(1);
+  unsaid.strategy.cp_inner.reset();
+  same(unsaid, context_run(ContextScheme::Ring, 8));
+}
+
+// Over two nodes of 4 GPUs the ring alone leaves a node, once in place of 7 times: of all groups of
+// neighbours the whole node is the fastest where its links are, and the communication has both.
+TEST(AttentionCore, AnAllToAllInsideANodeLeavesTheRingBetweenNodes) {
+  const auto on_nodes = [](TrainingRun run) {
+    run.model.seq_len = run.model.max_positions = 65536;
+    run.cluster.devices_per_node = run.cluster.fabric.devices = 4;
+    run.cluster.fabric.device_bandwidth = 400.0 * GBps;
+    run.cluster.network.node_bandwidth = 50.0 * GBps;
+    return predict(run);
+  };
+  const Prediction both = on_nodes(hierarchical_run(4));
+  EXPECT_LT(both.step_time, on_nodes(context_run(ContextScheme::AllToAll, 8)).step_time);
+  std::vector<std::pair<std::string, int>> groups;
+  for (const CommunicationTerm& term : both.communication) {
+    if (std::string(term.group) == "cp") groups.emplace_back(term.collective, term.ranks);
+  }
+  EXPECT_EQ(groups,
+            (std::vector<std::pair<std::string, int>>{{"all_to_all", 4}, {"send_recv", 2}}));
+}
+
 TEST(AttentionCore, InPlainOrderAllWaitForTheLastPiece) {
   // Of four pieces the last sees 3.5 of the 8 quarter squares of work: 7/4 of the mean.
   TrainingRun run = context_run(ContextScheme::AllGather, 4);
@@ -184,6 +252,10 @@ TEST(AttentionCore, AWindowGathersBecauseARingWouldPassMostInVain) {
   TrainingRun run = context_run(ContextScheme::Ring);
   run.model.sliding_window = 128;
   EXPECT_EQ(context_scheme_of(run.model, run.strategy), ContextScheme::AllGather);
+  run.strategy.cp = 4, run.strategy.cp_inner = 2;
+  run.strategy.cp_scheme = ContextScheme::AllToAllRing;
+  EXPECT_EQ(context_scheme_of(run.model, run.strategy), ContextScheme::AllGather);
+  run.strategy.cp_scheme = ContextScheme::Ring;
   run.model.sliding_window = 4096;  // sees everything
   EXPECT_EQ(context_scheme_of(run.model, run.strategy), ContextScheme::Ring);
 }

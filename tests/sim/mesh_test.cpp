@@ -96,11 +96,12 @@ TEST(Mesh, StagesLieBetweenDataRanksButNotBetweenContextRanks) {
 // Whatever the order, the groups of a kind cover the devices of a mesh once each.
 TEST(Mesh, EveryDeviceIsInOneGroupOfEachKind) {
   Strategy s;
-  s.tp = 2, s.cp = 2, s.pp = 3, s.dp = 4, s.ep = 2;
+  s.tp = 2, s.cp = 4, s.pp = 3, s.dp = 4, s.ep = 2, s.cp_inner = 2;
   for (const MeshOrder order : {MeshOrder::PipelineLast, MeshOrder::DataLast}) {
     s.mesh_order = order;
-    for (const GroupKind kind : {GroupKind::Tensor, GroupKind::Context, GroupKind::Data,
-                                 GroupKind::DataContext, GroupKind::Pipeline}) {
+    for (const GroupKind kind :
+         {GroupKind::Tensor, GroupKind::Context, GroupKind::ContextInner, GroupKind::ContextOuter,
+          GroupKind::Data, GroupKind::DataContext, GroupKind::Pipeline}) {
       const GroupAxes axes = group_axes(s, kind);
       int firsts = 0;
       for (int rank = 0; rank < s.num_devices(); ++rank) {
@@ -110,6 +111,37 @@ TEST(Mesh, EveryDeviceIsInOneGroupOfEachKind) {
       EXPECT_EQ(firsts * axes.ranks(), s.num_devices()) << name_of(kind);
     }
   }
+}
+
+// 2 tensor ranks and 8 context ranks of which 4 are neighbours, on nodes of 8: the all-to-all stays
+// on one, the ring steps from node to node.
+TEST(Mesh, AnAllToAllInsideARingIsOfNeighbours) {
+  Strategy s;
+  s.tp = 2, s.cp = 8, s.cp_inner = 4;
+  const GroupPlacement inner = place_group(group_axes(s, GroupKind::ContextInner), 8),
+                       outer = place_group(group_axes(s, GroupKind::ContextOuter), 8);
+  EXPECT_EQ(inner.ranks, 4);
+  EXPECT_EQ(inner.stride, 2);
+  EXPECT_EQ(inner.domains, 1);
+  EXPECT_EQ(outer.ranks, 2);
+  EXPECT_EQ(outer.stride, 8);
+  EXPECT_EQ(outer.domains, 2);
+  EXPECT_EQ(outer.groups_per_domain, 8);
+}
+
+// 8 heads and as many keys: 4 of a tensor rank; a node has 8 devices.
+TEST(Mesh, TheUsualAllToAllDividesHeadsInsideADomain) {
+  Transformer model = small_model();
+  Strategy s;
+  s.tp = 2, s.cp = 16;
+  EXPECT_EQ(usual_context_inner(model, s, 8), 4);
+  EXPECT_EQ(usual_context_inner(model, s, 72), 4);
+  EXPECT_EQ(usual_context_inner(model, s, 4), 2);
+  EXPECT_EQ(usual_context_inner(model, s, 1), 1);
+  model.num_kv_heads = 4;
+  EXPECT_EQ(usual_context_inner(model, s, 8), 2);
+  s.cp = 3;
+  EXPECT_EQ(usual_context_inner(model, s, 8), 1);
 }
 
 TEST(Mesh, ARackDomainReachesBeyondTheNode) {

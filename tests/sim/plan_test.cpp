@@ -188,6 +188,27 @@ TEST(Plan, TriesSchedulesThatAreAskedFor) {
   }
 }
 
+// 4 GPUs a node: an all-to-all of 4 at most, and with two tensor ranks of 2.
+TEST(Plan, ChoosesTheRanksOfAnAllToAllInsideARing) {
+  PlanQuery query = small_query(8);
+  query.base.model.seq_len = query.base.model.max_positions = 32768;
+  query.base.cluster.devices_per_node = 4;
+  query.base.cluster.fabric.devices = 4;
+  query.base.strategy.cp_scheme = ContextScheme::AllToAllRing;
+  query.restriction["cp"] = {4, 8};
+  query.restriction["pp"] = {1};
+  query.top = 100;
+  Plan result = plan(query);
+  result.plans.insert(result.plans.end(), result.others.begin(), result.others.end());
+  ASSERT_FALSE(result.plans.empty());
+  for (const Prediction& p : result.plans) {
+    const Strategy& s = p.run.strategy;
+    EXPECT_EQ(s.cp_inner, std::min(s.cp, 4 / s.tp));
+    EXPECT_EQ(p.step_time, predict(p.run).step_time);
+    EXPECT_TRUE(fields_outside(query, p.run).empty());
+  }
+}
+
 // Over tensor ranks experts may be divided as the rest, or stay whole on more expert ranks than dp
 // * cp has.
 TEST(Plan, TriesWholeExpertsOverTensorRanks) {

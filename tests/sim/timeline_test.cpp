@@ -58,6 +58,13 @@ const Case kCases[] = {
     {"zb-h1",
      [](TrainingRun& run) { pipeline(run, ZbH1, 4), run.strategy.sharding = Sharding::Zero1; }},
     {"zb-v", [](TrainingRun& run) { pipeline(run, ZbV, 4, 2), run.strategy.tp = 2; }},
+    {"v-half", [](TrainingRun& run) { pipeline(run, VHalf, 4, 2), run.strategy.tp = 2; }},
+    {"v-min", [](TrainingRun& run) { pipeline(run, VMin, 4, 2); }},
+    {"hierarchical_context",
+     [](TrainingRun& run) {
+       run.strategy.cp = 8, run.strategy.cp_inner = 4;
+       run.strategy.cp_scheme = ContextScheme::AllToAllRing;
+     }},
     {"dualpipe",
      [](TrainingRun& run) {
        run.model = small_moe(), run.strategy.ep = 4;

@@ -124,6 +124,22 @@ TEST(Validity, SchedulesWithSplitPassesNameWhatTheyNeed) {
   EXPECT_EQ(message_of(run), "");
 }
 
+TEST(Validity, AnAllToAllInsideARingDividesRanksAndHeads) {
+  TrainingRun run = small_run(8);
+  run.strategy.dp = 1, run.strategy.cp = 8;
+  run.strategy.cp_scheme = ContextScheme::AllToAllRing, run.strategy.cp_inner = 3;
+  EXPECT_EQ(message_of(run), "cp_inner = 3 does not divide cp = 8 (nearest: 2 or 4)");
+  run.strategy.cp_inner = 4;
+  EXPECT_EQ(message_of(run), "");
+  run.model.num_kv_heads = 2;
+  EXPECT_EQ(message_of(run), "cp_inner * tp = 4 does not divide num_kv_heads = 2 (nearest: 2)");
+  run.strategy.cp_inner = 2;
+  EXPECT_EQ(message_of(run), "");
+  run.strategy.cp_inner = 1;
+  run.model.num_kv_heads = 1;
+  EXPECT_EQ(message_of(run), "");
+}
+
 // Megatron Core's "the data parallel size of the attention and moe layers must be the same".
 TEST(Validity, StagesBetweenDataRanksNeedAsManyOfExperts) {
   TrainingRun run = small_run(8);

@@ -265,6 +265,11 @@ TEST(Doors, ASavedRunIsLoadedAsItWasForEveryOption) {
          o.strategy["cp"] = "2", o.strategy["cp_scheme"] = "all-gather",
          o.strategy["cp_balanced"] = "false";
        }},
+      {"cp-inner",
+       [](cli::RunOptions& o) {
+         o.strategy["cp"] = "4", o.strategy["cp_scheme"] = "all-to-all+ring",
+         o.strategy["cp_inner"] = "2";
+       }},
       {"sequence-parallel", [](cli::RunOptions& o) { o.strategy["sequence_parallel"] = "true"; }},
       {"no-sequence-parallel",
        [](cli::RunOptions& o) { o.strategy["sequence_parallel"] = "false"; }},

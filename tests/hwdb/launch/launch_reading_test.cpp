@@ -61,6 +61,20 @@ TEST(LaunchReading, RanksThatMegatronIsNotToldOfAreOneEach) {
 }
 
 // overlap_comm is on under stage 3 and nowhere else.
+TEST(LaunchReading, SizesOfAnAllToAllInsideARingAreRead) {
+  const std::string script =
+      "pretrain_gpt.py " + kShape + "--context-parallel-size 8 --cp-comm-type a2a+p2p ";
+  const std::string sizes = "--hierarchical-context-parallel-sizes ";
+  const ReadLaunch read = parse_launch(script + sizes + "4 2", "a.sh");
+  EXPECT_EQ(stated_value(read, "cp_scheme"), "all-to-all+ring");
+  EXPECT_EQ(stated_value(read, "cp_inner"), "4");
+  EXPECT_EQ(stated_value(parse_launch(script, "a.sh"), "cp_inner"), "");
+  EXPECT_NE(error_of([&] {
+              parse_launch(script + sizes + "4 4", "a.sh");
+            }).find("two sizes whose product is cp = 8 are expected"),
+            std::string::npos);
+}
+
 TEST(LaunchReading, DeepSpeedOverlapsUnderStageThreeAlone) {
   for (const char* stage : {"0", "1", "2", "3"}) {
     const ReadLaunch read = parse_launch(

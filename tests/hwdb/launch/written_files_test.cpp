@@ -48,6 +48,20 @@ TEST(WrittenFiles, MegatronFsdpSaysWhatItShards) {
   }
 }
 
+TEST(WrittenFiles, MegatronHasSizesOfAnAllToAllInsideARing) {
+  const sim::Run run = run_on("llama-3-8b", 16, "megatron-lm",
+                              {{"cp", 8}, {"cp_scheme", "all-to-all+ring"}, {"cp_inner", 4}});
+  const std::string script = launch_files(run, "torchrun", resolver()).front().text;
+  for (const char* const line :
+       {"--cp-comm-type a2a+p2p\n", "--hierarchical-context-parallel-sizes 4 2\n"})
+    EXPECT_NE(script.find(line), std::string::npos) << line << script;
+  const sim::Run bridge =
+      run_on("llama-3-8b", 16, "nemo", {{"cp", 8}, {"cp_scheme", "all-to-all+ring"}});
+  const std::string recipe = launch_files(bridge, "nemo", resolver()).front().text;
+  EXPECT_NE(recipe.find("  hierarchical_context_parallel_sizes: [8, 1]\n"), std::string::npos)
+      << recipe;
+}
+
 TEST(WrittenFiles, AccelerateIsWrittenWithTheSecondVersionOfFsdp) {
   const sim::Run run = run_on("llama-3-8b", 16, "accelerate", {{"sharding", "zero3"}, {"tp", 2}});
   const std::vector<LaunchFile> files = launch_files(run, "torchrun", resolver());
