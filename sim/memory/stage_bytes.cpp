@@ -10,6 +10,7 @@
 #include "sim/model/parameters.h"
 #include "sim/operators/attention_core.h"
 #include "sim/operators/experts.h"
+#include "sim/operators/newton_schulz.h"
 #include "sim/operators/update.h"
 
 namespace llmsim::sim {
@@ -27,6 +28,12 @@ constexpr double kPipelineBuffers = 3.0;
 constexpr double kTokenId = 8.0;
 constexpr double kFlag = 1.0;  // a bool
 
+// What of a stage Muon updates.
+struct MuonHoldings {
+  StageParameters matrices{}, busiest{};  // on a tensor rank, and of these on the busiest data rank
+  double temporary_bytes = 0.0;           // of the matrix at hand
+};
+
 // What of a stage its bytes depend on.
 struct Holdings {
   StageParameters held{}, trained{};  // padded to the ranks that share them, where units are flat
@@ -35,6 +42,7 @@ struct Holdings {
   // With low-precision copies that outlive a micro-batch, where the recipe makes such copies.
   double quantised = 0.0;
   double largest_table = 0.0;
+  MuonHoldings muon{};
   double largest_flat_unit = 0.0;  // this rank's part of one of the stage's
   double dummy_gradients = 0.0;    // values of weights of different shapes (dummy_weight_gradients)
   int blocks = 1;
@@ -199,6 +207,36 @@ double frozen_here(const PlacedStage& stage) {
   return sum;
 }
 
+// Matrices are shared out chunk by chunk.
+void add_chunk(MuonHoldings& muon, const Run& run, const LayerCounts& of_kind) {
+  std::vector<SharedMatrices> shared, experts;
+  for (const MuonMatrices& equal :
+       muon_matrices(run.model, run.strategy, run.framework.update, of_kind)) {
+    const double values = equal.values(), all = static_cast<double>(equal.count) * values;
+    (equal.of_experts ? muon.matrices.experts : muon.matrices.shared) += all;
+    (equal.of_experts ? experts : shared)
+        .push_back({.count = equal.count, .work = equal.work(), .values = values});
+    muon.temporary_bytes =
+        std::max(muon.temporary_bytes,
+                 newton_schulz_bytes(equal, muon_tensor_mode(run.strategy, run.framework.update)));
+  }
+  muon.busiest.shared += busiest_rank(shared, run.strategy.shard_ranks()).values;
+  muon.busiest.experts += busiest_rank(experts, run.strategy.expert_shard_ranks()).values;
+}
+
+// Shards of ZeRO-3 are equal pieces of every matrix.
+MuonHoldings muon_holdings(const PlacedStage& stage) {
+  const Strategy& strategy = stage.run.strategy;
+  MuonHoldings muon;
+  if (strategy.optimizer != OptimizerKind::Muon || strategy.adapters) return muon;
+  for (int i = 0; i < stage.contents.chunks(); ++i)
+    add_chunk(muon, stage.run, stage.chunk(i).of_kind);
+  if (strategy.sharding >= Sharding::Zero3)
+    muon.busiest = {.shared = muon.matrices.shared / strategy.shard_ranks(),
+                    .experts = muon.matrices.experts / strategy.expert_shard_ranks()};
+  return muon;
+}
+
 // Exactly what it holds.
 Holdings exact_holdings(const PlacedStage& stage) {
   const double experts = stage.contents.divided_experts(stage.number),
@@ -209,6 +247,7 @@ Holdings exact_holdings(const PlacedStage& stage) {
                  .all_trained = trained,
                  .packed = block_parameters(stage),
                  .largest_table = largest_table(stage),
+                 .muon = muon_holdings(stage),
                  .dummy_gradients = values_of_different_shapes(stage),
                  .blocks = stage.contents.blocks(stage.number),
                  .embeddings_and_heads = embeddings_and_heads(stage),
@@ -230,6 +269,10 @@ Holdings least_holdings(const Stage& stage, const StageParameters& held) {
     holds.trained.shared = std::max(0.0, held.shared - stage.rank.frozen_tower);
     holds.all_trained = all_of(holds.trained);
   }
+  // As if all of them were matrices, and divided evenly.
+  holds.muon.matrices = holds.trained;
+  holds.muon.busiest = {.shared = holds.trained.shared / stage.shards.optimizer,
+                        .experts = holds.trained.experts / stage.expert_shards.optimizer};
   if (low_precision_weight_bytes(stage) < 0.0) holds.quantised = all_of(held);
   return holds;
 }
@@ -247,14 +290,19 @@ Bytes weight_bytes(const Stage& stage, double parameters) {
   return Bytes(packed * each) + (parameters - packed) * size_of(DType::Bf16);
 }
 
-// Parameters whose states are on this rank.  Muon needs whole matrices: ranks share them out, and
-// the one with a table has at least that.
+// What Muon leaves to Adam, on the ranks that divide it evenly.
+double left_to_adam(const Stage& stage) {
+  const StageParameters &trained = stage.holds.trained, &matrices = stage.holds.muon.matrices;
+  return std::max(0.0, trained.shared - matrices.shared) / stage.shards.optimizer +
+         std::max(0.0, trained.experts - matrices.experts) / stage.expert_shards.optimizer;
+}
+
+// Parameters whose states are on this rank; under Muon on the one with most whole matrices.
 double updated_parameters(const Stage& stage) {
+  if (stage.strategy.optimizer == OptimizerKind::Muon)
+    return left_to_adam(stage) + all_of(stage.holds.muon.busiest);
   const StageParameters& trained = stage.holds.trained;
-  const double share = trained.shared / stage.shards.optimizer;
-  const bool muon = stage.strategy.optimizer == OptimizerKind::Muon;
-  return (muon ? std::max(share, stage.holds.largest_table) : share) +
-         trained.experts / stage.expert_shards.optimizer;
+  return trained.shared / stage.shards.optimizer + trained.experts / stage.expert_shards.optimizer;
 }
 
 double updated_at_once(const Stage& stage, double owned) {
@@ -268,10 +316,10 @@ double updated_at_once(const Stage& stage, double owned) {
                              : largest_unit(stage.rank) / stage.shards.optimizer);
 }
 
-// Under Muon the tables have an Adam of their own, with a second value for each parameter.
-Bytes table_states(const Stage& stage, double owned) {
+// Adam has a second value for each parameter that Muon leaves to it.
+Bytes second_states(const Stage& stage) {
   if (stage.strategy.optimizer != OptimizerKind::Muon) return Bytes(0.0);
-  return Bytes(std::min(owned, stage.holds.largest_table) * stage.storage.state_bytes);
+  return Bytes(left_to_adam(stage) * stage.storage.state_bytes);
 }
 
 Bytes update_temporaries(const Stage& stage, double owned) {
@@ -280,7 +328,8 @@ Bytes update_temporaries(const Stage& stage, double owned) {
       update_temporary_bytes(stage.strategy.optimizer, stage.storage, framework.update);
   const double cast =
       !framework.autograd && stage.storage.gradient_bytes < kFp32Bytes ? kFp32Bytes : 0.0;
-  const Bytes bytes(updated_at_once(stage, owned) * (temporary + cast));
+  const Bytes bytes(updated_at_once(stage, owned) * (temporary + cast) +
+                    stage.holds.muon.temporary_bytes);
   const bool counts_units = framework.update.unit_by_unit && !framework.autograd;
   return counts_units ? bytes + size_of(DType::Fp32) : bytes;
 }
@@ -360,8 +409,8 @@ void add_states(StageBytes& bytes, const Stage& stage) {
   const double owned = updated_parameters(stage);
   bytes.main_gradients = Bytes(owned * storage.main_gradient_bytes);
   bytes.master = Bytes(owned * storage.master_bytes);
-  bytes.states = Bytes(owned * state_bytes_per_parameter(strategy.optimizer, storage)) +
-                 table_states(stage, owned);
+  bytes.states =
+      Bytes(owned * state_bytes_per_parameter(strategy.optimizer, storage)) + second_states(stage);
   bytes.temporaries = update_temporaries(stage, owned);
   if (stage.framework.update.in_backward) free_gradients(bytes, stage);
   // Experts that one rank alone has are whole already.

@@ -3,14 +3,12 @@
 #include <algorithm>
 
 #include "sim/base/dtype.h"
-#include "sim/model/parameters.h"
 
 namespace llmsim::sim {
 namespace {
 
 constexpr double kEightBitState = 1.0 + 4.0 / 256.0;
 constexpr double kEightBitOperations = 610.0;
-constexpr int kNewtonSchulzSteps = 5;
 
 double master_bytes(const ParameterStorage& storage) {
   return storage.master_bytes > 0.0 ? storage.master_bytes : storage.weight_bytes;
@@ -83,24 +81,6 @@ UpdateOperators lower_update(OptimizerKind optimizer, const ParameterStorage& st
     op->module = Module::Update;
   if (optimizer == OptimizerKind::Adam8bit)
     operators.update.flops = kEightBitOperations * parameters * FLOP;
-  return operators;
-}
-
-OperatorList lower_orthogonalisation(const Transformer& model, int tensor_parallel) {
-  OperatorList operators;
-  for (const LayerWeight& weight : layer_weights(model, LayerKind::Dense)) {
-    if (weight.multiplied() == 0) continue;
-    const LayerWeight share = weight.on_rank(tensor_parallel);
-    const std::int64_t m = std::min(share.rows, share.columns),
-                       n = std::max(share.rows, share.columns);
-    const auto add = [&](std::int64_t columns, std::int64_t inner) {
-      operators.push_back(
-          gemm("orthogonalise", kNewtonSchulzSteps, m, columns, inner, DType::Bf16, DType::Bf16));
-    };
-    add(m, n);
-    add(m, m);
-    add(n, m);
-  }
   return operators;
 }
 

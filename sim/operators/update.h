@@ -32,16 +32,9 @@
 // 19.5 TFLOP/s); standard error 19 %.  Sources: Dettmers et al., "8-bit Optimizers via Block-wise
 // Quantization" (2021), run times; torchtune README, table of optimisation flags.
 //
-// Muon makes the momentum of each matrix of a block (m, n), m <= n, orthogonal by five steps of
-// Newton-Schulz in bf16,
-//
-//   A = X X^T,  B = b A + c A A,  X = a X + B X        2 (2 m^2 n + m^3) FLOP a step
-//
-// Source: K. Jordan, "Muon: an optimizer for hidden layers" (2024); DeepSpeed and Megatron Core do
-// the same.
+// Muon multiplies besides (newton_schulz.h).
 #pragma once
 
-#include "sim/model/transformer.h"
 #include "sim/operators/operator.h"
 #include "sim/strategy/framework.h"
 #include "sim/strategy/strategy.h"
@@ -78,8 +71,5 @@ struct UpdateOperators {
 
 UpdateOperators lower_update(OptimizerKind optimizer, const ParameterStorage& storage, bool fused,
                              double parameters, double gradients);
-
-// The GEMMs of Newton-Schulz for the matrices of one dense block on one tensor rank.
-OperatorList lower_orthogonalisation(const Transformer& model, int tensor_parallel);
 
 }  // namespace llmsim::sim

@@ -8,6 +8,7 @@
 #include "sim/cost/contention.h"
 #include "sim/cost/kernels.h"
 #include "sim/operators/update.h"
+#include "sim/schedule/orthogonalisation.h"
 
 namespace llmsim::sim {
 namespace {
@@ -25,25 +26,12 @@ Seconds host_time(const Run& run, double owned, const ParameterStorage& storage)
   return moved / run.cluster.host_memory_share() + up / run.cluster.host_link_share();
 }
 
-// Ranks that share the states share the matrices.
-Seconds orthogonalisation_time(const Run& run) {
-  const GemmMachine machine = gemm_machine(run, DType::Bf16);
-  Seconds block;
-  for (const Operator& op : lower_orthogonalisation(run.model, run.strategy.tp))
-    block += gemm_time(op, machine);
-  const double blocks =
-      std::ceil(real(run.model.num_layers) / run.strategy.pp / run.strategy.shard_ranks());
-  return blocks * block / (run.cluster.device.achieved.sustained_clock * run.framework.efficiency);
-}
-
 Seconds device_time(const Run& run, double owned, const ParameterStorage& storage) {
   const MemoryBoundMachine machine =
       memory_bound_machine(run.cluster, run.framework, memory_bound_forms(run.model, run.strategy));
   const UpdateOperators step =
       lower_update(run.strategy.optimizer, storage, run.framework.update.fused, owned, owned);
   Seconds time;
-  if (run.strategy.optimizer == OptimizerKind::Muon && !run.strategy.adapters)
-    time += orthogonalisation_time(run);
   for (const Operator* op : {&step.norm, &step.clip, &step.update}) {
     const bool clips = run.strategy.gradient_clip && !run.framework.update.in_backward;
     const Seconds arithmetic = op->flops > Flops(0.0) ? op->flops / run.cluster.device.vector_peak
@@ -76,22 +64,50 @@ Seconds update_time(const Run& run, const StageParameters& updated, double tenso
   return std::max(device_time(run, owned, storage), launch_time(run, tensors));
 }
 
+namespace {
+
+StageParameters trained_by(const RankParameters& rank, const EqualStages& stages, int stage) {
+  StageParameters own;
+  for (int chunk = 0; chunk < stages.layout().chunks(); ++chunk)
+    own += trained_parameters(rank, stages.chunk(stage, chunk));
+  return own;
+}
+
+double tensors_of(const Run& run, const EqualStages& stages, int stage) {
+  double tensors = 0.0;
+  for (int chunk = 0; run.framework.update.tensor_by_tensor && chunk < stages.layout().chunks();
+       ++chunk)
+    tensors += parameter_tensors(run.model, stages.chunk(stage, chunk));
+  return tensors;
+}
+
+Seconds longest_muon_update(const Run& run, const RankParameters& rank, const EqualStages& stages) {
+  const std::vector<Seconds> orthogonalisation = orthogonalisation_times(run, stages);
+  Seconds longest;
+  for (const EqualStages::Kind& kind : stages.kinds()) {
+    Seconds time =
+        update_time(run, trained_by(rank, stages, kind.first), tensors_of(run, stages, kind.first));
+    for (int chunk = 0; chunk < stages.layout().chunks(); ++chunk)
+      time += orthogonalisation[stages.chunk_kind(kind.first, chunk)];
+    longest = std::max(longest, time);
+  }
+  return longest;
+}
+
+}  // namespace
+
 Seconds longest_update(const Run& run, const RankParameters& rank, const EqualStages& stages) {
   if (!run.optimizer_step) return Seconds(0.0);
-  double most = 0.0, tensors = 0.0;
+  if (run.strategy.optimizer == OptimizerKind::Muon) return longest_muon_update(run, rank, stages);
+  double most = 0.0;
   StageParameters updated;
   int longest = 0;
   for (const EqualStages::Kind& kind : stages.kinds()) {
-    StageParameters own;
-    for (int chunk = 0; chunk < stages.layout().chunks(); ++chunk)
-      own += trained_parameters(rank, stages.chunk(kind.first, chunk));
+    const StageParameters own = trained_by(rank, stages, kind.first);
     const double owned = own.owned(run.strategy);
     if (owned > most) most = owned, updated = own, longest = kind.first;
   }
-  for (int chunk = 0; run.framework.update.tensor_by_tensor && chunk < stages.layout().chunks();
-       ++chunk)
-    tensors += parameter_tensors(run.model, stages.chunk(longest, chunk));
-  return update_time(run, updated, tensors);
+  return update_time(run, updated, tensors_of(run, stages, longest));
 }
 
 // Source: spread between GPUs of one node, stas00/ml-engineering compute/accelerator/README.md

@@ -17,7 +17,7 @@
 //
 // The optimizer streams gradients, weights and states at the achieved memory bandwidth, or
 // computes on the vector units where that takes longer; sharded optimizers own a share of the
-// parameters; Muon multiplies besides (operators/update.h); an optimizer that runs inside the
+// parameters; Muon multiplies besides (orthogonalisation.h); an optimizer that runs inside the
 // backward pass takes no norm of all gradients. Offloaded, the CPU streams fp32 gradients, weights
 // and states at a rank's share of host memory bandwidth, slower where its optimizer is not fused;
 // it scales the gradients (their norm was taken on the device), and new weights go up where the
@@ -166,9 +166,9 @@ class StepSimulation {
   double bubble_ = 0.0;
 };
 
-// Time of the update.  `updated` are the trained values of the stage that has most.  Without
-// gradient_clip the norm is not taken.  A framework that loops over its `tensors` takes as long as
-// its host launches their kernels:
+// Time of the update, but for what Muon multiplies.  `updated` are the trained values of the stage
+// that has most.  Without gradient_clip the norm is not taken.  A framework that loops over its
+// `tensors` takes as long as its host launches their kernels:
 //
 //   t = max(device time, tensors * kernels * host.factor * host.per_kernel)
 //   kernels = 1 (gradients made zero) + those of one update + 3 with gradient_clip
@@ -176,8 +176,8 @@ class StepSimulation {
 // Source: torch/optim/adamw.py _single_tensor_adamw.
 Seconds update_time(const Run& run, const StageParameters& updated, double tensors = 0.0);
 
-// Time of the update of the stage whose ranks own most parameters: the others wait for it.  0 where
-// the run has no optimizer step.
+// Time of the update of the stage whose ranks own most parameters, under Muon of that which takes
+// longest: the others wait for it.  0 where the run has no optimizer step.
 Seconds longest_update(const Run& run, const RankParameters& rank, const EqualStages& stages);
 
 }  // namespace llmsim::sim

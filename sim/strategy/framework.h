@@ -16,6 +16,7 @@
 #include "sim/hardware/device.h"
 #include "sim/strategy/layout_ratio.h"
 #include "sim/strategy/low_precision_recipe.h"
+#include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
 
@@ -235,6 +236,16 @@ struct UpdateBehaviour {
   double temporary_values = 1.0;
   // Parameters of a rank that are updated together, and have temporaries together; 0: all.
   double parameters_at_once = 0.0;
+  // Of Muon, see operators/newton_schulz.h.
+  MuonTensorMode muon_tp_mode = MuonTensorMode::Duplicated;  // where the strategy does not say
+  // X X^T and A A are made by kernels that make one half of a symmetric result.
+  bool symmetric_gemms = false;
+  // Newton-Schulz iterates on the smaller X X^T in the place of X.
+  bool gram_newton_schulz = false;
+  // Gate and up of a gated MLP are two matrices; false: one.
+  bool splits_gate = true;
+  // Sharded momentum is gathered by every rank; false: by the one that orthogonalises it.
+  bool gathers_momentum = false;
   bool operator==(const UpdateBehaviour&) const = default;
 };
 

@@ -12,6 +12,9 @@ constexpr auto kPrecisions =
 constexpr auto kOptimizers = in_order<OptimizerKind>(
     {"adamw", "adam", "adam8bit", "lion", "adafactor", "sgd", "momentum", "lamb", "muon"});
 
+constexpr auto kMuonTensorModes =
+    in_order<MuonTensorMode>({"blockwise", "duplicated", "distributed"});
+
 constexpr auto kShardings = in_order<Sharding>({"none", "zero1", "zero2", "zero3", "hsdp"});
 
 constexpr Named<PipelineSchedule> kSchedules[] = {{PipelineSchedule::GPipe, "gpipe"},
@@ -94,6 +97,7 @@ int Strategy::expert_shard_ranks() const {
 
 NameTable<Precision> name_table(Precision) { return kPrecisions; }
 NameTable<OptimizerKind> name_table(OptimizerKind) { return kOptimizers; }
+NameTable<MuonTensorMode> name_table(MuonTensorMode) { return kMuonTensorModes; }
 NameTable<Sharding> name_table(Sharding) { return kShardings; }
 NameTable<PipelineSchedule> name_table(PipelineSchedule) { return kSchedules; }
 NameTable<ContextScheme> name_table(ContextScheme) { return kContextSchemes; }
@@ -200,6 +204,11 @@ const std::vector<StrategyField>& strategy_fields() {
       {FIELD(optimizer), "NAME",
        "adamw, adam, adam8bit, lion, adafactor, sgd, momentum, lamb or muon; default adamw; "
        "example: --optimizer lion"},
+      {FIELD(muon_tp_mode), "NAME",
+       "how muon orthogonalises matrices that tensor ranks divide: blockwise (each its own shard), "
+       "duplicated (each all of it) or distributed; default that of the framework; example: "
+       "--optimizer muon --tp 4 --muon-tp-mode distributed",
+       "", OrNothing},
       {RANGED(micro_batch, 1, kRanks), "SEQS",
        "sequences per forward pass of a replica; default 1; example: --micro-batch 2"},
       {RANGED(global_batch, 1, 1e9)},

@@ -26,6 +26,13 @@ DType high_precision_matmul_dtype(Precision precision);
 
 enum class OptimizerKind { AdamW, Adam, Adam8bit, Lion, Adafactor, Sgd, Momentum, Lamb, Muon };
 
+// How Muon orthogonalises a matrix that tensor ranks divide, see operators/newton_schulz.h.
+//   Blockwise    each rank its own shard, alone: the update depends on the number of ranks
+//   Duplicated   the ranks gather the matrix, and each orthogonalises all of it
+//   Distributed  each rank multiplies its shard, and the ranks sum X X^T in every step
+// Source: NVIDIA/Megatron-LM megatron/training/arguments.py @d98e8a6, --muon-tp-mode.
+enum class MuonTensorMode { Blockwise, Duplicated, Distributed };
+
 // Where the optimizer states, gradients and weights live across the data-parallel group.
 //   None   every rank holds everything (DDP)
 //   Zero1  optimizer states and master weights sharded
@@ -134,6 +141,7 @@ struct Strategy {
 
   Precision precision = Precision::Bf16;
   OptimizerKind optimizer = OptimizerKind::AdamW;
+  std::optional<MuonTensorMode> muon_tp_mode = {};  // none: that of the framework
   Recompute recompute;
   Offload offload;
   std::optional<Adapters> adapters;
@@ -176,6 +184,8 @@ struct Strategy {
 // "all-gather", "all-to-all+ring" ("a2a+p2p" too).
 NameTable<Precision> name_table(Precision);
 NameTable<OptimizerKind> name_table(OptimizerKind);
+// "blockwise", "duplicated", "distributed".
+NameTable<MuonTensorMode> name_table(MuonTensorMode);
 NameTable<Sharding> name_table(Sharding);
 NameTable<PipelineSchedule> name_table(PipelineSchedule);
 NameTable<ContextScheme> name_table(ContextScheme);

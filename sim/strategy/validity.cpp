@@ -223,14 +223,9 @@ bool breaks_hybrid(Check& c) {
       return true;
   }
   if (breaks_context_of_scans(c)) return true;
-  if (s.moe_overlap)
-    return c.breaks("moe_overlap of hybrids is not offered", [] {
-      return "moe_overlap pairs passes over layers of attention and experts, which a hybrid's are "
-             "not (nearest: moe_overlap off)";
-    });
-  return s.optimizer == OptimizerKind::Muon && c.breaks("muon of hybrids is not modelled", [] {
-    return "optimizer = muon: its orthogonalisation of layers without attention is not "
-           "modelled (nearest: adamw)";
+  return s.moe_overlap && c.breaks("moe_overlap of hybrids is not offered", [] {
+    return "moe_overlap pairs passes over layers of attention and experts, which a hybrid's are "
+           "not (nearest: moe_overlap off)";
   });
 }
 

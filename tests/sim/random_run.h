@@ -171,6 +171,16 @@ inline void make_rare(Transformer& model, RandomChoice& choose) {
     model.ngram_embedding = NgramEmbedding{.num_tables = 4, .vocab_size = 1000, .width = 256};
 }
 
+inline void choose_muon(TrainingRun& run, RandomChoice& choose) {
+  run.strategy.optimizer = OptimizerKind::Muon;
+  run.strategy.muon_tp_mode = choose.of<std::optional<MuonTensorMode>>(
+      {std::nullopt, MuonTensorMode::Blockwise, MuonTensorMode::Distributed});
+  run.framework.update.symmetric_gemms = choose.yes();
+  run.framework.update.gram_newton_schulz = choose.yes();
+  run.framework.update.splits_gate = choose.yes();
+  run.framework.update.gathers_momentum = choose.yes();
+}
+
 // None where the choices break a rule.
 inline std::optional<TrainingRun> random_run(unsigned seed) {
   RandomChoice choose(seed);
@@ -189,6 +199,7 @@ inline std::optional<TrainingRun> random_run(unsigned seed) {
   if (choose.below(6) == 0) run.strategy.offload.optimizer = true;
   run.cluster = ideal_cluster(run.strategy.num_devices());
   make_rare(run.model, choose);
+  if (choose.below(4) == 0) choose_muon(run, choose);
   if (broken_rule_name(run.model, run.strategy, run.cluster.num_devices)) return std::nullopt;
   return run;
 }

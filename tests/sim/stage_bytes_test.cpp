@@ -186,24 +186,39 @@ TEST(StageBytes, TokensOfAllExpertRanksAreGatheredIntoOneBuffer) {
   EXPECT_EQ(bytes_of(run, 0).dispatch_buffers, Bytes(0.0));
 }
 
+// 12 h^2 values of each block are matrices: the others have a second state.
 TEST(StageBytes, MuonLeavesTheTablesToAdam) {
   TrainingRun run = small_run();
   run.strategy.optimizer = OptimizerKind::Muon;
   const StageContents contents(run);
-  const double table = std::max(contents.rank().embedding, contents.rank().head);
-  EXPECT_EQ(bytes_of(run, 0).states, Bytes(4.0 * (contents.held(0) + table)));
+  const double all = contents.held(0), matrices = 8.0 * 12.0 * kHidden * kHidden;
+  EXPECT_EQ(bytes_of(run, 0).states, Bytes(4.0 * matrices + 8.0 * (all - matrices)));
 }
 
-TEST(StageBytes, ARankThatUpdatesWholeMatricesHasAtLeastATable) {
+// Of 48 matrices on 64 ranks one of (h, 4 h); the rest is divided evenly, under ZeRO-3 all.
+TEST(StageBytes, ARankHasWholeMatricesOfMuon) {
   TrainingRun run = small_run(64);
   run.strategy.optimizer = OptimizerKind::Muon;
   run.strategy.sharding = Sharding::Zero1;
   run.framework.storage.master_bytes = 4.0;
   const StageContents contents(run);
-  const double table = std::max(contents.rank().embedding, contents.rank().head);
-  ASSERT_GT(table, contents.held(0) / 64.0);
-  EXPECT_EQ(bytes_of(run, 0).master, Bytes(4.0 * table));
-  EXPECT_EQ(bytes_of(run, 0).states, Bytes(8.0 * table));
+  const double all = contents.held(0), matrices = 8.0 * 12.0 * kHidden * kHidden,
+               rest = (all - matrices) / 64.0, largest = 4.0 * kHidden * kHidden;
+  EXPECT_DOUBLE_EQ(bytes_of(run, 0).master.value(), 4.0 * (largest + rest));
+  EXPECT_DOUBLE_EQ(bytes_of(run, 0).states.value(), 4.0 * largest + 8.0 * rest);
+  run.strategy.sharding = Sharding::Zero3;
+  EXPECT_DOUBLE_EQ(bytes_of(run, 0).master.value(), 4.0 * all / 64.0);
+}
+
+// Result and scaled update of the largest matrix, whole where tensor ranks gather it.
+TEST(StageBytes, MuonHasOneMatrixAtHand) {
+  TrainingRun run = small_run(2);
+  run.strategy.dp = 1, run.strategy.tp = 2;
+  const double momentum = bytes_of(run, 0).temporaries.value(), largest = 4.0 * kHidden * kHidden;
+  run.strategy.optimizer = OptimizerKind::Muon;
+  EXPECT_DOUBLE_EQ(bytes_of(run, 0).temporaries.value() - momentum, 16.0 * largest);
+  run.strategy.muon_tp_mode = MuonTensorMode::Blockwise;
+  EXPECT_DOUBLE_EQ(bytes_of(run, 0).temporaries.value() - momentum, 8.0 * largest / 2.0);
 }
 
 // What lasts, the gradients, what is gathered and what the update takes.

@@ -156,21 +156,6 @@ TEST(Update, AnUnfusedHostOptimizerIsSlower) {
   EXPECT_DOUBLE_EQ(update_time(run, {.shared = 1e9}).value(), (5.6 * 30e9 + 8e9) / 10e9);
 }
 
-TEST(Update, MuonMakesMatricesOrthogonal) {
-  // qkv (1024, 3072), output (1024, 1024), up and down (1024, 4096): five steps of 2 (2 m^2 n +
-  // m^3).
-  const double m = 1024.0;
-  const auto step = [&](double n) { return 2.0 * (2.0 * m * m * n + m * m * m); };
-  const double block = 5.0 * (step(3072.0) + step(1024.0) + 2.0 * step(4096.0));
-  EXPECT_DOUBLE_EQ(total_flops(lower_orthogonalisation(small_model(), 1)).value(), block);
-  TrainingRun run = small_run();
-  run.strategy.optimizer = OptimizerKind::Momentum;
-  const Seconds momentum = update_time(run, {.shared = 1e9});
-  run.strategy.optimizer = OptimizerKind::Muon;
-  EXPECT_NEAR((update_time(run, {.shared = 1e9}) - momentum).value(), 8.0 * block / 100e12,
-              0.05 * 8.0 * block / 100e12);
-}
-
 TEST(Update, ShardedRanksUpdateTheirShare) {
   TrainingRun run = small_run(8);
   const double whole = update_time(run, {.shared = 1e9}).value();

@@ -216,6 +216,13 @@ TEST(LaunchFile, MegatronReadsSettingsAndSwitches) {
     EXPECT_GE(check_round_trips("gpt3-13b", 16, "megatron", {{"tp", {4}}, {key, values}}), 1)
         << key;
   for (const char* target : {"megatron", "nemo"})
+    EXPECT_EQ(check_round_trips("gpt3-13b", 16, target,
+                                {{"tp", {4}},
+                                 {"optimizer", {"muon"}},
+                                 {"muon_tp_mode", {"blockwise", "duplicated", "distributed"}}}),
+              3)
+        << target;
+  for (const char* target : {"megatron", "nemo"})
     EXPECT_EQ(check_round_trips(
                   "gpt3-13b", 16, target,
                   {{"tp", {2}}, {"pp", {4}}, {"mesh_order", {"tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"}}}),
