@@ -27,11 +27,12 @@
 // n ranks that share the states share out whole matrices: the largest first, each to the rank with
 // the least work so far (longest processing time first), work being max(m, n) min(m, n)^2 of what a
 // tensor rank has of it.  Of k equal matrices every rank has floor(k / n), and the others are
-// shared out.  So no rank has less than nothing, and the busiest has at least the mean and at least
-// the largest matrix.
+// shared out.  The busiest rank has at least the mean and at least the largest matrix; some have
+// nothing where matrices are few.
 //
-// Sources: K. Jordan, "Muon: an optimizer for hidden layers" (2024); NVIDIA-NeMo/Emerging-Optimizers
-// emerging_optimizers/orthogonalized_optimizers/muon_utils.py @fd77292 (newton_schulz_tp);
+// Sources: K. Jordan, "Muon: an optimizer for hidden layers" (2024);
+// NVIDIA-NeMo/Emerging-Optimizers @fd77292 muon_utils.py of orthogonalized_optimizers
+// (newton_schulz_tp);
 // NVIDIA/Megatron-LM @d98e8a6 megatron/core/optimizer/emerging_optimizers.py (queries, keys and
 // values, _is_muon_excluded), layer_wise_optimizer.py (_ns_compute_cost) and
 // megatron/core/ssm/mamba_mixer.py (use_muon); deepspeedai/DeepSpeed @edaa722
@@ -86,8 +87,8 @@ std::vector<RepeatedOperator> newton_schulz(const MuonMatrices& of, MuonTensorMo
 Flops newton_schulz_flops(const MuonMatrices& of, MuonTensorMode mode,
                           const UpdateBehaviour& update);
 
-// Values that exist beside momentum and gradient while a matrix is made orthogonal: of the whole
-// matrix where a rank has it whole.  The 16-bit result as fp32 and the scaled update,
+// Bytes that exist in addition to momentum and gradient while a matrix is made orthogonal: the
+// 16-bit result as fp32 and the scaled update, of what a rank multiplies of it,
 //
 //   bytes = 8 per value, and 8 more where it was gathered: its pieces and their concatenation
 double newton_schulz_bytes(const MuonMatrices& of, MuonTensorMode mode);

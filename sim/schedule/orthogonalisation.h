@@ -19,12 +19,14 @@
 //
 // Assumptions: no time for elementwise kernels, norms and launches of small matrices; the busiest
 // ranks of all chunks are one rank; ranks of torchtitan's owners do not wait for one another
-// between its buckets.  Sources: NVIDIA/Megatron-LM @d98e8a6
-// megatron/core/optimizer/layer_wise_optimizer.py (_compute_per_buffer_param_layout, of each model
-// chunk), megatron/training/training.py (reduce-scatter and all-gather of its buffers);
-// pytorch/torchtitan @b5bcd76 torchtitan/distributed/flex_shard/dist_muon.py
-// (_assign_balanced_owner_ranks); deepspeedai/DeepSpeed @edaa722 deepspeed/runtime/zero/stage3.py
-// (_apply_distributed_muon_update).
+// between its buckets.  Where the optimizer is offloaded, the device multiplies all the same.
+//
+// Sources: NVIDIA/Megatron-LM @d98e8a6 megatron/core/optimizer/layer_wise_optimizer.py
+// (_compute_per_buffer_param_layout, of each model chunk) and megatron/training/training.py
+// (reduce-scatter and all-gather of its buffers); pytorch/torchtitan @b5bcd76
+// torchtitan/distributed/flex_shard/dist_muon.py (_assign_balanced_owner_ranks);
+// deepspeedai/DeepSpeed @edaa722 deepspeed/runtime/zero/stage3.py, where
+// _apply_distributed_muon_update gathers three times.
 #pragma once
 
 #include <vector>
@@ -35,8 +37,7 @@
 
 namespace llmsim::sim {
 
-// Of layers of these kinds, all on one stage; 0 for other optimizers, and where only adapters are
-// trained.
+// Of layers of these kinds, all on one stage; 0 for other optimizers, and under adapters.
 Seconds orthogonalisation_time(const Run& run, const LayerCounts& of_kind);
 
 // Of each kind of chunk.
