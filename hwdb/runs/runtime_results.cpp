@@ -59,7 +59,7 @@ int ranks_or_one(ObjectReader& record, const char* key) {
 MeasuredMachine machine_of(const json& header, const std::string& file) {
   if (header.value("type", "") != "header")
     throw Error(file + ":1: the header is missing; is this a file of llmsim-runtime?");
-  if (header.value("schema", 0) != kResultsSchema)
+  if (header.value("schema", json()) != kResultsSchema)
     throw Error(file + ":1: schema = " + header.value("schema", json()).dump() +
                 ": 2 is expected; measure again");
   const json& device = header.at("device");
@@ -203,33 +203,42 @@ RunRecord step_record(const json& record, const std::string& where) {
   return std::move(file.runs.at(0));
 }
 
+// get() of a number beyond the type is undefined.
+template <class Integer = std::int64_t>
+Integer integer_of(const json& record, const char* key) {
+  const json& value = record.at(key);
+  const bool known = value.is_number_integer() && std::in_range<Integer>(value.get<std::int64_t>());
+  if (!known) throw Error(std::string(key) + " = " + value.dump() + ": an integer is expected");
+  return value.get<Integer>();
+}
+
 sim::PassFlopCounts flops_of(const json& record) {
-  return {.gemms = record.at("gemm_flops").get<std::int64_t>(),
-          .attention = record.at("attention_flops").get<std::int64_t>()};
+  return {.gemms = integer_of(record, "gemm_flops"),
+          .attention = integer_of(record, "attention_flops")};
 }
 
 sim::HeldBytes held_of(const json& record) {
-  return {.persistent = record.at("persistent").get<std::int64_t>(),
-          .after_forward = record.at("after_forward").get<std::int64_t>(),
-          .peak = record.at("peak").get<std::int64_t>(),
-          .host = record.at("host").get<std::int64_t>(),
-          .host_peak = record.at("host_peak").get<std::int64_t>()};
+  return {.persistent = integer_of(record, "persistent"),
+          .after_forward = integer_of(record, "after_forward"),
+          .peak = integer_of(record, "peak"),
+          .host = integer_of(record, "host"),
+          .host_peak = integer_of(record, "host_peak")};
 }
 
 CountedStep counted_of(const json& record, const std::string& where) {
   const json& counts = record.at("counts");
   CountedStep step{.name = record.at("key").get<std::string>(),
                    .run = step_record(record, where),
-                   .stage = record.at("stage").get<int>(),
-                   .shard = record.at("shard").get<int>()};
-  step.counts.parameters = counts.at("parameters").get<std::int64_t>();
+                   .stage = integer_of<int>(record, "stage"),
+                   .shard = integer_of<int>(record, "shard")};
+  step.counts.parameters = integer_of(counts, "parameters");
   step.counts.forward = flops_of(counts.at("forward"));
   step.counts.backward = flops_of(counts.at("backward"));
   step.counts.held = held_of(counts.at("bytes"));
   for (const json& one : counts.at("sent")) {
     step.counts
         .sent[{one.at("group").get<std::string>(), one.at("collective").get<std::string>()}] = {
-        .calls = one.at("calls").get<std::int64_t>(), .bytes = one.at("bytes").get<std::int64_t>()};
+        .calls = integer_of(one, "calls"), .bytes = integer_of(one, "bytes")};
   }
   return step;
 }
