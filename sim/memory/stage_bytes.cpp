@@ -290,11 +290,15 @@ Bytes weight_bytes(const Stage& stage, double parameters) {
   return Bytes(packed * each) + (parameters - packed) * size_of(DType::Bf16);
 }
 
-// What Muon leaves to Adam, on the ranks that divide it evenly.
+// What Muon leaves to Adam, which ranks divide evenly, or but for whole tables.
 double left_to_adam(const Stage& stage) {
   const StageParameters &trained = stage.holds.trained, &matrices = stage.holds.muon.matrices;
-  return std::max(0.0, trained.shared - matrices.shared) / stage.shards.optimizer +
-         std::max(0.0, trained.experts - matrices.experts) / stage.expert_shards.optimizer;
+  const double shared = std::max(0.0, trained.shared - matrices.shared) / stage.shards.optimizer,
+               experts = std::max(0.0, trained.experts - matrices.experts) /
+                         stage.expert_shards.optimizer;
+  const bool whole =
+      stage.framework.update.whole_tables && stage.strategy.sharding < Sharding::Zero3;
+  return (whole ? std::max(shared, stage.holds.largest_table) : shared) + experts;
 }
 
 // Parameters whose states are on this rank; under Muon on the one with most whole matrices.

@@ -164,8 +164,9 @@ const std::vector<Field<Framework>>& framework_fields() {
       FIELD(update.sums_norm), FIELD(update.in_backward), FIELD(update.temporary_bytes),
       FIELD(update.kept_temporary_bytes), FIELD(update.temporary_values),
       FIELD(update.parameters_at_once), FIELD(update.muon_tp_mode), FIELD(update.symmetric_gemms),
-      FIELD(update.gram_newton_schulz), FIELD(update.splits_gate), FIELD(update.gathers_momentum),
-      FIELD(determinism.fills_new_tensors), FIELD(determinism.attention_backward),
+      FIELD(update.gram_newton_schulz), FIELD(update.splits_gate), FIELD(update.whole_tables),
+      FIELD(update.gathers_momentum), FIELD(determinism.fills_new_tensors),
+      FIELD(determinism.attention_backward),
       // The host.
       FIELD(host.factor), FIELD(host.per_kernel), FIELD(host.per_recomputed_block),
       FIELD(host.per_moe_block), FIELD(host.per_low_precision_gemm), FIELD(host.per_unit),

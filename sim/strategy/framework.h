@@ -244,6 +244,8 @@ struct UpdateBehaviour {
   bool gram_newton_schulz = false;
   // Gate and up of a gated MLP are two matrices; false: one.
   bool splits_gate = true;
+  // Ranks that share states have whole tables too, not equal pieces of what is left to Adam.
+  bool whole_tables = false;
   // Sharded momentum is gathered by every rank; false: by the one that orthogonalises it.
   bool gathers_momentum = false;
   bool operator==(const UpdateBehaviour&) const = default;

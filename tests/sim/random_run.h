@@ -179,6 +179,7 @@ inline void choose_muon(TrainingRun& run, RandomChoice& choose) {
   run.framework.update.symmetric_gemms = choose.yes();
   run.framework.update.gram_newton_schulz = choose.yes();
   run.framework.update.splits_gate = choose.yes();
+  run.framework.update.whole_tables = choose.yes();
   run.framework.update.gathers_momentum = choose.yes();
 }
 

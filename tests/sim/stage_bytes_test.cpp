@@ -210,6 +210,17 @@ TEST(StageBytes, ARankHasWholeMatricesOfMuon) {
   EXPECT_DOUBLE_EQ(bytes_of(run, 0).master.value(), 4.0 * all / 64.0);
 }
 
+TEST(StageBytes, ARankMayHaveAWholeTableBesidesItsMatrices) {
+  TrainingRun run = small_run(64);
+  run.strategy.optimizer = OptimizerKind::Muon;
+  run.strategy.sharding = Sharding::Zero1;
+  run.framework.update.whole_tables = true;
+  const StageContents contents(run);
+  const double table = std::max(contents.rank().embedding, contents.rank().head),
+               largest = 4.0 * kHidden * kHidden;
+  EXPECT_DOUBLE_EQ(bytes_of(run, 0).states.value(), 4.0 * largest + 8.0 * table);
+}
+
 // Result and scaled update of the largest matrix, whole where tensor ranks gather it.
 TEST(StageBytes, MuonHasOneMatrixAtHand) {
   TrainingRun run = small_run(2);

@@ -219,9 +219,13 @@ TEST(LaunchFile, MegatronReadsSettingsAndSwitches) {
     EXPECT_EQ(check_round_trips("gpt3-13b", 16, target,
                                 {{"tp", {4}},
                                  {"optimizer", {"muon"}},
+                                 {"muon_use_syrk", {true}},
                                  {"muon_tp_mode", {"blockwise", "duplicated", "distributed"}}}),
               3)
         << target;
+  EXPECT_EQ(check_round_trips("gpt3-13b", 16, "megatron",
+                              {{"tp", {4}}, {"optimizer", {"muon"}}, {"whole_tables", {true}}}),
+            1);
   for (const char* target : {"megatron", "nemo"})
     EXPECT_EQ(check_round_trips(
                   "gpt3-13b", 16, target,
