@@ -13,6 +13,7 @@
 #include "cli/progress.h"
 #include "cli/run_changes.h"
 #include "cli/run_request.h"
+#include "hwdb/frameworks/settings.h"
 #include "hwdb/launch/launch_file.h"
 #include "hwdb/launch/target_space.h"
 #include "reports/prediction.h"
@@ -245,22 +246,28 @@ namespace {
 
 // Frameworks that leave gradients of sharded weights whole until the last micro-batch reduce them
 // after each where they are told to: slower, and a whole gradient smaller.
-constexpr const char* kReducesEach = "grad_sync_every_microbatch";
-
 bool may_reduce_each(const sim::PlanQuery& query, const RunOptions& run) {
   const auto defers = [&](sim::Sharding sharding) {
     return sim::run_under(query, sharding)
                .framework.gradients.reduced_every_microbatch.value_or(true) == false;
   };
-  return !run.settings.contains(kReducesEach) &&
+  return !run.settings.contains(hwdb::kSyncsEachMicrobatch) &&
          (defers(sim::Sharding::Zero3) || defers(sim::Sharding::Hsdp));
+}
+
+// Whether what came nearest to fitting needs less memory.
+bool misses_by_less(const reports::PlanAnswer& one, const reports::PlanAnswer& other) {
+  const std::optional<sim::NearestMiss> a = too_large(one), b = too_large(other);
+  return a && (!b || a->needed < b->needed);
 }
 
 // Whether the plans of `one` are those to have: what leaves the headroom before what does not, then
 // the better first plan, if by more than a plan of one idea may cost for the room that it leaves.
+// Of two answers without plans, that which missed by less.
 bool better(const reports::PlanAnswer& one, const reports::PlanAnswer& other) {
   const sim::Plan &a = one.plan, &b = other.plan;
-  if (a.plans.empty() || b.plans.empty()) return b.plans.empty() && !a.plans.empty();
+  if (a.plans.empty() && b.plans.empty()) return misses_by_less(one, other);
+  if (a.plans.empty() || b.plans.empty()) return b.plans.empty();
   if ((a.headroom > 0.0) != (b.headroom > 0.0)) return a.headroom > 0.0;
   const sim::Prediction &first = a.plans.front(), &second = b.plans.front();
   if (one.query.objective == sim::Objective::Memory)
@@ -306,7 +313,7 @@ reports::PlanAnswer planned(const PlanOptions& options, const RunOptions& asked,
   RunOptions run = asked;
   reports::PlanAnswer answer = searched(options, run, database);
   if (answer.plan.complete && may_reduce_each(answer.query, run)) {
-    run.settings[kReducesEach] = true;
+    run.settings[hwdb::kSyncsEachMicrobatch] = true;
     reports::PlanAnswer each = searched(options, run, database);
     each.duration += answer.duration;
     if (better(each, answer))

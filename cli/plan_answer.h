@@ -43,8 +43,10 @@ sim::Objective objective_of(const std::string& name);
 sim::PlanQuery plan_query(const PlanOptions& options, const RunOptions& run,
                           const hwdb::Database& database);
 
-// The answer to the question of `run`, which stands for options.run.  Ctrl-C ends the search with
-// what it has found.  Throws Error as query_of() does.
+// The answer to the question of `run`, which stands for options.run.  Where the framework leaves
+// gradients of sharded weights whole until the last micro-batch, it is searched a second time with
+// gradients reduced after each, and the better of both answers is given.  Ctrl-C ends the search
+// with what it has found.  Throws Error as query_of() does.
 reports::PlanAnswer planned(const PlanOptions& options, const RunOptions& run,
                             const hwdb::Database& database);
 

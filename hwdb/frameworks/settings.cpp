@@ -103,7 +103,7 @@ std::vector<Setting> all_settings() {
       on_off("gradient_accumulation_fusion", "gradients.accumulated_by_gemm", "",
              "weight-gradient GEMMs add to the gradient buffer", "false"),
       on_off(
-          "grad_sync_every_microbatch", "gradients.reduced_every_microbatch", "",
+          kSyncsEachMicrobatch, "gradients.reduced_every_microbatch", "",
           "gradients are reduced after each micro-batch; off: whole gradients wait for the last"),
       on_off("fp32_logits", "loss.fp32_logits", "", "off: the loss works on 16-bit logits",
              "false"),

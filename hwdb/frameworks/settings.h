@@ -28,6 +28,11 @@ struct Setting {
   const char* example;  // a value, for the help
 };
 
+// Whether gradients of sharded weights are reduced after each micro-batch; the planner asks both
+// ways where the framework leaves them whole, and launch files of the Trainer say it in a word of
+// their own.
+inline constexpr const char* kSyncsEachMicrobatch = "grad_sync_every_microbatch";
+
 // All settings, in the order in which people read them.
 const std::vector<Setting>& run_settings();
 

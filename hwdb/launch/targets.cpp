@@ -1,4 +1,5 @@
 #include "hwdb/launch/targets.h"
+#include "hwdb/frameworks/settings.h"
 
 #include <fmt/format.h>
 #include <algorithm>
@@ -6,6 +7,7 @@
 #include <sstream>
 #include <utility>
 
+#include "hwdb/frameworks/settings.h"
 #include "hwdb/launch/command_line.h"
 #include "hwdb/launch/config_text.h"
 #include "hwdb/launch/launch_fields.h"
@@ -117,11 +119,9 @@ std::string trainer_options(const sim::Run& run) {
 
 // Accelerate's accumulate() and the Trainer's loop leave gradients whole until the last micro-batch
 // unless sync_each_batch is set.
-constexpr const char* kSyncEachBatch = "grad_sync_every_microbatch";
-
 std::string fsdp_trainer_options(const sim::Run& run) {
   if (run.framework.id != "hf-trainer-fsdp") return "";
-  const auto each = run.settings.find(kSyncEachBatch);
+  const auto each = run.settings.find(kSyncsEachMicrobatch);
   const bool syncs = each != run.settings.end() && sim::text_of(each->second) == "true";
   const std::string word = R"({"gradient_accumulation_kwargs": {"sync_each_batch": true}})";
   return trainer_options(run) + (syncs ? " --accelerator_config " + shell_quoted(word) : "");
@@ -162,7 +162,7 @@ LaunchTarget accelerate_target() {
               "The model, its adapters, sequences of a micro-batch, data and learning rate are "
               "the program's.",
           .names_model = false,
-          .left_to_program = {"micro_batch", "global_batch", "optimizer", kSyncEachBatch},
+          .left_to_program = {"micro_batch", "global_batch", "optimizer", kSyncsEachMicrobatch},
           .command =
               "accelerate launch --config_file accelerate.yaml --num_machines $PET_NNODES "
               "--machine_rank $NODE_RANK --main_process_ip $HEAD_NODE --main_process_port "

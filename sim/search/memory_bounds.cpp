@@ -57,17 +57,32 @@ std::vector<int> steady_passes(const PipelineShape& shape, int in_flight, int ch
   return passes;
 }
 
-// What the blocks of a chunk leave, with its embedding and head.  Of a chunk with several kinds of block it is not known
-// which are recomputed: those that leave least.
+// What `recomputed` blocks of a chunk leave beyond others of their kinds, where it is not known which
+// these are: as many as there are of the kind that leaves least, then of the next.
+double least_left(const ModelChunk& chunk, double recomputed, const KindTable<double>& left) {
+  KindTable<double> blocks{};
+  for_each_kind(chunk.of_kind, [&](std::size_t slot, int count) { blocks[slot] = count; });
+  double sum = 0.0;
+  while (recomputed > 0.0) {
+    std::size_t least = blocks.size();
+    for (std::size_t slot = 0; slot < blocks.size(); ++slot)
+      if (blocks[slot] > 0.0 && (least == blocks.size() || left[slot] < left[least])) least = slot;
+    if (least == blocks.size()) break;
+    const double taken = std::min(recomputed, blocks[least]);
+    sum += taken * left[least];
+    recomputed -= taken, blocks[least] = 0.0;
+  }
+  return sum;
+}
+
+// What the blocks of a chunk leave, with its embedding and head.
 double left_by_layers(const ModelChunk& chunk, const LayerSums& sums, const LayerSums& left) {
   if (chunk.has_one_kind()) return sums.times(left);
   LayerSums others = sums;
   others.recomputed = {};
-  double recomputed = 0.0, least = std::numeric_limits<double>::infinity();
-  for_each_kind(chunk.of_kind, [&](std::size_t slot, int) {
-    recomputed += sums.recomputed[slot], least = std::min(least, left.recomputed[slot]);
-  });
-  return others.times(left) + recomputed * least;
+  double recomputed = 0.0;
+  for (const double of_kind : sums.recomputed) recomputed += of_kind;
+  return others.times(left) + least_left(chunk, recomputed, left.recomputed);
 }
 
 double left_by(const ModelChunk& chunk, const LayerSums& sums, const LayerBounds& layers) {
@@ -122,9 +137,10 @@ void activation_bounds(const PipelineShape& shape, const std::vector<PassesInFli
       has_blocks = has_blocks || own_chunk.blocks > 0;
     }
     const double rise = rise_at(stages.chunk(stage, chunks - 1), layers);
-    bounds[kind] = {.first = std::max(0.0, left + std::max(0.0, rise)),
-                    .steady = std::max(0.0, steady),
-                    .goes_on = shape.num_microbatches > 1 && has_blocks};
+    bounds[kind] = {
+        .first = std::max(0.0, left + std::max(0.0, rise)),
+        .steady = std::max(0.0, steady),
+        .goes_on = has_blocks && (chunks == 1 ? shape.num_microbatches > 1 : !own.steady.empty())};
   }
 }
 

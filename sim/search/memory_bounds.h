@@ -38,7 +38,8 @@ std::vector<StateBounds> state_bounds(const Run& run, const RankParameters& rank
 // gradients of all blocks.
 struct StageActivations {
   double first = 0.0, steady = 0.0;  // bytes
-  // There is a second micro-batch, after blocks whose gradients the first has left.
+  // There is a forward pass after blocks have left all their gradients: of a second micro-batch, or
+  // with several chunks, whose gradients may be reduced one by one, that of steady_passes().
   bool goes_on = false;
 };
 

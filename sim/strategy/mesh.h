@@ -18,7 +18,7 @@ namespace llmsim::sim {
 // context together (gradients, sharded states); Shard and Replicate are its inner and outer part
 // under Hsdp.  Embedding is the first and the last pipeline stage, which each have a copy of a tied
 // table; Mirror is two stages of a DualPipe that hold the same model chunks, the first and the last
-// like stage s and p - 1 - s. Expert is the ranks of a stage that have different experts,
+// like stage s and p - 1 - s.  Expert is the ranks of a stage that have different experts,
 // ExpertData those that have the same ones, ExpertTensor those that divide one (strategy.h).
 enum class GroupKind {
   Tensor,

@@ -44,7 +44,7 @@ Bounds bounds_of(const TrainingRun& run, const LayerPrices& prices) {
 }
 
 TEST(SearchBounds, NoStepIsShorterAndNoPeakIsSmallerThanItsBound) {
-  for (unsigned seed = 0; seed < share_of(3000); ++seed) {
+  for (unsigned seed = 0; seed < share_of(12000); ++seed) {
     const std::optional<TrainingRun> random = random_run(seed);
     if (!random) continue;
     SCOPED_TRACE(seed);
