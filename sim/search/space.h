@@ -28,8 +28,7 @@
 //
 // Left out: GPipe, which takes as long as 1F1B and holds more; schedules that split backward passes
 // unless they are asked for, and DualPipe unless the framework's record has it, because few do;
-// layers divided by hand; offload, overlap of data ranks and precision, which are those of the
-// base.
+// layers divided by hand.  Offload, overlap of data ranks and precision are those of the base.
 #pragma once
 
 #include <cstddef>
