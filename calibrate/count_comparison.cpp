@@ -1,9 +1,15 @@
 #include "calibrate/count_comparison.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
+
+#include "hwdb/runs/run_resolver.h"
 
 namespace llmsim::calibrate {
 namespace {
+
+constexpr const char* kAnyAccelerator = "h100_sxm";
 
 class Comparing {
  public:
@@ -62,6 +68,18 @@ std::vector<CountComparison> compare_counts(const hwdb::CountedStep& step, const
   comparing.add(predicted.sent, step.counts.sent);
   comparing.add(predicted.held, step.counts.held);
   return std::move(comparing).list();
+}
+
+std::vector<CountComparison> compare_counts(const hwdb::RuntimeResults& results,
+                                            const hwdb::Database& database) {
+  hwdb::RunResolver resolver(database);
+  std::vector<CountComparison> all;
+  for (const hwdb::CountedStep& step : results.counted) {
+    hwdb::RunRecord record = step.run;
+    record.hardware.accelerator = kAnyAccelerator;  // the one of the record need not be stored
+    std::ranges::move(compare_counts(step, resolver.resolve(record)), std::back_inserter(all));
+  }
+  return all;
 }
 
 }  // namespace llmsim::calibrate

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "hwdb/runs/runtime_results.h"
+#include "hwdb/store/database.h"
 #include "sim/run.h"
 
 namespace llmsim::calibrate {
@@ -22,5 +23,9 @@ struct CountComparison {
 // backward; calls and bytes of every collective that either side has; bytes between steps, after
 // forward and at the peak, and on the host.
 std::vector<CountComparison> compare_counts(const hwdb::CountedStep& step, const sim::Run& run);
+
+// Of all steps of a file, which are counted alike on any device.
+std::vector<CountComparison> compare_counts(const hwdb::RuntimeResults& results,
+                                            const hwdb::Database& database);
 
 }  // namespace llmsim::calibrate

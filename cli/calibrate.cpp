@@ -252,6 +252,10 @@ void add_run(CLI::App& command, const std::shared_ptr<CalibrateOptions>& options
   run->add_option("--device", options->device,
                   "cpu, cuda or cuda:N; default: cuda where there is one");
   run->add_option("--id", options->id, "what to call the device; default: local_cpu or local_gpu");
+  add_option(*run, "--step", options->step, "RUN.json",
+             "measure the training step of this run alone, for a minute, on the --ranks that there "
+             "are, or a smaller one with the same shapes, and put it beside its prediction: time "
+             "by passes, memory, collectives; example: --step run.json");
   run->add_flag("--replace", options->replace, "let the device hide an earlier one of that name");
   run->callback([options, &status] { status = run_calibrate_run(*options); });
 }
@@ -284,6 +288,7 @@ void add_calibrate(CLI::App& program, int& status) {
 }
 
 int run_calibrate_run(const CalibrateOptions& options) {
+  if (!options.step.empty()) return run_calibrate_step(options);
   format_of(options.output);  // refused before an hour of measuring
   if (options.nodes) {
     run_program(ranks_arguments(options));

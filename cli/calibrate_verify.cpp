@@ -4,14 +4,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <iterator>
 #include <memory>
 
 #include "calibrate/count_comparison.h"
 #include "cli/help_format.h"
 #include "cli/output.h"
 #include "cli/runtime_program.h"
-#include "hwdb/runs/run_resolver.h"
 #include "hwdb/runs/runtime_results.h"
 #include "reports/validation.h"
 #include "sim/base/error.h"
@@ -20,10 +18,6 @@ namespace llmsim::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Counts are of the step, whatever device it runs on; a record names one that the database need not
-// have.
-constexpr const char* kAnyAccelerator = "h100";
 
 // Removed when it goes out of scope.
 class TemporaryFile {
@@ -53,14 +47,7 @@ hwdb::RuntimeResults counted_here() {
 
 std::vector<calibrate::CountComparison> count_comparisons(const hwdb::RuntimeResults& results,
                                                           const hwdb::Database& database) {
-  hwdb::RunResolver resolver(database);
-  std::vector<calibrate::CountComparison> all;
-  for (const hwdb::CountedStep& step : results.counted) {
-    hwdb::RunRecord record = step.run;
-    record.hardware.accelerator = kAnyAccelerator;
-    std::ranges::move(calibrate::compare_counts(step, resolver.resolve(record)),
-                      std::back_inserter(all));
-  }
+  std::vector<calibrate::CountComparison> all = calibrate::compare_counts(results, database);
   if (all.empty())
     throw Error(results.file + ": no counted steps; a file of llmsim-runtime --verify is expected");
   return all;

@@ -85,9 +85,13 @@ struct CalibrateOptions {
   std::optional<double> budget;
   std::string device;
   std::string id;
+  std::string step;  // run file of the one training step to measure; empty: the campaign
   OutputOptions output;
   std::string database;
 };
+
+// `step` alone, or a proxy of it (calibrate/step_proxy.h), on as many ranks, with its prediction.
+int run_calibrate_step(const CalibrateOptions& options);
 
 // Starts llmsim-runtime here, for one rank and then for `ranks`, and imports what it wrote; with
 // `nodes`, prints the lines that start the ranks there, and ends.

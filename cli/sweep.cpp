@@ -52,7 +52,9 @@ std::string described(const SweepGrid& grid, std::size_t point) {
 }
 
 // The column that holds its values.
-std::string name_of(const SweepAxis& axis) { return axis.key == "gpus" ? "num_devices" : axis.key; }
+std::string column_of(const SweepAxis& axis) {
+  return axis.key == "gpus" ? "num_devices" : axis.key;
+}
 
 // Columns for the axes that a summary does not have already under their names.
 std::vector<reports::Column> axis_columns(const SweepGrid& grid,
@@ -60,7 +62,7 @@ std::vector<reports::Column> axis_columns(const SweepGrid& grid,
   std::vector<reports::Column> columns;
   for (const SweepAxis& axis : grid.axes) {
     const bool is_there = std::ranges::any_of(
-        summary, [&](const reports::Column& column) { return column.key == name_of(axis); });
+        summary, [&](const reports::Column& column) { return column.key == column_of(axis); });
     columns.push_back({is_there ? "" : axis.key, axis.key, reports::Kind::Text});
   }
   return columns;
@@ -166,7 +168,7 @@ class RowCheck {
  public:
   RowCheck(Sweep& sweep, const SweepGrid& grid, const std::string& header)
       : sweep_(sweep), grid_(grid), header_(fields_of(header)) {
-    for (const SweepAxis& axis : grid.axes) columns_.push_back(column(name_of(axis)));
+    for (const SweepAxis& axis : grid.axes) columns_.push_back(column(column_of(axis)));
   }
 
   // Whether `line` can be the row of `point`: by the values of the axes where it has them in the

@@ -18,6 +18,7 @@
 #include "runtime/measure/campaign.h"
 #include "runtime/measure/counted_cases.h"
 #include "runtime/measure/rank_campaign.h"
+#include "runtime/measure/step_file.h"
 #include "runtime/parallel/local_ranks.h"
 #include "runtime/parallel/process_place.h"
 #include "sim/base/error.h"
@@ -39,6 +40,8 @@ constexpr const char* kHelp =
     "  --quick          two minutes, enough for a first calibration\n"
     "  --kernels        operators and the device alone\n"
     "  --steps          training steps alone; with ranks, those that ranks divide\n"
+    "  --step FILE      the training step of this run file alone, which states model and strategy; "
+    "as many ranks as these have\n"
     "  --collectives    collectives alone, over every shape of group, and what ranks of one CPU "
     "take from each other\n"
     "  --check          compare every rank with the median, and name what is slow; needs no "
@@ -125,6 +128,10 @@ const Option kOptions[] = {
      [](CommandLine& line, const char* text) {
        line.campaign.threads = static_cast<int>(positive_number("--threads", text));
      }},
+    {"step", required_argument,
+     [](CommandLine& line, const char* text) {
+       line.campaign.step_file = text, line.campaign.steps = true;
+     }},
     {"collectives", no_argument, [](CommandLine& line, const char*) { line.collectives = true; }},
     {"check", no_argument, [](CommandLine& line, const char*) { line.check = true; }},
     {"verify", no_argument, [](CommandLine& line, const char*) { line.verify = true; }},
@@ -206,6 +213,12 @@ void choose(CommandLine& line, int ranks) {
   if (!campaign.kernels && !campaign.steps && !line.collectives && !line.check) {
     campaign.steps = true;
     (ranks > 1 ? line.collectives : campaign.kernels) = true;
+  }
+  if (!campaign.step_file.empty()) {
+    const int of_step = read_step_file(campaign.step_file, c10::kMeta).setup.strategy.num_devices();
+    if (of_step != ranks)
+      throw Error("--step = " + campaign.step_file + ": is of " + std::to_string(of_step) +
+                  " ranks, and there are " + std::to_string(ranks));
   }
   if (ranks > 1 && campaign.kernels) {
     throw Error("--kernels are measured by one rank, not by " + std::to_string(ranks) +

@@ -14,13 +14,17 @@
 #include "runtime/kernels/low_precision_linear.h"
 #include "runtime/library/device.h"
 #include "runtime/library/memory_meter.h"
+#include "runtime/library/operator_call.h"
+#include "runtime/measure/counted_step.h"
 #include "runtime/measure/device_bench.h"
 #include "runtime/measure/kernel_bench.h"
 #include "runtime/measure/results.h"
 #include "runtime/measure/shapes.h"
 #include "runtime/measure/step_bench.h"
+#include "runtime/measure/step_file.h"
 #include "runtime/parallel/rank_groups.h"
 #include "sim/cost/kernels.h"
+#include "sim/strategy/mesh.h"
 
 namespace llmsim::runtime {
 namespace {
@@ -163,11 +167,14 @@ std::vector<Measurement> kernel_phase(const CampaignOptions& options,
 std::vector<Measurement> step_phase(const CampaignOptions& options,
                                     const Environment& environment) {
   std::vector<Measurement> all;
-  const std::vector<StepCase> cases = step_cases(options.device, environment.multiplies_bf16);
+  const std::vector<StepCase> cases =
+      options.step_file.empty()
+          ? step_cases(options.device, environment.multiplies_bf16)
+          : std::vector<StepCase>{read_step_file(options.step_file, options.device)};
   const double each = shares_of(options.device).steps * options.budget.value() /
                       static_cast<double>(std::max<std::size_t>(1, cases.size()));
   RepeatOptions repeated = repeats(each, options.quick);
-  if (!options.device.is_cpu()) repeated.least = 3;
+  if (!options.device.is_cpu() || !options.step_file.empty()) repeated.least = 3;
   for (const StepCase& one : cases) {
     all.push_back({one.key, each, [=, &options] {
                      const RankGroups groups = counting_groups(one.setup.strategy, 0);
@@ -217,6 +224,18 @@ json campaign_header(const CampaignOptions& options) {
   return header_of(options, environment(options.device));
 }
 
+std::vector<json> counted_records(const CampaignOptions& options) {
+  std::vector<json> records;
+  if (options.step_file.empty()) return records;
+  install_meta_kernels();
+  const StepCase one = read_step_file(options.step_file, c10::kMeta);
+  const sim::Strategy& strategy = one.setup.strategy;
+  const int stride = sim::group_stride(strategy, sim::GroupKind::Pipeline);
+  for (int stage = 0; stage < strategy.pp; ++stage)
+    records.push_back(counted_record(one, stage * stride));
+  return records;
+}
+
 void run_campaign(const CampaignOptions& options) {
   keep_freed_memory();
   install_memory_meter();
@@ -229,6 +248,8 @@ void run_campaign(const CampaignOptions& options) {
   if (options.kernels) phases.push_back({shares.device, device_phase(options, machine)});
   if (options.kernels) phases.push_back({shares.kernels, kernel_phase(options, machine)});
   if (options.steps) phases.push_back({shares.steps, step_phase(options, machine)});
+  for (const json& record : counted_records(options))
+    if (!file.contains(record.at("key"))) file.append(record);
   const bool finished = measure_all(phases, file, options.budget);
   std::fprintf(stderr, "llmsim-runtime: %zu records in %s%s\n", file.size(), options.output.c_str(),
                finished ? "" : "; the budget is spent, --resume goes on from here");

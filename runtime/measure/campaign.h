@@ -6,6 +6,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include <c10/core/Device.h>
 #include <nlohmann/json_fwd.hpp>
@@ -22,12 +23,17 @@ struct CampaignOptions {
   bool quick = false;  // few shapes, small ones
   bool kernels = true;
   bool steps = true;
+  std::string step_file;  // the training step to measure (step_file.h); empty: step_cases.h
   sim::Seconds budget{};
   int threads = 1;
 };
 
 // The first record of a result file.
 nlohmann::json campaign_header(const CampaignOptions& options);
+
+// Of a step file, what the step counts on the first rank of each stage, on the meta device
+// (counted_step.h); nothing where there is none.
+std::vector<nlohmann::json> counted_records(const CampaignOptions& options);
 
 // Measures until all is done or the budget is spent.  Throws Error where results cannot be written.
 void run_campaign(const CampaignOptions& options);

@@ -16,6 +16,7 @@
 #include "runtime/measure/node_check.h"
 #include "runtime/measure/results.h"
 #include "runtime/measure/sharing_bench.h"
+#include "runtime/measure/step_file.h"
 #include "runtime/parallel/world.h"
 
 namespace llmsim::runtime {
@@ -157,7 +158,10 @@ void collectives(const World& world, Communicator& everyone, CollectiveBenchOpti
 
 void steps(const World& world, const RankCampaignOptions& options, const CampaignOptions& campaign,
            c10::Device device, Recorder* recorder) {
-  const std::vector<StepCase> cases = parallel_step_cases(world.size(), device);
+  const std::vector<StepCase> cases =
+      campaign.step_file.empty()
+          ? parallel_step_cases(world.size(), device)
+          : std::vector<StepCase>{read_step_file(campaign.step_file, device)};
   const Seconds each =
       campaign.budget / static_cast<double>(std::max<std::size_t>(1, cases.size()));
   const RepeatOptions repeats{.warm_up = 1,
@@ -233,6 +237,9 @@ void run_rank_campaign(const ProcessPlace& place, const RankCampaignOptions& opt
     file.emplace(campaign.output, campaign.resume ? Opening::Resume : Opening::Fresh, header);
     recorder.emplace(*file, campaign.budget);
   }
+  if (recorder)
+    for (const json& record : counted_records(campaign))
+      if (!recorder->has(record.at("key"))) recorder->append(record);
   const World world(place, device.is_cpu() ? Transport::Gloo : Transport::Nccl, options.timeout);
   const auto everyone = world.connect_all();
   std::vector<std::string> hosts;

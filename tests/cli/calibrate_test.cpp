@@ -195,6 +195,33 @@ TEST_F(CalibrateRun, OfSeveralNodesIsPrinted) {
   EXPECT_FALSE(fs::exists(options_.database));
 }
 
+// A step of eight ranks, on one: what is run is written beside the results, and what was measured
+// stands beside the prediction of what was run.
+TEST_F(CalibrateRun, AStepIsAskedOfTheRuntimeAndPredicted) {
+  EXPECT_EQ(run_calibrate_run(options_), 0);  // the device
+  options_.step = folder_ / "run.json";
+  std::ofstream(options_.step)
+      << R"({"id": "mine", "model": {"name": "gpt2"}, "hardware": {"accelerator": "h100_sxm", )"
+      << R"("num_devices": 8}, "training": {"framework": "megatron-lm", "dp": 8, "micro_batch": 1, )"
+      << R"("global_batch": 16, "sharding": "zero1"}})";
+  options_.budget = 1e6;
+  EXPECT_EQ(run_calibrate_run(options_), 0);
+  ASSERT_EQ(calls().size(), 2U);
+  const std::string file = folder_ / "results.step.json";
+  EXPECT_EQ(calls()[1], "--output " + options_.results.front() + " --step " + file +
+                            " --budget 1000000.000000");
+  const std::string step = content_of(file);
+  EXPECT_NE(step.find(R"("id": "mine")"), std::string::npos) << step;
+  EXPECT_NE(step.find(R"("dp": 1)"), std::string::npos) << step;
+  EXPECT_NE(step.find(R"("global_batch": 2)"), std::string::npos) << step;
+  for (const char* words : {"A step of small step on A CPU", "step                     400",
+                            "a proxy: dp 8 -> 1", "optimizer_states", "0 of 0 figures are equal"})
+    EXPECT_NE(printed().find(words), std::string::npos) << words << "\n" << printed();
+  options_.output.format = "json";
+  EXPECT_EQ(run_calibrate_run(options_), 0);
+  EXPECT_NE(printed().find(R"("measured_s": 0.4)"), std::string::npos) << printed();
+}
+
 // What cannot be stored in the end is refused before anything is measured.
 class CalibrateRunRefuses : public CalibrateRun {
  protected:
@@ -208,6 +235,14 @@ class CalibrateRunRefuses : public CalibrateRun {
     EXPECT_TRUE(calls().empty()) << calls().front();
   }
 };
+
+// test_cpu is not stored: nothing would tell how long the step should take.
+TEST_F(CalibrateRunRefuses, AStepOnADeviceThatIsNotStored) {
+  options_.step = folder_ / "run.json";
+  options_.device = "cpu";
+  std::ofstream(options_.step) << R"({"model": {"name": "gpt2"}, "training": {}})";
+  expect_refused("no device test_cpu is stored to predict the step on: measure it once with");
+}
 
 TEST_F(CalibrateRunRefuses, AnIdThatIsTaken) {
   CalibrateOptions importing = options_;
