@@ -16,6 +16,7 @@
 #include "calibrate/gemm_fit.h"
 #include "calibrate/library_fit.h"
 #include "calibrate/statistics.h"
+#include "hwdb/hardware/coefficients.h"
 #include "sim/base/error.h"
 #include "sim/cost/kernels.h"
 
@@ -66,11 +67,23 @@ Fitting fitting_of(const hwdb::RuntimeResults& results) {
 
 using MemoryBoundGroup = std::tuple<DType, sim::MemoryBoundKernel, bool>;
 
+// A value that no device can have comes of a few samples on a busy machine, and costs no other.
+double within_range(Fitting& f, const std::string& key, double value) {
+  const auto range = hwdb::coefficient_range(key);
+  if (!range || (value >= range->least && value <= range->most)) return value;
+  const double taken = std::clamp(value, range->least, range->most);
+  f.fit.notes.push_back(fmt::format(
+      "{}: {:.3g} was measured, which no device has; {:.3g} is taken: measure again, alone on the "
+      "machine",
+      key, value, taken));
+  return taken;
+}
+
 void put(Fitting& f, const std::string& key, const Figure& fitted) {
   f.fit.coefficients.push_back({.scope = "device",
                                 .id = f.fit.device.id,
                                 .key = key,
-                                .value = fitted.value,
+                                .value = within_range(f, key, fitted.value),
                                 .standard_error = fitted.standard_error,
                                 .evidence = sim::Evidence::Fitted,
                                 .source = f.source,

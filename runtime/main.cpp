@@ -36,7 +36,9 @@ constexpr const char* kHelp =
     "usage: llmsim-runtime --output FILE [OPTIONS]\n"
     "\n"
     "  --output FILE    where the records go, one JSON object a line\n"
-    "  --resume         go on with a file of an earlier run; what it has is left out\n"
+    "  --resume         go on with a file of an earlier run for what is left of the budget; what "
+    "it "
+    "has is left out\n"
     "  --quick          two minutes, enough for a first calibration\n"
     "  --kernels        operators and the device alone\n"
     "  --steps          training steps alone; with ranks, those that ranks divide\n"
@@ -182,7 +184,8 @@ std::vector<std::string> own_command(int argc, char** argv, const std::set<std::
 
 int print_launch_lines(int argc, char** argv, const CommandLine& line) {
   for (const LaunchLine& one :
-       launch_lines(own_command(argc, argv, {"--nodes", "--ranks"}), *line.nodes, line.ranks)) {
+       launch_lines(own_command(argc, argv, {"--nodes", "--ranks"}), *line.nodes, line.ranks,
+                    !device_named(line.device.empty() ? default_device() : line.device).is_cpu())) {
     std::printf("%s\n", one.line.c_str());
   }
   return 0;
@@ -237,9 +240,8 @@ void complete(CommandLine& line, const ProcessPlace& place) {
   check_id(campaign.accelerator);
   if (campaign.budget == sim::Seconds(0.0))
     campaign.budget = sim::Seconds(campaign.quick ? kQuickBudget : kFullBudget);
-  if (campaign.threads == 0)
-    campaign.threads =
-        std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / place.local_ranks);
+  if (campaign.threads == 0 && place.local_ranks != ProcessPlace::kUnknown)
+    campaign.threads = usual_threads(place.local_ranks);
 }
 
 void measure(const CommandLine& line, const ProcessPlace& place) {
@@ -282,6 +284,7 @@ int run(int argc, char** argv) {
 }  // namespace llmsim::runtime
 
 int main(int argc, char** argv) {
+  llmsim::runtime::wait_passively(argv);
   try {
     return llmsim::runtime::run(argc, argv);
   } catch (const std::exception& error) {

@@ -4,6 +4,7 @@
 #include <malloc.h>
 #include <sched.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -177,6 +178,15 @@ void use_threads(int threads) {
   using Set = void (*)(int);
   if (const auto set = reinterpret_cast<Set>(dlsym(RTLD_DEFAULT, "openblas_set_num_threads")))
     set(threads);
+}
+
+void wait_passively(char** arguments) {
+  constexpr int kOwnThreads = 1;  // OPENBLAS_THREAD of openblas_get_parallel; 2: those of OpenMP
+  using Parallel = int (*)();
+  const auto parallel = reinterpret_cast<Parallel>(dlsym(RTLD_DEFAULT, "openblas_get_parallel"));
+  if (parallel == nullptr || parallel() != kOwnThreads || std::getenv("OMP_WAIT_POLICY")) return;
+  setenv("OMP_WAIT_POLICY", "passive", 0);
+  execv("/proc/self/exe", arguments);
 }
 
 void keep_freed_memory() {

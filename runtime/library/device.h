@@ -45,6 +45,11 @@ bool multiplies_in(c10::Device device, c10::ScalarType type);
 // Threads of kernels on the CPU, those of the BLAS included.  Requires at least 1.
 void use_threads(int threads);
 
+// Begins this program anew with OMP_WAIT_POLICY=passive where the BLAS has threads of its own and
+// the environment says nothing: threads of OpenMP that spin for work would take the cores from
+// them, and a step takes three to five times as long.
+void wait_passively(char** arguments);
+
 // Memory that tensors on the CPU free stays with the process and is used again, as the allocators
 // of accelerators do: else every large tensor would be paid for page by page.
 void keep_freed_memory();

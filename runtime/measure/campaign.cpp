@@ -243,6 +243,7 @@ void run_campaign(const CampaignOptions& options) {
   const Environment machine = environment(options.device);
   ResultFile file(options.output, options.resume ? Opening::Resume : Opening::Fresh,
                   header_of(options, machine));
+  const sim::Seconds left = options.budget - sim::Seconds(file.elapsed());
   std::vector<Phase> phases;
   const Shares shares = shares_of(options.device);
   if (options.kernels) phases.push_back({shares.device, device_phase(options, machine)});
@@ -250,9 +251,10 @@ void run_campaign(const CampaignOptions& options) {
   if (options.steps) phases.push_back({shares.steps, step_phase(options, machine)});
   for (const json& record : counted_records(options))
     if (!file.contains(record.at("key"))) file.append(record);
-  const bool finished = measure_all(phases, file, options.budget);
-  std::fprintf(stderr, "llmsim-runtime: %zu records in %s%s\n", file.size(), options.output.c_str(),
-               finished ? "" : "; the budget is spent, --resume goes on from here");
+  const bool finished = measure_all(phases, file, left);
+  std::fprintf(
+      stderr, "llmsim-runtime: %zu records in %s%s\n", file.size(), options.output.c_str(),
+      finished ? "" : "; the budget is spent, --resume with a larger --budget goes on from here");
 }
 
 }  // namespace llmsim::runtime

@@ -28,6 +28,7 @@ using sim::Seconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr double kTolerance = 0.1;
+constexpr Seconds kLeastBudget{1.0};  // of a run that goes on with a file whose budget is spent
 // Shares of the budget: what ranks of a host take from each other, their collectives, and their
 // steps.
 constexpr double kSharingShare = 0.05, kCollectiveShare = 0.4, kStepShare = 0.55;
@@ -48,8 +49,10 @@ struct ProbeSizes {
 
 c10::Device device_of(const ProcessPlace& place, c10::Device device) {
   if (device.is_cpu()) return device;
-  const c10::Device own(device.type(), static_cast<c10::DeviceIndex>(place.local_rank));
-  c10::impl::VirtualGuardImpl(device.type()).setDevice(own);
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  const c10::Device own(device.type(), static_cast<c10::DeviceIndex>(
+                                           device_index(place.local_rank, guard.deviceCount())));
+  guard.setDevice(own);
   return own;
 }
 
@@ -222,9 +225,15 @@ std::optional<json> RankSteps::measured(const StepCase& one, const RepeatOptions
   return std::nullopt;
 }
 
-void run_rank_campaign(const ProcessPlace& place, const RankCampaignOptions& options) {
+void run_rank_campaign(const ProcessPlace& told, const RankCampaignOptions& options) {
   CampaignOptions campaign = options.campaign;
+  const bool cpu = campaign.device.is_cpu();
+  const World world(told, cpu ? Transport::Gloo : Transport::Nccl, options.timeout);
+  std::vector<std::string> hosts;
+  for (int rank = 0; rank < world.size(); ++rank) hosts.push_back(world.host_of(rank));
+  const ProcessPlace place = with_hosts(told, hosts);
   const c10::Device device = device_of(place, campaign.device);
+  if (campaign.threads == 0) campaign.threads = usual_threads(place.local_ranks);
   keep_freed_memory();
   install_memory_meter();
   use_threads(campaign.threads);
@@ -240,15 +249,14 @@ void run_rank_campaign(const ProcessPlace& place, const RankCampaignOptions& opt
   if (recorder)
     for (const json& record : counted_records(campaign))
       if (!recorder->has(record.at("key"))) recorder->append(record);
-  const World world(place, device.is_cpu() ? Transport::Gloo : Transport::Nccl, options.timeout);
   const auto everyone = world.connect_all();
-  std::vector<std::string> hosts;
-  for (int rank = 0; rank < world.size(); ++rank) hosts.push_back(world.host_of(rank));
   if (options.check) check(*everyone, hosts, device);
   Recorder* const records = recorder ? &*recorder : nullptr;
   const double shares = (options.collectives ? kSharingShare + kCollectiveShare : 0.0) +
                         (campaign.steps ? kStepShare : 0.0);
-  const Seconds share = options.campaign.budget / std::max(shares, kSharingShare);
+  const double elapsed = of_all_ranks(everyone.get(), file ? file->elapsed() : 0.0, device).front();
+  const Seconds left = std::max(kLeastBudget, campaign.budget - Seconds(elapsed));
+  const Seconds share = left / std::max(shares, kSharingShare);
   if (options.collectives) {
     sharing(place, *everyone, kSharingShare * share, device, records);
     campaign.budget = kCollectiveShare * share;

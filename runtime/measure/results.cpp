@@ -113,6 +113,8 @@ void ResultFile::read_existing(const json& header) {
           path_ +
           ": was measured on another machine, library or number of threads; name another --output");
     if (line > 1) keys_.insert(record.value("key", std::string()));
+    if (record.contains("elapsed_s") && record["elapsed_s"].is_number())
+      elapsed_before_ = std::max(elapsed_before_, record["elapsed_s"].get<double>());
     begin = end + 1;
   }
 }
@@ -130,8 +132,15 @@ void ResultFile::write_line(const std::string& line) {
               "; results so far are whole, --resume goes on from them");
 }
 
+double ResultFile::elapsed() const {
+  const auto now = std::chrono::steady_clock::now() - start_;
+  return elapsed_before_ + std::chrono::duration<double>(now).count();
+}
+
 void ResultFile::append(const json& record) {
-  write_line(record.dump());
+  json written = record;
+  written["elapsed_s"] = std::round(1e3 * elapsed()) / 1e3;
+  write_line(written.dump());
   keys_.insert(record.value("key", std::string()));
 }
 

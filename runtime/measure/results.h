@@ -28,6 +28,10 @@ class ResultFile {
   ResultFile(const ResultFile&) = delete;
   ResultFile& operator=(const ResultFile&) = delete;
 
+  // Seconds of measuring that the file has taken so far, in all runs: `elapsed_s` of a record is
+  // those until it was written.
+  double elapsed() const;
+
   bool contains(const std::string& key) const { return keys_.contains(key); }
   std::size_t size() const { return keys_.size(); }
 
@@ -44,6 +48,8 @@ class ResultFile {
   int file_ = -1;
   bool locked_ = false;
   std::set<std::string> keys_;
+  double elapsed_before_ = 0.0;  // s, of the runs before this one
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
 // A line on stderr that says how far a measuring run is: a bar with the time that is left on a

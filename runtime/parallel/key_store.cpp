@@ -64,6 +64,10 @@ void KeyStore::set(const std::string& key, const std::string& value) {
   answered([&] { store_->set(key, std::vector<std::uint8_t>(value.begin(), value.end())); });
 }
 
+std::int64_t KeyStore::add(const std::string& key, std::int64_t value) {
+  return answered([&] { return store_->add(key, value); });
+}
+
 std::optional<std::string> KeyStore::value(const std::string& key) {
   return answered([&]() -> std::optional<std::string> {
     if (!store_->check({key})) return std::nullopt;

@@ -25,6 +25,8 @@ class KeyStore {
 
   void set(const std::string& key, const std::string& value);
   std::optional<std::string> value(const std::string& key);
+  // The sum of what has been added to a key, with this.
+  std::int64_t add(const std::string& key, std::int64_t value);
   // None when `patience` ran out.
   std::optional<std::string> await(const std::string& key, std::chrono::milliseconds patience);
 

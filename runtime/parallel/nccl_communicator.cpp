@@ -1,9 +1,6 @@
 #include "runtime/parallel/nccl_communicator.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <deque>
 #include <functional>
@@ -17,7 +14,8 @@
 #include <c10/core/Stream.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
-#include "runtime/parallel/ordered_worker.h"
+#include "runtime/parallel/launch_lane.h"
+#include "runtime/parallel/nccl_library.h"
 #include "sim/base/error.h"
 
 namespace llmsim::runtime {
@@ -26,83 +24,6 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
-
-// --- the library ---
-
-// The few functions of NCCL that the runtime calls, found in the library that libtorch's device
-// part has loaded (NVIDIA: libnccl.so.2; AMD: librccl.so.1, the same interface).  No header of
-// either is needed to build.
-
-struct NcclUniqueId {
-  std::array<char, 128> bytes{};
-};
-
-using NcclComm = void*;    // ncclComm_t
-using NcclStream = void*;  // cudaStream_t, hipStream_t
-
-struct NcclLibrary {
-  // ncclResult_t is 0 for success, 7 for "in progress".
-  int (*get_unique_id)(NcclUniqueId*);
-  int (*comm_init_rank)(NcclComm*, int ranks, NcclUniqueId, int rank);
-  int (*comm_destroy)(NcclComm);
-  int (*comm_abort)(NcclComm);
-  int (*comm_get_async_error)(NcclComm, int* result);
-  int (*all_reduce)(const void*, void*, std::size_t count, int type, int operation, NcclComm,
-                    NcclStream);
-  int (*all_gather)(const void*, void*, std::size_t part_count, int type, NcclComm, NcclStream);
-  int (*reduce_scatter)(const void*, void*, std::size_t part_count, int type, int operation,
-                        NcclComm, NcclStream);
-  int (*broadcast)(const void*, void*, std::size_t count, int type, int root, NcclComm, NcclStream);
-  int (*send)(const void*, std::size_t count, int type, int to, NcclComm, NcclStream);
-  int (*receive)(void*, std::size_t count, int type, int from, NcclComm, NcclStream);
-  int (*group_start)();
-  int (*group_end)();
-  const char* (*error_string)(int result);
-};
-
-void* open_library() {
-  std::string reasons;
-  for (const char* name : {"libnccl.so.2", "librccl.so.1", "librccl.so"}) {
-    if (void* library = dlopen(name, RTLD_NOW | RTLD_GLOBAL)) return library;
-    reasons += std::string(reasons.empty() ? "" : "; ") + dlerror();
-  }
-  throw Error("NCCL and RCCL are not there, so groups of GPUs cannot be made: " + reasons);
-}
-
-template <class Function>
-void find(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-  if (function == nullptr)
-    throw Error(std::string(name) + " is not in this NCCL: wants 2.7 or later");
-}
-
-NcclLibrary load() {
-  void* library = open_library();
-  NcclLibrary nccl{};
-  find(library, "ncclGetUniqueId", nccl.get_unique_id);
-  find(library, "ncclCommInitRank", nccl.comm_init_rank);
-  find(library, "ncclCommDestroy", nccl.comm_destroy);
-  find(library, "ncclCommAbort", nccl.comm_abort);
-  find(library, "ncclCommGetAsyncError", nccl.comm_get_async_error);
-  find(library, "ncclAllReduce", nccl.all_reduce);
-  find(library, "ncclAllGather", nccl.all_gather);
-  find(library, "ncclReduceScatter", nccl.reduce_scatter);
-  find(library, "ncclBroadcast", nccl.broadcast);
-  find(library, "ncclSend", nccl.send);
-  find(library, "ncclRecv", nccl.receive);
-  find(library, "ncclGroupStart", nccl.group_start);
-  find(library, "ncclGroupEnd", nccl.group_end);
-  find(library, "ncclGetErrorString", nccl.error_string);
-  return nccl;
-}
-
-// Throws Error that says what was looked for where neither library can be loaded.
-const NcclLibrary& nccl_library() {
-  static const NcclLibrary library = load();
-  return library;
-}
-
-constexpr int kSuccess = 0, kInProgress = 7;
 
 // ncclDataType_t.
 int type_of(const at::Tensor& tensor) {
@@ -126,10 +47,7 @@ int operation_of(Reduction reduction) { return reduction == Reduction::Sum ? 0 :
 
 std::size_t count_of(const at::Tensor& tensor) { return static_cast<std::size_t>(tensor.numel()); }
 
-void check(int result) {
-  if (result != kSuccess && result != kInProgress)
-    throw Error(std::string("NCCL: ") + nccl_library().error_string(result));
-}
+void check(int result) { check_nccl(nccl_library(), result); }
 
 template <class Stream>
 NcclStream handle_of(const Stream& stream) {
@@ -160,14 +78,12 @@ class Lane {
         members_(std::move(members)),
         name_(std::move(name)),
         timeout_(timeout),
-        stream_(device_guard().getStreamFromGlobalPool(device, true)) {
-    worker_.then([this] { connect(); });
-  }
+        stream_(device_guard().getStreamFromGlobalPool(device, true)) {}
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
   ~Lane() {
-    worker_.then([] {}).wait();
+    launches_.launch([] {}).wait();
     ended_ = true;
     watcher_.join();
     if (comm_ != nullptr && !failed_) nccl_library().comm_destroy(comm_);
@@ -183,11 +99,13 @@ class Lane {
     const auto ready = std::make_shared<c10::Event>(at::kCUDA),
                done = std::make_shared<c10::Event>(at::kCUDA);
     ready->record(device_guard().getStream(stream_.device()));
-    auto issued = worker_.then([this, ready, done, operation = std::move(operation)] {
+    auto issued = launches_.launch([this, ready, done, operation = std::move(operation)] {
       throw_if_failed();
       device_guard().setDevice(stream_.device());
       ready->block(stream_);
-      check(operation(comm_, handle_of(stream_)));
+      settle_nccl(
+          nccl_library(), operation(comm_, handle_of(stream_)), [this] { return state(); },
+          "the launch of a collective", timeout_);
       done->record(stream_);
       const std::lock_guard lock(mutex_);
       under_way_.push_back({done, Clock::now() + timeout_});
@@ -202,16 +120,11 @@ class Lane {
     launched.done->block(device_guard().getStream(stream_.device()));
   }
 
-  void abandon() {
-    const std::lock_guard lock(failing_);
-    if (failed_) return;
-    failure_ = "rank " + std::to_string(roll_call_->rank()) + " has given up";
-    stop();
-  }
+  void abandon() { fail("rank " + std::to_string(roll_call_->rank()) + " has given up"); }
 
   // Makes the host wait for all that was launched.
   void drain() {
-    worker_.then([] {}).get();
+    launches_.launch([] {}).get();
     while (!idle()) std::this_thread::sleep_for(100us);
     throw_if_failed();
   }
@@ -234,8 +147,25 @@ class Lane {
       if (!text) throw Error(no_answer({members_.ranks[0]}));
       std::copy_n(text->begin(), std::min(text->size(), id.bytes.size()), id.bytes.begin());
     }
-    check(nccl_library().comm_init_rank(&comm_, static_cast<int>(members_.ranks.size()), id,
-                                        members_.place));
+    const NcclPlace place{
+        .ranks = static_cast<int>(members_.ranks.size()), .rank = members_.place, .id = id};
+    NcclComm comm = connect_nccl(nccl_library(), place, timeout_, [this] { throw_if_failed(); });
+    const std::lock_guard lock(asking_);
+    comm_ = comm;
+  }
+
+  // Asked while nobody ends the communicator.
+  int state() {
+    const std::lock_guard lock(asking_);
+    throw_if_failed();
+    return state_of(nccl_library(), comm_);
+  }
+
+  // In NCCL's words; null: nothing, or there is none to ask.
+  const char* broken() {
+    const std::lock_guard lock(asking_);
+    if (comm_ == nullptr || failed_) return nullptr;
+    return failure_of(nccl_library(), state_of(nccl_library(), comm_));
   }
 
   bool idle() {
@@ -250,21 +180,34 @@ class Lane {
   }
 
   void watch() {
+    // Else its questions make a context on the first device.
+    device_guard().setDevice(stream_.device());
     while (!ended_ || !idle()) {
       std::this_thread::sleep_for(20ms);
-      if (idle() || (!overdue() && !others_gave_up())) continue;
-      std::vector<int> others = members_.ranks;
-      others.erase(others.begin() + members_.place);
-      const std::string failure = no_answer(others);
-      const std::lock_guard lock(failing_);
-      if (failed_) continue;
-      failure_ = failure;
-      stop();
+      if (idle()) continue;
+      const char* const lost = broken();
+      if (lost == nullptr && !overdue() && !others_gave_up()) continue;
+      fail(lost != nullptr ? "rank " + std::to_string(roll_call_->rank()) + ": NCCL: " + lost
+                           : no_answer(others()));
     }
+  }
+
+  std::vector<int> others() const {
+    std::vector<int> others = members_.ranks;
+    others.erase(others.begin() + members_.place);
+    return others;
+  }
+
+  void fail(const std::string& why) {
+    const std::lock_guard lock(failing_);
+    if (failed_) return;
+    failure_ = why;
+    stop();
   }
 
   void stop() {
     failed_ = true;
+    const std::lock_guard lock(asking_);
     if (comm_ != nullptr) nccl_library().comm_abort(comm_);
   }
 
@@ -293,7 +236,8 @@ class Lane {
   std::string name_;
   milliseconds timeout_;
   c10::Stream stream_;
-  NcclComm comm_ = nullptr;  // of the worker, and of the watcher once it is overdue
+  NcclComm comm_ = nullptr;  // of the connecting thread, then of the launching one
+  std::mutex asking_;        // of comm_ while it is asked or ended
   std::mutex mutex_;
   std::mutex failing_;
   Clock::time_point next_question_ = Clock::now() + 1s;  // of the watcher
@@ -301,7 +245,7 @@ class Lane {
   std::string failure_;  // written before failed_
   std::atomic<bool> failed_ = false;
   std::atomic<bool> ended_ = false;
-  OrderedWorker worker_;
+  LaunchLane launches_{[this] { connect(); }};
   std::thread watcher_{[this] { watch(); }};
 };
 

@@ -6,6 +6,8 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdlib>
+#include <iterator>
+#include <thread>
 
 #include "sim/base/error.h"
 
@@ -64,7 +66,7 @@ ProcessPlace torchrun_place(const Variables& variables) {
                      .rank = variables.required("RANK"),
                      .ranks = variables.required("WORLD_SIZE")};
   place.local_rank = variables.otherwise("LOCAL_RANK", 0);
-  place.local_ranks = variables.otherwise("LOCAL_WORLD_SIZE", 1);
+  place.local_ranks = variables.otherwise("LOCAL_WORLD_SIZE", ProcessPlace::kUnknown);
   place.store_host = variables.text("MASTER_ADDR").value_or("127.0.0.1");
   place.store_port = port(variables, kDefaultPort);
   place.keeps_store = place.rank == 0 && variables.text("TORCHELASTIC_USE_AGENT_STORE") != "True";
@@ -72,19 +74,39 @@ ProcessPlace torchrun_place(const Variables& variables) {
   return place;
 }
 
-// Both families of mpirun name no host that rank 0 is sure to run on.
-ProcessPlace mpi_place(const Variables& variables, const std::string& rank,
-                       const std::string& ranks, const std::string& local_rank,
-                       const std::string& local_ranks) {
-  ProcessPlace place{
-      .launcher = "mpirun", .rank = variables.required(rank), .ranks = variables.required(ranks)};
-  place.local_rank = variables.required(local_rank);
-  place.local_ranks = variables.required(local_ranks);
+// What a launcher calls what it tells; where it does not tell how many ranks a host has, hosts are
+// counted (with_hosts).
+struct LauncherVariables {
+  const char* launcher;
+  const char* rank;
+  const char* ranks;
+  const char* local_rank;
+  const char* local_ranks;  // null: not told
+};
+
+// Inner ones first: PALS and Flux set Hydra's variables too, and every one may run under Slurm.
+constexpr LauncherVariables kLaunchers[] = {
+    {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {"mpirun", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK",
+     "MV2_COMM_WORLD_LOCAL_SIZE"},
+    {"mpiexec of PALS", "PALS_RANKID", "PMI_SIZE", "PALS_LOCAL_RANKID", "PMI_LOCAL_SIZE"},
+    {"flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID", nullptr},
+    {"mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"}};
+
+// None of them names a host that rank 0 is sure to run on.
+ProcessPlace place_of(const Variables& variables, const LauncherVariables& names) {
+  ProcessPlace place{.launcher = names.launcher,
+                     .rank = variables.required(names.rank),
+                     .ranks = variables.required(names.ranks)};
+  place.local_rank = variables.required(names.local_rank);
+  place.local_ranks = names.local_ranks == nullptr
+                          ? ProcessPlace::kUnknown
+                          : variables.otherwise(names.local_ranks, ProcessPlace::kUnknown);
   const auto host = variables.text("MASTER_ADDR");
   if (!host && place.local_ranks < place.ranks) {
-    throw Error(
-        "MASTER_ADDR is not set: with ranks on several nodes mpirun wants it passed on, -x "
-        "MASTER_ADDR=<host of rank 0>");
+    throw Error("MASTER_ADDR is not set: with ranks on several nodes " + place.launcher +
+                " wants it passed on, MASTER_ADDR=<host of rank 0>");
   }
   place.store_host = host.value_or("127.0.0.1");
   place.store_port = port(variables, kDefaultPort);
@@ -139,16 +161,39 @@ ProcessPlace process_place(const EnvironmentVariables& environment) {
   ProcessPlace place;
   if (variables.has("RANK") || variables.has("WORLD_SIZE")) {
     place = torchrun_place(variables);
-  } else if (variables.has("OMPI_COMM_WORLD_RANK")) {
-    place = mpi_place(variables, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-                      "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE");
-  } else if (variables.has("MPI_LOCALRANKID")) {
-    place = mpi_place(variables, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS");
+  } else if (const auto* const told = std::ranges::find_if(kLaunchers,
+                                                           [&](const LauncherVariables& one) {
+                                                             return variables.has(one.rank) &&
+                                                                    variables.has(one.local_rank);
+                                                           });
+             told != std::end(kLaunchers)) {
+    place = place_of(variables, *told);
   } else if (variables.has("SLURM_STEP_ID") && variables.has("SLURM_PROCID")) {
     place = slurm_place(variables);
+  } else if (variables.has("PMIX_RANK")) {
+    throw Error("PMIX_RANK = " + *variables.text("PMIX_RANK") +
+                " says which rank this is and not how many there are: set RANK, WORLD_SIZE and "
+                "MASTER_ADDR too, or start with torchrun");
   }
   check(place);
   return place;
+}
+
+ProcessPlace with_hosts(ProcessPlace place, const std::vector<std::string>& hosts) {
+  if (place.local_ranks != ProcessPlace::kUnknown) return place;
+  const auto own = hosts.begin() + place.rank;
+  place.local_rank = static_cast<int>(std::count(hosts.begin(), own, *own));
+  place.local_ranks = static_cast<int>(std::ranges::count(hosts, *own));
+  return place;
+}
+
+int device_index(int local_rank, int devices) {
+  if (devices < 1) throw Error("no device is visible to rank " + std::to_string(local_rank));
+  return local_rank % devices;
+}
+
+int usual_threads(int local_ranks) {
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / local_ranks);
 }
 
 std::string first_host(const std::string& node_list) {
@@ -176,17 +221,18 @@ std::vector<std::string> environment_of(const ProcessPlace& place) {
 }
 
 std::vector<LaunchLine> launch_lines(const std::vector<std::string>& command, int nodes,
-                                     int ranks_per_node) {
+                                     int ranks_per_node, bool gpus) {
   std::string words;
   for (const std::string& word : command) words += " " + quoted(word);
   const std::string n = std::to_string(nodes), per_node = std::to_string(ranks_per_node);
-  return {{"torchrun", "torchrun --nnodes=" + n + " --nproc-per-node=" + per_node +
-                           " --rdzv-backend=c10d --rdzv-endpoint=$MASTER_ADDR:29500 --no-python" +
-                           words},
-          {"srun", "srun --nodes=" + n + " --ntasks-per-node=" + per_node + words},
-          {"mpirun", "mpirun -np " + std::to_string(nodes * ranks_per_node) +
-                         " --map-by ppr:" + per_node +
-                         ":node -x MASTER_ADDR=$(hostname) -x MASTER_PORT=29500" + words}};
+  return {
+      {"torchrun", "torchrun --nnodes=" + n + " --nproc-per-node=" + per_node +
+                       " --rdzv-backend=c10d --rdzv-endpoint=$MASTER_ADDR:29500 --no-python" +
+                       words},
+      {"srun", "srun --nodes=" + n + " --ntasks-per-node=" + per_node +
+                   (gpus ? " --gpus-per-node=" + per_node : "") + " --kill-on-bad-exit=1" + words},
+      {"mpirun", "mpirun -np " + std::to_string(nodes * ranks_per_node) + " --map-by ppr:" +
+                     per_node + ":node -x MASTER_ADDR=$(hostname) -x MASTER_PORT=29500" + words}};
 }
 
 std::vector<int> allowed_cores() {

@@ -1,5 +1,6 @@
 #include "runtime/parallel/roll_call.h"
 
+#include <cstdint>
 #include <set>
 #include <sstream>
 #include <thread>
@@ -27,6 +28,9 @@ std::vector<int> split(const std::string& text) {
 }
 
 constexpr const char* kNobody = "nobody";
+
+// Whether any rank has.
+std::string gave_up_key(int beginning) { return "gave_up/" + std::to_string(beginning); }
 
 std::string gave_up_key(int beginning, int rank) {
   return "gave_up/" + std::to_string(beginning) + "/" + std::to_string(rank);
@@ -65,19 +69,38 @@ std::string RollCall::group_name(const std::vector<int>& ranks) {
          std::to_string(groups_[ranks]++);
 }
 
-void RollCall::meet(const std::string& key, const std::vector<int>& ranks,
-                    std::chrono::milliseconds patience) {
-  const auto deadline = Clock::now() + patience;
-  store_.set(key + "/" + std::to_string(rank_), host_);
+std::string RollCall::all_hosts(const std::string& key, const std::vector<int>& ranks) {
+  std::string lines;
+  for (const int rank : ranks)
+    lines += store_.value(key + "/" + std::to_string(rank)).value_or("") + "\n";
+  return lines;
+}
+
+std::vector<int> RollCall::missing_at(const std::string& key, const std::vector<int>& ranks) {
   std::vector<int> missing;
   for (const int rank : ranks) {
-    if (const auto host = store_.await(key + "/" + std::to_string(rank), left_until(deadline))) {
+    if (const auto host = store_.value(key + "/" + std::to_string(rank))) {
       hosts_[rank] = *host;
     } else {
       missing.push_back(rank);
     }
   }
-  if (missing.empty()) return;
+  return missing;
+}
+
+void RollCall::meet(const std::string& key, const std::vector<int>& ranks,
+                    std::chrono::milliseconds patience) {
+  const auto deadline = Clock::now() + patience;
+  store_.set(key + "/" + std::to_string(rank_), host_);
+  const bool last = store_.add(key + "/came", 1) == static_cast<std::int64_t>(ranks.size());
+  if (last) store_.set(key + "/hosts", all_hosts(key, ranks));
+  if (const auto hosts = store_.await(key + "/hosts", left_until(deadline))) {
+    std::istringstream lines(*hosts);
+    for (const int rank : ranks) std::getline(lines, hosts_[rank]);
+    return;
+  }
+  const std::vector<int> missing = missing_at(key, ranks);
+  if (missing.empty()) return;  // the last one came as the time ran out
   throw Error("no answer from " + names(culprits(missing, 1s)) + " within " +
               std::to_string(patience.count() / 1000) + " s, when the group of ranks " +
               joined(ranks) + " was to be made");
@@ -97,10 +120,14 @@ std::vector<int> RollCall::culprits(const std::vector<int>& missing,
   return missing;
 }
 
-void RollCall::give_up() { store_.set(gave_up_key(beginnings_, rank_), ""); }
+void RollCall::give_up() {
+  store_.set(gave_up_key(beginnings_, rank_), "");
+  store_.set(gave_up_key(beginnings_), "");
+}
 
 std::vector<int> RollCall::gave_up() {
   std::vector<int> ranks;
+  if (!store_.value(gave_up_key(beginnings_))) return ranks;
   for (int rank = 0; rank < size_; ++rank) {
     if (store_.value(gave_up_key(beginnings_, rank))) ranks.push_back(rank);
   }

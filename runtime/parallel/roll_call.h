@@ -32,7 +32,8 @@ class RollCall {
   std::string group_name(const std::vector<int>& ranks);
 
   // Returns when all of `ranks` have come to `key`, each with the name of its host; throws Error
-  // that names those missing.
+  // that names those missing.  The last one to come gathers the names: each of n ranks asks the
+  // store a few times, and not n times.
   void meet(const std::string& key, const std::vector<int>& ranks,
             std::chrono::milliseconds patience);
 
@@ -53,6 +54,9 @@ class RollCall {
   std::string host_of(int rank) const;  // "never came" for a rank that was not met
 
  private:
+  std::string all_hosts(const std::string& key, const std::vector<int>& ranks);
+  std::vector<int> missing_at(const std::string& key, const std::vector<int>& ranks);
+
   KeyStore store_;
   int rank_;
   int size_;

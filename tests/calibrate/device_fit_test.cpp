@@ -7,6 +7,7 @@
 
 #include "calibrate/collective_fit.h"
 #include "calibrate/measured_runs.h"
+#include "hwdb/hardware/coefficients.h"
 #include "sim/base/error.h"
 #include "sim/cost/kernels.h"
 
@@ -105,6 +106,18 @@ TEST(DeviceFit, FindsAPlantedDeviceAgain) {
 }
 
 // On an accelerator the efficiency that predictions will multiply by is divided out; a CPU keeps it.
+// GEMMs that a busy machine made a million times slower cost no other value.
+TEST(DeviceFit, AValueThatNoDeviceHasIsTakenAsTheLargestThatOneHas) {
+  hwdb::RuntimeResults results = planted_results();
+  results.sharing.push_back({.kind = "gemm", .ranks = 2, .slowdown = 1e6});
+  const DeviceFit fit = fit_device(results);
+  const auto gemms = std::ranges::find(fit.coefficients, "sharing.gemms", &hwdb::Coefficient::key);
+  ASSERT_NE(gemms, fit.coefficients.end());
+  EXPECT_EQ(gemms->value, hwdb::coefficient_range("sharing.gemms")->most);
+  ASSERT_FALSE(fit.notes.empty());
+  EXPECT_EQ(fit.notes.back().substr(0, 51), "sharing.gemms: 1e+06 was measured, which no device ");
+}
+
 TEST(DeviceFit, RatesInStepsAreThoseOfTheKernels) {
   hwdb::RuntimeResults results = planted_results();
   const auto norm_of = [](const DeviceFit& fit) {

@@ -99,6 +99,58 @@ TEST(ProcessPlace, ReadsHydra) {
   EXPECT_EQ(place.local_ranks, 2);
 }
 
+TEST(ProcessPlace, ReadsMvapichPalsAndFlux) {
+  const ProcessPlace mvapich = process_place(environment({{"MV2_COMM_WORLD_RANK", "1"},
+                                                          {"MV2_COMM_WORLD_SIZE", "2"},
+                                                          {"MV2_COMM_WORLD_LOCAL_RANK", "1"},
+                                                          {"MV2_COMM_WORLD_LOCAL_SIZE", "2"}}));
+  EXPECT_EQ(mvapich.rank, 1);
+  EXPECT_EQ(mvapich.local_ranks, 2);
+  const ProcessPlace pals = process_place(environment({{"PALS_RANKID", "9"},
+                                                       {"PMI_RANK", "9"},
+                                                       {"PMI_SIZE", "16"},
+                                                       {"PALS_LOCAL_RANKID", "1"},
+                                                       {"MASTER_ADDR", "x1000c0s0"}}));
+  EXPECT_EQ(pals.launcher, "mpiexec of PALS");
+  EXPECT_EQ(pals.rank, 9);
+  EXPECT_EQ(pals.local_rank, 1);
+  EXPECT_EQ(pals.local_ranks, ProcessPlace::kUnknown);
+  const ProcessPlace flux = process_place(environment({{"FLUX_TASK_RANK", "3"},
+                                                       {"FLUX_JOB_SIZE", "8"},
+                                                       {"FLUX_TASK_LOCAL_ID", "3"},
+                                                       {"MASTER_ADDR", "tuolumne1"}}));
+  EXPECT_EQ(flux.rank, 3);
+  EXPECT_EQ(flux.ranks, 8);
+  EXPECT_NE(refusal({{"FLUX_TASK_RANK", "3"}, {"FLUX_JOB_SIZE", "8"}, {"FLUX_TASK_LOCAL_ID", "3"}})
+                .find("MASTER_ADDR is not set: with ranks on several nodes flux"),
+            std::string::npos);
+}
+
+TEST(ProcessPlace, OfPmixAloneIsRefusedInWords) {
+  EXPECT_EQ(refusal({{"PMIX_RANK", "2"}}),
+            "PMIX_RANK = 2 says which rank this is and not how many there are: set RANK, "
+            "WORLD_SIZE and MASTER_ADDR too, or start with torchrun");
+}
+
+// Site scripts often set RANK and WORLD_SIZE alone: ranks of a host are those of equal names.
+TEST(ProcessPlace, CountsHostsWhereNothingIsSaid) {
+  const ProcessPlace told = process_place(environment({{"RANK", "4"}, {"WORLD_SIZE", "6"}}));
+  EXPECT_EQ(told.local_ranks, ProcessPlace::kUnknown);
+  const std::vector<std::string> hosts{"a", "b", "a", "b", "b", "a"};
+  const ProcessPlace place = with_hosts(told, hosts);
+  EXPECT_EQ(place.local_rank, 2);
+  EXPECT_EQ(place.local_ranks, 3);
+  const ProcessPlace known{.rank = 4, .ranks = 6, .local_rank = 1, .local_ranks = 2};
+  EXPECT_EQ(with_hosts(known, hosts).local_ranks, 2);
+}
+
+// Eight visible devices are one for each rank of a node; where a rank sees its own alone it is 0.
+TEST(ProcessPlace, TakesADeviceThatIsVisible) {
+  EXPECT_EQ(device_index(3, 8), 3);
+  EXPECT_EQ(device_index(3, 1), 0);
+  EXPECT_THROW(device_index(0, 0), Error);
+}
+
 TEST(ProcessPlace, RefusesWhatCannotBe) {
   EXPECT_NE(refusal({{"RANK", "1"}}).find("WORLD_SIZE is not set"), std::string::npos);
   EXPECT_NE(refusal({{"RANK", "one"}, {"WORLD_SIZE", "2"}}).find("RANK = 'one'"),
@@ -135,14 +187,18 @@ TEST(ProcessPlace, TheEnvironmentGivesThePlaceBack) {
 }
 
 TEST(LaunchLines, AreThoseOfTheLaunchers) {
-  const auto lines = launch_lines({"/opt/llmsim-runtime", "--output", "my results.jsonl"}, 2, 8);
+  const auto lines =
+      launch_lines({"/opt/llmsim-runtime", "--output", "my results.jsonl"}, 2, 8, false);
   ASSERT_EQ(lines.size(), 3u);
   EXPECT_EQ(lines[0].line,
             "torchrun --nnodes=2 --nproc-per-node=8 --rdzv-backend=c10d "
             "--rdzv-endpoint=$MASTER_ADDR:29500 --no-python "
             "/opt/llmsim-runtime --output 'my results.jsonl'");
   EXPECT_EQ(lines[1].line,
-            "srun --nodes=2 --ntasks-per-node=8 /opt/llmsim-runtime --output 'my results.jsonl'");
+            "srun --nodes=2 --ntasks-per-node=8 --kill-on-bad-exit=1 /opt/llmsim-runtime --output "
+            "'my results.jsonl'");
+  EXPECT_EQ(launch_lines({"x"}, 2, 4, true)[1].line,
+            "srun --nodes=2 --ntasks-per-node=4 --gpus-per-node=4 --kill-on-bad-exit=1 x");
   EXPECT_EQ(lines[2].line,
             "mpirun -np 16 --map-by ppr:8:node -x MASTER_ADDR=$(hostname) -x MASTER_PORT=29500 "
             "/opt/llmsim-runtime --output "

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <regex>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -21,7 +22,11 @@ const json kHeader{
 
 class Results : public testing::Test {
  protected:
-  std::string content() const { return content_of(path_); }
+  // Without the times at which records were written.
+  std::string content() const {
+    static const std::regex elapsed("\"elapsed_s\":[^,}]*,");
+    return std::regex_replace(content_of(path_), elapsed, "");
+  }
   std::string error_of(Opening opening, const json& header = kHeader) const {
     try {
       const ResultFile file(path_, opening, header);
@@ -51,6 +56,19 @@ TEST_F(Results, AResumedRunKnowsWhatIsThere) {
   EXPECT_TRUE(file.contains("a"));
   file.append({{"key", "b"}});
   EXPECT_EQ(content(), kHeader.dump() + "\n{\"key\":\"a\"}\n{\"key\":\"b\"}\n");
+}
+
+// A killed run of 50 s leaves 60 of a budget of 110.
+TEST_F(Results, AResumedRunKnowsHowLongTheFileTook) {
+  std::ofstream(path_) << kHeader.dump() << "\n"
+                       << R"({"elapsed_s": 20.0, "key": "a"})"
+                       << "\n"
+                       << R"({"elapsed_s": 50.0, "key": "b"})"
+                       << "\n";
+  ResultFile file(path_, Opening::Resume, kHeader);
+  EXPECT_NEAR(file.elapsed(), 50.0, 1.0);
+  file.append({{"key", "c"}});
+  EXPECT_NE(content_of(path_).find("\"elapsed_s\":50."), std::string::npos) << content_of(path_);
 }
 
 TEST_F(Results, ALineThatWasCutOffIsDropped) {
