@@ -350,6 +350,12 @@ void fit_memory_bound(Fitting& f) {
   for (const auto& [group, kernels] : groups) fit_memory_bound_group(f, group, kernels);
 }
 
+// Processes of one host wait for time slices of its cores: small messages take one of two times,
+// several times apart, and steps pay their mean.
+sim::Seconds usual_time(const Fitting& f, const hwdb::MeasuredCollective& one) {
+  return f.is_host() ? one.mean.value_or(one.median) : one.median;
+}
+
 // Of the largest groups on one node.  What one host's processes carry in one direction alone
 // (broadcasts) tells nothing of exchanges.
 std::vector<CollectiveSample> collective_samples(const Fitting& f) {
@@ -358,7 +364,7 @@ std::vector<CollectiveSample> collective_samples(const Fitting& f) {
     if (one.nodes != 1 || one.ranks != one.ranks_per_node || one.dtype != DType::Fp32) continue;
     if (f.is_host() && one.kind == sim::CollectiveKind::Broadcast) continue;
     samples.push_back(
-        {.kind = one.kind, .message = one.message, .time = one.median, .ranks = one.ranks});
+        {.kind = one.kind, .message = one.message, .time = usual_time(f, one), .ranks = one.ranks});
   }
   return samples;
 }

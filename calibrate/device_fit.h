@@ -21,7 +21,8 @@
 //                      kernels measured here are libtorch's own, and steps are as fast as these
 //                      (hwdb/measurements).  On CPUs, where steps are slower than kernels, e holds
 //   fabric             the best rate of a collective between ranks of one node; its share and
-//                      latency, and on a CPU the rate of its sums, are fitted (collective_fit.h)
+//                      latency, and on a CPU the rate of its sums, are fitted (collective_fit.h);
+//                      of a CPU's collectives the mean of the repeats, else the median
 //   sharing            of ranks that are processes of one host: with a collective that takes s
 //                      times as long during GEMMs, which take p times as long during collectives,
 //                      hiding it costs s (1 - 1/p) of its time, the median of fp32 overlaps; n

@@ -175,6 +175,8 @@ void add_collective(RuntimeResults& results, const json& record, const std::stri
                                  .ranks_per_node = ranks_or_one(reader, "ranks_per_node"),
                                  .nodes = ranks_or_one(reader, "nodes"),
                                  .median = sim::Seconds(positive_of(reader, "median_s"))});
+  if (const auto mean = reader.number("mean_s", 0.0); mean && *mean > 0.0)
+    results.collectives.back().mean = sim::Seconds(*mean);
 }
 
 void add_overlap(RuntimeResults& results, const json& record, const std::string& where) {

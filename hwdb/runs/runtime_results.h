@@ -50,6 +50,7 @@ struct MeasuredCollective {
   int ranks_per_node = 1;
   int nodes = 1;  // that the group spans
   sim::Seconds median{};
+  std::optional<sim::Seconds> mean{};  // of all repeats
 };
 
 // A collective overlapped with GEMMs that take as long, on all ranks of a group.

@@ -101,6 +101,7 @@ Timing timed_calls(c10::Device device, const std::function<void()>& work,
 
 void add_timing(json& record, const Timing& timing) {
   record["median_s"] = timing.median.value();
+  record["mean_s"] = timing.mean.value();
   record["spread"] = timing.spread;
   record["half_width"] = timing.half_width;
   record["repeats_n"] = timing.repeats;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <numeric>
 
 namespace llmsim::runtime {
 namespace {
@@ -35,6 +36,8 @@ Timing summary(std::vector<sim::Seconds> times) {
   std::sort(deviations.begin(), deviations.end());
   const double unit = middle > 0.0 ? middle : 1.0;
   return {.median = sim::Seconds(middle),
+          .mean = sim::Seconds(std::accumulate(values.begin(), values.end(), 0.0) /
+                               static_cast<double>(values.size())),
           .spread = kNormalDeviation * median_of(deviations) / unit,
           .half_width = 0.5 * interval_of(values) / unit,
           .repeats = static_cast<int>(values.size())};

@@ -23,6 +23,7 @@ struct RepeatOptions {
 
 struct Timing {
   sim::Seconds median{};
+  sim::Seconds mean{};  // what a program pays that does the same again and again, tail included
   // 1.4826 median |t - median| / median: the standard deviation of normal noise.
   double spread = 0.0;
   double half_width = 0.0;  // half of the interval of the median, relative to it

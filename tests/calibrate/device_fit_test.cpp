@@ -241,7 +241,8 @@ TEST(DeviceFit, FindsAHostsCollectivesAgain) {
                                      .message = sample.message,
                                      .ranks = 2,
                                      .ranks_per_node = 2,
-                                     .median = predicted(sample, host)});
+                                     .median = 0.3 * predicted(sample, host),
+                                     .mean = predicted(sample, host)});
     }
   }
   results.collectives.push_back({.kind = sim::CollectiveKind::Broadcast,

@@ -14,6 +14,7 @@ TEST(Statistics, MedianAndSpreadByHand) {
   const Timing timing =
       summary({Seconds(1.0), Seconds(2.0), Seconds(4.0), Seconds(5.0), Seconds(100.0)});
   EXPECT_EQ(timing.median, Seconds(4.0));
+  EXPECT_EQ(timing.mean, Seconds(112.0 / 5.0));
   EXPECT_NEAR(timing.spread, 1.4826 * 2.0 / 4.0, 1e-12);
   EXPECT_EQ(timing.repeats, 5);
 }
