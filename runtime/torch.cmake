@@ -1,18 +1,16 @@
 # llmsim::torch: include folders, libraries and definitions of libtorch, made by hand because its own CMake package looks for a
 # whole CUDA or ROCm toolkit that a machine with a prebuilt libtorch need not have.
-set(LLMSIM_TORCH_ROOT "" CACHE PATH "Folder of a libtorch release or of a Python wheel's torch package (with include/ and lib/)")
-
-set(torch_roots ${LLMSIM_TORCH_ROOT})
-if(NOT torch_roots)
-  set(torch_roots ${CMAKE_PREFIX_PATH} $ENV{CMAKE_PREFIX_PATH})
-  execute_process(
-    COMMAND python3 -c "import importlib.util; print(importlib.util.find_spec('torch').submodule_search_locations[0])" OUTPUT_VARIABLE wheel
-    OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET
-  )
-  list(APPEND torch_roots ${wheel} /usr /usr/local)
-endif()
-set(torch_find HINTS ${torch_roots} NO_CMAKE_FIND_ROOT_PATH)
+include(${CMAKE_CURRENT_LIST_DIR}/torch_roots.cmake)
 find_path(TORCH_INCLUDE_DIR ATen/ATen.h ${torch_find} PATH_SUFFIXES include REQUIRED)
+# Wheels up to 2.5 have std::string as GCC 4 had it; a link with them ends in undefined symbols.
+cmake_path(SET torch_config NORMALIZE ${TORCH_INCLUDE_DIR}/../share/cmake/Torch/TorchConfig.cmake)
+if(EXISTS ${torch_config})
+  file(STRINGS ${torch_config} old_abi REGEX "_GLIBCXX_USE_CXX11_ABI=0")
+  if(old_abi)
+    message(FATAL_ERROR "the libtorch in ${TORCH_INCLUDE_DIR} was built with the C++ ABI of GCC 4 (_GLIBCXX_USE_CXX11_ABI=0), as wheels before "
+                        "2.6 are: take a newer wheel, or the cxx11-abi archive of that release, and name it by LLMSIM_TORCH_ROOT")
+  endif()
+endif()
 find_path(TORCH_API_INCLUDE_DIR torch/types.h ${torch_find} PATH_SUFFIXES include/torch/csrc/api/include REQUIRED)
 set(torch_libraries)
 foreach(library IN ITEMS torch torch_cpu c10)

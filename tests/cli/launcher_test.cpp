@@ -18,6 +18,16 @@ class Launcher : public Program {
     for (const char* file : {"CMakeLists.txt", "CMakePresets.json"}) write(file, "");
     write("cli/install-packages",
           "#!/bin/sh\necho \"$@\" >> '" + path("installed") + "'\nexit 1\n");
+    // A machine without the packages, on which CMake finds nothing either.
+    fs::create_directories(path("tools"));
+    write("tools/dpkg-query", "#!/bin/sh\nexit 1\n");
+    write("tools/cmake",
+          "#!/bin/sh\necho '  not found by CMake; name folders:' >&2\n"
+          "printf '\\n    apt libtorch-dev   dnf x   conda pytorch\\n\\nSee also y\\n' >&2\nexit "
+          "1\n");
+    write("tools/sudo", "#!/bin/sh\nexec \"$@\"\n");
+    for (const char* tool : {"dpkg-query", "cmake", "sudo"})
+      fs::permissions(path(std::string("tools/") + tool), fs::perms::owner_all);
     fs::copy_file(LLMSIM_PROGRAM, path("build/release/cli/llmsim"));
     fs::copy_file(LLMSIM_SOURCE_DIR "/llmsim", path("llmsim"));
     fs::permissions(path("cli/install-packages"), fs::perms::owner_all);
@@ -27,7 +37,8 @@ class Launcher : public Program {
   }
 
   Outcome launch(const std::string& arguments) const {
-    return shell("-u LLMSIM_RUNTIME XDG_DATA_HOME='" + path("data") + "' ./llmsim " + arguments);
+    return shell("-u LLMSIM_RUNTIME XDG_DATA_HOME='" + path("data") + "' PATH='" + path("tools") +
+                 "':\"$PATH\" ./llmsim " + arguments);
   }
 
   bool tried_to_build() const { return fs::exists(path("installed")); }
@@ -62,6 +73,23 @@ TEST_F(Launcher, AMeasurementBuildsTheRuntimeFirst) {
             std::string::npos)
       << outcome.messages;
   EXPECT_EQ(outcome.out, "");
+}
+
+// Without dpkg nothing can be installed: one message has all that is missing.
+TEST_F(Launcher, SaysAllThatIsMissingWhereItCannotInstall) {
+  fs::remove(path("tools/dpkg-query"));
+  for (const char* tool : {"bash", "env", "sed", "readlink", "find", "mkdir", "flock", "cat"})
+    fs::create_symlink(std::string("/usr/bin/") + tool, path(std::string("tools/") + tool));
+  const Outcome outcome =
+      shell("-u LLMSIM_RUNTIME PATH='" + path("tools") + "' ./llmsim --build-runtime");
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_FALSE(tried_to_build());
+  EXPECT_NE(
+      outcome.messages.find("llmsim: what a build needs is not found by CMake; name folders:"),
+      std::string::npos)
+      << outcome.messages;
+  EXPECT_NE(outcome.messages.find("apt libtorch-dev   dnf x   conda pytorch"), std::string::npos)
+      << outcome.messages;
 }
 
 }  // namespace
