@@ -10,6 +10,7 @@
 #include "cli/plan_goals.h"
 #include "cli/plan_questions.h"
 #include "cli/plan_space.h"
+#include "cli/requirements.h"
 #include "cli/run_request.h"
 #include "hwdb/launch/launch_file.h"
 #include "reports/prediction.h"
@@ -49,6 +50,12 @@ int answer_one(const PlanOptions& options, const hwdb::Database& database) {
     std::cerr << "warning: interrupted: the best of what was searched until then\n";
   for (const std::string& warning : answer.plan.plans.front().warnings)
     std::cerr << "warning: " << warning << "\n";
+  const std::string why_not =
+      unmet(requirements_in(options.require.value_or("")), answer.plan.plans.front(), answer.job);
+  if (!why_not.empty()) {
+    say_why_not("the best plan does not do: " + why_not);
+    return 3;
+  }
   if (options.export_folder)
     export_run(reports::unpadded_run(answer.plan.plans.front()), options.target,
                options.export_folder, options.run, database);
@@ -84,6 +91,7 @@ void add_export_options(CLI::App& c, PlanOptions& o) {
 
 int run_plan(PlanOptions options) {
   format_of(options.output);
+  requirements_in(options.require.value_or(""));
   if (options.target) {
     options.target = hwdb::target_of_release(*options.target);
     hwdb::framework_of_target(*options.target);
@@ -91,8 +99,10 @@ int run_plan(PlanOptions options) {
   check_goals(options);
   const hwdb::Database database = open_database(options.database);
   if (const auto many = several_answers(options, database)) {
-    if (options.export_folder || options.space)
-      throw Error(std::string(options.export_folder ? "--export" : "--space") +
+    if (options.export_folder || options.space || options.require)
+      throw Error(std::string(options.export_folder ? "--export"
+                              : options.space       ? "--space"
+                                                    : "--require") +
                   ": one question, with one model and one number of devices, is expected");
     return answer_many(options, *many);
   }
@@ -119,11 +129,13 @@ void add_plan(CLI::App& program, int& status) {
   set_group(*command, "Search", {"--space"});
   add_export_options(*command, *options);
   add_job_options(*command, options->job);
+  add_require_option(*command, options->require);
   command->add_flag("--verbose", options->verbose, "also what failed and what was assumed");
   add_output_options(*command, options->output);
   add_database_option(*command, options->database);
   command->footer(
-      "Exit status: 0 planned, 1 error, 2 usage, 3 nothing fits.\n"
+      "Exit status: 0 planned, 1 error, 2 usage, 3 nothing fits, or the best plan is not\n"
+      "what --require asks for.\n"
       "Lists and ranges: 1,2,4 or 1-4 (1 2 3 4) or 1-16*2 (1 2 4 8 16) or 8-32+8 (8 16 24 32).\n"
       "Lists of --model, --gpus, --hardware, --system, --framework, --precision, --optimizer, "
       "--seq-len\n"

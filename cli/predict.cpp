@@ -9,6 +9,7 @@
 #include "cli/job_options.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "cli/requirements.h"
 #include "cli/run_changes.h"
 #include "cli/run_options.h"
 #include "cli/run_request.h"
@@ -31,6 +32,7 @@ struct PredictOptions {
   std::optional<std::string> explain{};  // instead of the usual answer
   bool memory_timeline = false;
   std::optional<int> memory_stage{};  // none: the fullest
+  std::optional<std::string> require{};
   OutputOptions output;
   std::string database;
 };
@@ -135,6 +137,7 @@ std::vector<reports::RunChange> changes_of(const RunOptions& run, const sim::Pre
 int run_predict(const PredictOptions& options) {
   const reports::Format format = format_of(options.output);
   const std::optional<reports::Explained> explained = explained_of(options);
+  const std::vector<Requirement> required = requirements_in(options.require.value_or(""));
   const hwdb::Database database = open_database(options.database);
   const Request request = request_of(options.run, database);
   reports::PredictionExtras extras{.reported = reported_of(options, request.measured),
@@ -163,7 +166,12 @@ int run_predict(const PredictOptions& options) {
   write_result(explains ? reports::render(*explained, prediction.run, provenance, format, style)
                         : reports::render(prediction, provenance, format, style, extras),
                options.output);
-  if (prediction.feasible()) return 0;
+  if (prediction.feasible()) {
+    const std::string why_not = unmet(required, prediction, extras.job);
+    if (why_not.empty()) return 0;
+    say_why_not(why_not);
+    return 3;
+  }
   say_why_not(prediction.infeasible->message +
               (out_of_memory ? reports::nearest_fit_text(extras.changes) : ""));
   return 3;
@@ -187,10 +195,12 @@ void add_predict(CLI::App& program, int& status) {
                     "changed at a time; default off, and on where memory is not enough");
   command->add_flag("--verbose", options->verbose,
                     "also every term, stage, convention and assumption, and each value's source");
+  add_require_option(*command, options->require);
   add_output_options(*command, options->output);
   add_database_option(*command, options->database);
   command->footer(
-      "Exit status: 0 predicted, 1 error, 2 usage, 3 the run cannot be carried out.\n"
+      "Exit status: 0 predicted, 1 error, 2 usage, 3 the run cannot be carried out, or is not\n"
+      "what --require asks for.\n"
       "Example: llmsim predict --model llama-70b --gpus 256 --tp 8 --pp 4 --recompute selective");
   command->callback([options, &status] {
     require_run(options->run);
