@@ -78,13 +78,26 @@ sim::Seconds predicted(const CollectiveSample& sample, const Cluster& cluster) {
                          group_links(strategy, sim::GroupKind::Data, part, 1.0));
 }
 
-CollectiveFit fit_fabric(const Cluster& cluster, std::span<const CollectiveSample> samples) {
+CollectiveFit fit_fabric(const Cluster& cluster, std::span<const CollectiveSample> samples,
+                         const LinkPrior& prior) {
   const std::vector<FabricCoefficient> coefficients{
-      {{"collective_fraction", 0.75, 0.0},
-       0.5,
+      {{"collective_fraction", prior.fraction, 0.0},
+       prior.fraction_spread,
        [](Cluster& c, double v) { c.device.achieved.collective_fraction = v; }},
-      {{"fabric.latency_s", 3.4e-6, 0.0}, 1.0, [](Cluster& c, double v) {
+      {{"fabric.latency_s", prior.latency, 0.0}, prior.latency_spread, [](Cluster& c, double v) {
          c.fabric.latency = sim::Seconds(v);
+       }}};
+  return fit(cluster, coefficients, samples);
+}
+
+CollectiveFit fit_network(const Cluster& cluster, std::span<const CollectiveSample> samples,
+                          const LinkPrior& prior) {
+  const std::vector<FabricCoefficient> coefficients{
+      {{"scale_out_fraction", prior.fraction, 0.0},
+       prior.fraction_spread,
+       [](Cluster& c, double v) { c.device.achieved.scale_out_fraction = v; }},
+      {{"network.latency_s", prior.latency, 0.0}, prior.latency_spread, [](Cluster& c, double v) {
+         c.network.latency = sim::Seconds(v);
        }}};
   return fit(cluster, coefficients, samples);
 }

@@ -7,6 +7,10 @@
 // as residuals 0.08 ln(value / prior) / spread:  collective_fraction 0.75 (0.5),
 // fabric.latency_s 3.4 us (1).
 //
+// Other priors than these may be given, such as those of a device that is like the measured one.
+// Over several nodes the same two are fitted of the network: scale_out_fraction and
+// network.latency_s.
+//
 // Between processes of one host (sim/cost/collective.h) three: collective_fraction 0.5 (1),
 // fabric.latency_s 100 us (1.5) and fabric.sum_bytes_per_s 2 GB/s (1.5).
 #pragma once
@@ -26,6 +30,15 @@ struct CollectiveSample {
   double weight = 1.0;  // 1 / sizes in its curve
 };
 
+// Below this a message is latency that no step of training notices.
+inline constexpr sim::Bytes kSmallestMessage = 16.0 * sim::KiB;
+
+// What is known of a link before the measurements: values, and spreads of their logarithms.
+struct LinkPrior {
+  double fraction = 0.75, fraction_spread = 0.5;
+  double latency = 3.4e-6, latency_spread = 1.0;  // s
+};
+
 // Time of a sample on a cluster whose devices all take part in one group.
 sim::Seconds predicted(const CollectiveSample& sample, const sim::Cluster& cluster);
 
@@ -37,7 +50,12 @@ struct CollectiveFit {
 };
 
 // Throws Error for no samples.  `cluster` is one node.
-CollectiveFit fit_fabric(const sim::Cluster& cluster, std::span<const CollectiveSample> samples);
+CollectiveFit fit_fabric(const sim::Cluster& cluster, std::span<const CollectiveSample> samples,
+                         const LinkPrior& prior = {});
+
+// The same of the network, to collectives over several nodes whose devices all take part.
+CollectiveFit fit_network(const sim::Cluster& cluster, std::span<const CollectiveSample> samples,
+                          const LinkPrior& prior);
 
 // The same of a cluster whose fabric is FabricKind::Loopback.
 CollectiveFit fit_loopback(const sim::Cluster& cluster, std::span<const CollectiveSample> samples);

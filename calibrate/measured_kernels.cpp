@@ -96,17 +96,13 @@ std::optional<sim::Seconds> collective_duration(const MeasuredRow& point, sim::C
   return rounds * (ranks - 1.0) / ranks * sim::Bytes(*bytes) / sim::BytesPerSecond(*rate * 1e9);
 }
 
-// Messages below this are latency that no step of training notices.
-constexpr double kSmallestMessage = 16.0 * 1024.0;
-
 std::vector<CollectiveSample> curve(const Measurement& measurement, sim::CollectiveKind kind,
                                     int ranks) {
   std::vector<CollectiveSample> samples;
   for (const MeasuredRow& point : hwdb::rows(measurement)) {
-    const double bytes = point.number("bytes").value_or(0.0);
+    const sim::Bytes bytes(point.number("bytes").value_or(0.0));
     const auto time = collective_duration(point, kind, ranks);
-    if (bytes >= kSmallestMessage && time)
-      samples.push_back({kind, sim::Bytes(bytes), *time, ranks, 1.0});
+    if (bytes >= kSmallestMessage && time) samples.push_back({kind, bytes, *time, ranks, 1.0});
   }
   for (CollectiveSample& sample : samples)
     sample.weight = 1.0 / static_cast<double>(samples.size());

@@ -281,6 +281,7 @@ void add_calibrate(CLI::App& program, int& status) {
                      *options, kRead, kMostFiles);
   compare->callback([options, &status] { status = run_calibrate_compare(*options); });
 
+  add_calibrate_bench(*command, status);
   add_calibrate_log(*command, status);
   add_calibrate_verify(*command, status);
   add_calibrate_fit(*command, status);

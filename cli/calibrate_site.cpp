@@ -184,7 +184,8 @@ reports::Table list_table(const hwdb::Database& database) {
   for (const std::string& name : hwdb::site_names(database)) {
     const hwdb::Site site = hwdb::site(database, name);
     const auto time = [&](double value) {
-      return site.cells.empty() ? reports::Cell() : reports::Cell(value);
+      const bool known = !site.cells.empty() || site.memory.peaks.empty();
+      return known ? reports::Cell(value) : reports::Cell();
     };
     table.add_row({name, time(site.effects.step), time(site.deviations.step),
                    time(site.effects.memory), time(site.effects.network), time(site.effects.host),

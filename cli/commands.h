@@ -27,7 +27,7 @@ void add_report(CLI::App& program, int& status);    // a plan or a run as one HT
 void add_plot(CLI::App& program, int& status);      // a sweep or a validation as a chart
 void add_export(CLI::App& program, int& status);    // the files that start a run
 void add_validate(CLI::App& program, int& status);  // predicted against measured runs
-// Measure this machine: run, import, compare, verify.
+// Measure this machine: run, import, compare, verify; read benchmarks: bench.
 void add_calibrate(CLI::App& program, int& status);
 void add_hardware(CLI::App& program, int& status);  // devices and systems: list, show, add, check
 // The catalogue, and any one model in full: list, show.
@@ -120,6 +120,9 @@ void add_calibrate_fit(CLI::App& calibrate, int& status);
 
 // Adds `calibrate log`: a training log and its run file to a measured run.
 void add_calibrate_log(CLI::App& calibrate, int& status);
+
+// Adds `calibrate bench`: a device, or a site, from the output of public benchmarks.
+void add_calibrate_bench(CLI::App& calibrate, int& status);
 
 // Adds `calibrate site` and `calibrate show`: how one cluster differs from the model of all.
 void add_calibrate_site(CLI::App& calibrate, int& status);

@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "hwdb/hardware/hardware_record.h"
+
 namespace llmsim::hwdb {
 namespace {
 
@@ -112,6 +114,28 @@ std::string hardware_document(const sim::Device& device, const MeasuredFabric& f
                               const std::string& source) {
   json document{{"accelerators", json::array({accelerator_of(device, fabric, source)})},
                 {"coefficients", json::array()}};
+  for (const Coefficient& coefficient : coefficients)
+    document["coefficients"].push_back(row_of(coefficient));
+  return document.dump(1);
+}
+
+std::string hardware_document_like(const Database& database, const std::string& like,
+                                   const std::string& id, std::optional<double> power_limit,
+                                   const std::vector<Coefficient>& coefficients,
+                                   const std::string& source) {
+  HardwareRecord other = accelerator_record(database, like);
+  json& record = other.fields;
+  json sources{{"*", kAsLike + other.row.id}};
+  if (power_limit) {
+    record["tdp_watts"] = *power_limit;
+    sources["tdp, power"] = source;
+  }
+  record["id"] = id;
+  record["name"] = other.row.name + ", measured";
+  record["like"] = other.row.id;
+  record["source"] = sources;
+  for (const char* own : {"aliases", "notes", "price_per_hour"}) record.erase(own);
+  json document{{"accelerators", json::array({record})}, {"coefficients", json::array()}};
   for (const Coefficient& coefficient : coefficients)
     document["coefficients"].push_back(row_of(coefficient));
   return document.dump(1);

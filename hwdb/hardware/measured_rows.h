@@ -48,4 +48,12 @@ std::string hardware_document(const sim::Device& device, const MeasuredFabric& f
                               const std::vector<Coefficient>& coefficients,
                               const std::string& source);
 
+// JSON with a device that is `like`, an id of the database, except for these coefficients, whose
+// id is that of the new device, and for its power limit in watts where that is given.  The record
+// is that of the other device: what it does not say itself is an assumption.
+std::string hardware_document_like(const Database& database, const std::string& like,
+                                   const std::string& id, std::optional<double> power_limit,
+                                   const std::vector<Coefficient>& coefficients,
+                                   const std::string& source);
+
 }  // namespace llmsim::hwdb

@@ -257,10 +257,14 @@ void apply_without_layout(const Site& site, const Frameworks& frameworks, sim::R
     note("errors.slower", text_of(errors.slower));
     return;
   }
-  run.warnings.push_back("site " + site.name + " has no run on " + run.cluster.device.id +
-                         " under " + run.framework.id + " (it was measured on " +
-                         measured_on(site) +
-                         "): its step time is taken, the interval is as wide as without it");
+  run.warnings.push_back(
+      site.cells.empty()
+          ? "site " + site.name +
+                " is known by benchmarks alone: its rates are taken, the interval is as wide as "
+                "without it"
+          : "site " + site.name + " has no run on " + run.cluster.device.id + " under " +
+                run.framework.id + " (it was measured on " + measured_on(site) +
+                "): its step time is taken, the interval is as wide as without it");
 }
 
 }  // namespace llmsim::hwdb

@@ -68,7 +68,7 @@ const std::vector<Names> hwdb_floors{
     {"web", "frameworks", "huggingface", "models"},
     {"hardware"},
     {"runs"},
-    {"launch"},
+    {"launch", "benchmarks"},
     {"llmsim"},
 };
 
