@@ -25,7 +25,7 @@ using sim::DType;
 
 // Spreads of priors, and errors that measurements have at least (benchmark_fit.h).
 constexpr double kEfficiencySpread = 0.15, kShapeSpread = 0.5, kLaunchSpread = 0.3;
-constexpr LinkPrior kLinkSpreads{.fraction_spread = 0.25, .latency_spread = 0.7};
+constexpr double kFractionSpread = 0.25, kLatencySpread = 0.7;
 constexpr double kMemorySpread = 0.05, kMemoryError = 0.02;
 constexpr double kClockSpread = 0.05, kClockError = 0.03;
 constexpr std::size_t kFewAllToAlls = 8;
@@ -111,7 +111,8 @@ void fit_gemms(BenchmarkFitting& f, DType dtype) {
     return f.fit.notes.push_back(fmt::format("{} GEMMs are left out: {} has no peak in {}",
                                              samples.size(), device.id, name_of(dtype)));
   const sim::GemmMachine before = sim::gemm_machine(device, dtype);
-  const GemmFit fit = fit_gemm(before, prior_of(before.coefficients), samples);
+  const GemmFit fit =
+      fit_gemm(before, prior_of(before.coefficients), samples, {.least_scale = kUsualMisfit});
   BenchmarkPart part{.measured = gemms_text(dtype, samples), .samples = samples.size()};
   part.error_before = median_error(gemm_log_errors(before, samples));
   for (const FittedValue& value : fit.values)
@@ -208,6 +209,19 @@ double median_error(const std::vector<CollectiveSample>& samples, const Cluster&
   return std::expm1(describe_collectives(cluster, samples).median_abs_error);
 }
 
+// Residuals are weighed by the square roots of the samples' weights, and so is their usual misfit.
+LinkPrior link_prior(double fraction, sim::Seconds latency,
+                     const std::vector<CollectiveSample>& samples) {
+  double weights = 0.0;
+  for (const CollectiveSample& sample : samples) weights += sample.weight;
+  const double usual = kUsualMisfit * std::sqrt(weights / static_cast<double>(samples.size()));
+  return {.fraction = fraction,
+          .fraction_spread = kFractionSpread,
+          .latency = latency.value(),
+          .latency_spread = kLatencySpread,
+          .options = {.least_scale = usual}};
+}
+
 template <class Fit>
 void fit_links(BenchmarkFitting& f, const std::string& where,
                const std::vector<CollectiveSample>& samples, Fit fit) {
@@ -246,17 +260,15 @@ void fit_collectives(BenchmarkFitting& f) {
   f.fit.notes.insert(f.fit.notes.end(), all.left_out.begin(), all.left_out.end());
   if (!has_links(f, all)) return;
   fit_links(f, "one node", all.one_node, [](const Cluster& cluster, const auto& samples) {
-    LinkPrior prior = kLinkSpreads;
-    prior.fraction = cluster.device.achieved.collective_fraction;
-    prior.latency = cluster.fabric.latency.value();
-    return fit_fabric(cluster, samples, prior);
+    return fit_fabric(
+        cluster, samples,
+        link_prior(cluster.device.achieved.collective_fraction, cluster.fabric.latency, samples));
   });
   if (f.cluster.network.node_bandwidth.value() <= 0.0) return;
   fit_links(f, "several nodes", all.several_nodes, [](const Cluster& cluster, const auto& samples) {
-    LinkPrior prior = kLinkSpreads;
-    prior.fraction = cluster.device.achieved.scale_out_fraction;
-    prior.latency = cluster.network.latency.value();
-    return fit_network(cluster, samples, prior);
+    return fit_network(
+        cluster, samples,
+        link_prior(cluster.device.achieved.scale_out_fraction, cluster.network.latency, samples));
   });
   if (all.all_to_alls.size() >= kFewAllToAlls)
     fit_links(f, "several nodes", all.all_to_alls, fit_all_to_all);
@@ -312,9 +324,9 @@ BenchmarkFitting fitting_of(const hwdb::Database& database, const std::string& l
   for (const BenchmarkFile& file : files)
     for (const hwdb::MeasuredCollective& one : file.collectives) ranks = std::max(ranks, one.ranks);
   // Whole nodes: devices that do not fill them would be spread over smaller ones.
-  const int per_node = hwdb::cluster(database, like, 1).cluster.devices_per_node;
-  const int nodes = (ranks + per_node - 1) / per_node;
-  const Cluster cluster = hwdb::cluster(database, like, nodes * per_node).cluster;
+  Cluster cluster = hwdb::cluster(database, like, 1).cluster;
+  const int per_node = cluster.devices_per_node, nodes = (ranks + per_node - 1) / per_node;
+  if (nodes > 1) cluster = hwdb::cluster(database, like, nodes * per_node).cluster;
   return {database, files, cluster, {.like = cluster.device.id}};
 }
 

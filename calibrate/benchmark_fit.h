@@ -20,6 +20,9 @@
 //                       error is at least 3 % (sustained_clock.h), and it is 1 at most
 //   host link           host_bytes_per_s: the median rate of large copies
 //
+// Residuals that are no larger than the usual misfit of the formulas, 8 %, count whole, so that few
+// samples do not outvote their prior: Huber's s in least_squares.h is at least that.
+//
 // A reading is under load where kernels ran 90 % of the time, as far as that is known, and the
 // power is at least 60 % of the highest of its log, as far as that is known.  A value with a prior
 // x0 +- s0 that was measured as x +- s is  ln = (ln x0 / s0^2 + ln x / s^2) / (1 / s0^2 + 1 / s^2).

@@ -42,7 +42,8 @@ void set_errors(const Cluster& cluster, std::span<const CollectiveSample> sample
 }
 
 CollectiveFit fit(const Cluster& cluster, std::span<const FabricCoefficient> coefficients,
-                  std::span<const CollectiveSample> samples) {
+                  std::span<const CollectiveSample> samples,
+                  const LeastSquaresOptions& options = {}) {
   if (samples.empty())
     throw Error("fit: no measured collectives; add measurements of the subject \"collectives\"");
   std::vector<Parameter> parameters;
@@ -58,7 +59,7 @@ CollectiveFit fit(const Cluster& cluster, std::span<const FabricCoefficient> coe
     }
   };
   const LeastSquaresFit solution =
-      least_squares(parameters, samples.size() + parameters.size(), residuals);
+      least_squares(parameters, samples.size() + parameters.size(), residuals, options);
   CollectiveFit result;
   result.values = solution.values;
   std::vector<double> values;
@@ -87,7 +88,11 @@ CollectiveFit fit_fabric(const Cluster& cluster, std::span<const CollectiveSampl
       {{"fabric.latency_s", prior.latency, 0.0}, prior.latency_spread, [](Cluster& c, double v) {
          c.fabric.latency = sim::Seconds(v);
        }}};
-  return fit(cluster, coefficients, samples);
+  return fit(cluster, coefficients, samples, prior.options);
+}
+
+CollectiveFit fit_fabric(const Cluster& cluster, std::span<const CollectiveSample> samples) {
+  return fit_fabric(cluster, samples, {});
 }
 
 CollectiveFit fit_network(const Cluster& cluster, std::span<const CollectiveSample> samples,
@@ -99,7 +104,7 @@ CollectiveFit fit_network(const Cluster& cluster, std::span<const CollectiveSamp
       {{"network.latency_s", prior.latency, 0.0}, prior.latency_spread, [](Cluster& c, double v) {
          c.network.latency = sim::Seconds(v);
        }}};
-  return fit(cluster, coefficients, samples);
+  return fit(cluster, coefficients, samples, prior.options);
 }
 
 CollectiveFit fit_loopback(const Cluster& cluster, std::span<const CollectiveSample> samples) {

@@ -8,8 +8,8 @@
 // fabric.latency_s 3.4 us (1).
 //
 // Other priors than these may be given, such as those of a device that is like the measured one.
-// Over several nodes the same two are fitted of the network: scale_out_fraction and
-// network.latency_s.
+// Over several nodes the same two are fitted of the network, as scale_out_fraction and as
+// network.latency_s, with such priors.
 //
 // Between processes of one host (sim/cost/collective.h) three: collective_fraction 0.5 (1),
 // fabric.latency_s 100 us (1.5) and fabric.sum_bytes_per_s 2 GB/s (1.5).
@@ -37,6 +37,7 @@ inline constexpr sim::Bytes kSmallestMessage = 16.0 * sim::KiB;
 struct LinkPrior {
   double fraction = 0.75, fraction_spread = 0.5;
   double latency = 3.4e-6, latency_spread = 1.0;  // s
+  LeastSquaresOptions options{};
 };
 
 // Time of a sample on a cluster whose devices all take part in one group.
@@ -50,8 +51,9 @@ struct CollectiveFit {
 };
 
 // Throws Error for no samples.  `cluster` is one node.
+CollectiveFit fit_fabric(const sim::Cluster& cluster, std::span<const CollectiveSample> samples);
 CollectiveFit fit_fabric(const sim::Cluster& cluster, std::span<const CollectiveSample> samples,
-                         const LinkPrior& prior = {});
+                         const LinkPrior& prior);
 
 // The same of the network, to collectives over several nodes whose devices all take part.
 CollectiveFit fit_network(const sim::Cluster& cluster, std::span<const CollectiveSample> samples,

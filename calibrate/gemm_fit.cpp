@@ -148,15 +148,16 @@ GemmFit result_of(const GemmParameters& problem, const LeastSquaresFit& solution
 }  // namespace
 
 GemmFit fit_gemm(const GemmMachine& machine, const GemmPrior& prior,
-                 std::span<const GemmSample> samples) {
+                 std::span<const GemmSample> samples, const LeastSquaresOptions& options) {
   if (samples.empty())
     throw Error("fit: no measured GEMMs; add measurements of the subject \"matmul\"");
   const GemmParameters problem(machine, prior, samples);
-  const LeastSquaresFit solution =
-      least_squares(problem.parameters(), problem.count(),
-                    [&](std::span<const double> values, std::span<double> out) {
-                      problem.residuals(values, out);
-                    });
+  const LeastSquaresFit solution = least_squares(
+      problem.parameters(), problem.count(),
+      [&](std::span<const double> values, std::span<double> out) {
+        problem.residuals(values, out);
+      },
+      options);
   return result_of(problem, solution, samples);
 }
 

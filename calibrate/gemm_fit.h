@@ -54,7 +54,7 @@ struct GemmFit {
 // The coefficients of `machine` are the start of what is not in the prior.  Throws
 // Error for no samples.
 GemmFit fit_gemm(const sim::GemmMachine& machine, const GemmPrior& prior,
-                 std::span<const GemmSample> samples);
+                 std::span<const GemmSample> samples, const LeastSquaresOptions& options = {});
 
 // A prior that holds or loosens around what another fit found: every spread is `spread`, but
 // max_efficiency keeps its own.

@@ -92,9 +92,10 @@ VectorXd start_of(const std::vector<Parameter>& parameters) {
   return u;
 }
 
-VectorXd huber_root_weights(const VectorXd& residuals, double huber) {
+VectorXd huber_root_weights(const VectorXd& residuals, double huber, double least_scale) {
   const VectorXd size = residuals.cwiseAbs();
-  const double scale = 1.4826 * median(std::vector<double>(size.data(), size.data() + size.size()));
+  const double scale = std::max(
+      least_scale, 1.4826 * median(std::vector<double>(size.data(), size.data() + size.size())));
   return size.unaryExpr(
       [&](double r) { return r <= huber * scale ? 1.0 : std::sqrt(huber * scale / r); });
 }
@@ -148,7 +149,7 @@ LeastSquaresFit least_squares(const std::vector<Parameter>& parameters, std::siz
   descend(problem, u);
   for (int i = 0; options.huber && i < options.max_reweightings; ++i) {
     const VectorXd before = u;
-    problem.root_weights = huber_root_weights(problem.raw(u), *options.huber);
+    problem.root_weights = huber_root_weights(problem.raw(u), *options.huber, options.least_scale);
     descend(problem, u);
     if ((u - before).cwiseAbs().maxCoeff() < 1e-7) break;
   }

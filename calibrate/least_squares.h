@@ -40,6 +40,8 @@ inline constexpr double kUsualMisfit = 0.08;
 
 struct LeastSquaresOptions {
   std::optional<double> huber = 1.345;  // h; 95 % efficient on normal noise
+  // s at least: few residuals agree by chance, and where most of them are priors s would be 0.
+  double least_scale = 0.0;
   int max_reweightings = 20;
 };
 

@@ -87,10 +87,10 @@ void add_change(const calibrate::BenchmarkPart& part, const BenchmarkChange& one
                 reports::Table& table) {
   const auto once = [&](reports::Cell cell) { return first ? cell : reports::Cell(); };
   table.add_row(
-      {one.key, once(std::int64_t(part.samples)), shown(one.before, one.unit),
+      {short_key(one.key), once(std::int64_t(part.samples)), shown(one.before, one.unit),
        shown(one.after, one.unit),
        one.standard_error ? reports::Cell(shown(*one.standard_error, one.unit)) : reports::Cell(),
-       one.before > 0.0 ? reports::Cell(one.after / one.before - 1.0) : reports::Cell(),
+       one.before > 0.0 ? reports::Cell(one.after / one.before) : reports::Cell(),
        once(part.error_before), once(part.error_after), one.key, part.measured, one.before,
        one.after, reports::cell(one.standard_error)});
 }
@@ -99,7 +99,7 @@ reports::Table device_table(const BenchmarkFit& fit) {
   reports::Table table("What the benchmarks say of a device that is like " + fit.like,
                        {as_text("what"), as_integer("samples"), as_text("before_text", "before"),
                         as_text("after_text", "after"), as_text("error_text", "+-"),
-                        in_percent("change"), in_percent("error_before", "off before"),
+                        as_factor("ratio"), in_percent("error_before", "off before"),
                         in_percent("error_after", "off after"), as_text("key"), as_text("measured"),
                         as_number("before"), as_number("after"), as_number("standard_error")});
   for (const char* machines : {"key", "measured", "before", "after", "standard_error"})
@@ -120,6 +120,8 @@ reports::Table site_table(const hwdb::Site& site, const std::string& like) {
       {as_text("effect"), in_percent("value", "ln of it"), in_percent("standard_error", "+-")});
   for (const auto& [key, words, value] : hwdb::kSiteEffects)
     table.add_row({std::string(key), site.effects.*value, site.deviations.*value});
+  table.add_note(
+      "network_rate: of messages of at least 1 MiB, over several nodes where these were measured");
   table.add_note("step and host times: nothing measured, the spread of all sites stands");
   table.add_note(
       "GEMMs and clocks are no effects of a site: store them as a device, with --name instead");

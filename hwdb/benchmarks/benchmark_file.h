@@ -8,16 +8,16 @@
 //   mamf-finder       TFLOPS of GEMMs, all shapes or the best one
 //   BabelStream       rates of copies in device memory, as a table or CSV
 //   nvbandwidth       rates of copies over the host link and in device memory, text or JSON
-//   nvidia-smi        --query-gpu=... --format=csv, with or without units: clock and power over time
+//   nvidia-smi        --query-gpu=... --format=csv, with or without units: clock and power
 //   dcgmi dmon        the same with fields 100 (SM clock) and 155 (power)
 //   amd-smi           metric or monitor --csv; rocm-smi --csv
 //   llmsim-runtime    its own results (hwdb/runs/runtime_results.h)
 //
-// Sources: how each of them prints (NVIDIA/nccl-tests src/util.cu @a0b82b2, ROCm/hipBLASLt and
-// ROCm/rocBLAS @b520bc8 clients/include/argument_model.hpp, stas00/ml-engineering
-// compute/accelerator/benchmarks/mamf-finder.py, UoB-HPC/BabelStream src/main.cpp,
-// NVIDIA/nvbandwidth inline_common.h and json_output.cpp, NVIDIA/DCGM dcgmi/DeviceMonitor.cpp,
-// ROCm/amdsmi @0ceca28 amdsmi_cli/amdsmi_logger.py).
+// Sources: how each of them prints (NVIDIA/nccl-tests src/util.cu @a0b82b2; ROCm/hipBLASLt @7d9fb68
+// and ROCm/rocBLAS @b520bc8 clients/include/argument_model.hpp; stas00/ml-engineering
+// compute/accelerator/benchmarks/mamf-finder.py @744d01e; UoB-HPC/BabelStream src/main.cpp
+// @57637d5; NVIDIA/nvbandwidth inline_common.h and json_output.cpp @66746a3; NVIDIA/DCGM
+// dcgmi/DeviceMonitor.cpp @72fa3fe; ROCm/amdsmi amdsmi_cli/amdsmi_logger.py @0ceca28).
 #pragma once
 
 #include <optional>

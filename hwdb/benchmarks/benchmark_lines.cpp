@@ -16,6 +16,7 @@ constexpr std::size_t kMostLines = 2'000'000;
 constexpr std::size_t kFirstLines = 200;  // in which a program says what it is
 constexpr std::size_t kShown = 40;
 constexpr std::size_t kLongestUnit = 8;
+constexpr std::size_t kMostFields = 4096;
 
 bool is_blank(char c) { return c == ' ' || c == '\t'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -71,7 +72,7 @@ std::string_view trimmed(std::string_view text) {
 
 TextWords words_of(std::string_view line) {
   TextWords words;
-  for (line = trimmed(line); !line.empty(); line = trimmed(line)) {
+  for (line = trimmed(line); !line.empty() && words.size() < kMostFields; line = trimmed(line)) {
     const std::size_t end = std::min(line.find_first_of(" \t"), line.size());
     words.push_back(line.substr(0, end));
     line.remove_prefix(end);
@@ -83,7 +84,7 @@ TextWords comma_fields(std::string_view line) {
   TextWords fields;
   bool quoted = false;
   std::size_t begin = 0;
-  for (std::size_t i = 0; i <= line.size(); ++i) {
+  for (std::size_t i = 0; i <= line.size() && fields.size() < kMostFields; ++i) {
     if (i < line.size() && line[i] == '"') quoted = !quoted;
     if (i < line.size() && (line[i] != ',' || quoted)) continue;
     std::string_view field = trimmed(line.substr(begin, i - begin));

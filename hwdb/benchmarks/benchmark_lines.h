@@ -38,8 +38,9 @@ class BenchmarkText {
 };
 
 std::string_view trimmed(std::string_view text);
+// The first 4096 words of a line: no table has as many.
 TextWords words_of(std::string_view line);
-// Fields between commas, trimmed; in double quotes a comma is a part of its field.
+// As many fields between commas, trimmed; in double quotes a comma is a part of its field.
 TextWords comma_fields(std::string_view line);
 // A text of a file as a message shows it: printable, and not long.
 std::string shown_text(std::string_view text);

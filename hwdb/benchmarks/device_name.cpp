@@ -63,6 +63,7 @@ bool may_be(const HardwareRow& row, const nlohmann::json& record, const NameWord
     if (numbered && !is_memory_size(word) && !word.starts_with("hbm") && !has_or_joins(name, word))
       return false;
     if ((word == "pcie" || word == "nvl") && !has_word(name, word)) return false;
+    if (word == "sxm" && (has_word(name, "pcie") || has_word(name, "nvl"))) return false;
   }
   const auto bytes = number(record, "hbm_bytes");
   const auto stated = memory_in(name);

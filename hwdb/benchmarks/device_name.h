@@ -1,9 +1,10 @@
 // Accelerators of the database by the names that drivers give them.
 //
 // A name is cut into words: "NVIDIA H100 80GB HBM3" has h100, 80gb and hbm3.  A record may be meant
-// where each word with a digit of its id stands in the name (its memory size is compared as a
-// number, to 10 %), and, of cards for PCIe and bridges (pcie, nvl), that word too.  Of several the
-// ones stay that have each further word of the name, in their order, as far as any has it.
+// where each word with a digit of its id stands in the name; sizes of memory are compared as
+// numbers, to 10 %.  Cards for PCIe and bridges are meant where the name has their word (pcie,
+// nvl), boards (sxm) where it has not.  Of several those stay that have each further word of the
+// name, in their order, as far as any has it.
 #pragma once
 
 #include <optional>

@@ -4,7 +4,7 @@
 //                         T,N,0,1,8192,4096,8192,...,bf16_r,...,1234.5
 //   rocblas-bench     transA,transB,M,N,K,...,rocblas-Gflops,us, where the number format is known
 //                     with --log_datatype alone
-//   mamf-finder            1 |  612.3(mean)  613.0(median)  625.9(max) @ 8192x4096x4096  | best: ...
+//   mamf-finder           1 |  612.3(mean)  613.0(median)  625.9(max) @ 8192x4096x4096 | best: ...
 //                     median: 741.0 TFLOPS @ 10240x4096x4096 (MxNxK)
 //
 // The libraries of AMD have matrices by columns: their m x n x k is the GEMM of n rows and m

@@ -134,7 +134,9 @@ std::string hardware_document_like(const Database& database, const std::string& 
   record["name"] = other.row.name + ", measured";
   record["like"] = other.row.id;
   record["source"] = sources;
-  for (const char* own : {"aliases", "notes", "price_per_hour"}) record.erase(own);
+  // Its own, what only records that ship may say, and what is inherited as it is.
+  for (const char* key : {"aliases", "notes", "price_per_hour", "announced", "derived", "scale_up"})
+    record.erase(key);
   json document{{"accelerators", json::array({record})}, {"coefficients", json::array()}};
   for (const Coefficient& coefficient : coefficients)
     document["coefficients"].push_back(row_of(coefficient));

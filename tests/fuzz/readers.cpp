@@ -6,8 +6,10 @@
 #include <string>
 #include <typeinfo>
 
+#include "calibrate/benchmark_fit.h"
 #include "calibrate/measured_kernels.h"
 #include "calibrate/training_log.h"
+#include "hwdb/benchmarks/benchmark_file.h"
 #include "hwdb/hardware/coefficient_file.h"
 #include "hwdb/hardware/user_hardware.h"
 #include "hwdb/huggingface/huggingface.h"
@@ -82,6 +84,20 @@ void read_log(const std::string& text) {
   calibrate::read_training_log(stream, "fuzz.log", log);
 }
 
+// What is read is fitted too: no value that a reader lets pass breaks a fit.
+void read_benchmark(const std::string& text) {
+  static const hwdb::Database database(":memory:");
+  const std::vector<hwdb::BenchmarkFile> files{
+      hwdb::parse_benchmark_file(text, "fuzz.txt", {.collective = {}, .dtype = sim::DType::Bf16})};
+  constexpr std::size_t kQuick = 1000;
+  if (files.front().rows() > kQuick) return;
+  for (const calibrate::BenchmarkPart& part :
+       calibrate::fit_benchmarks(database, "h100_sxm", files).parts)
+    for (const calibrate::BenchmarkChange& one : part.changes)
+      if (!(one.after > 0.0 && one.after < 1e15))
+        throw std::logic_error(one.key + " is fitted to " + std::to_string(one.after));
+}
+
 // Words that the text itself has, with what a message leaves out of it, are the text's.
 bool has_words_of_a_library(const std::string& message, std::string text) {
   std::erase_if(text, [](char c) { return c < ' ' || c > '~'; });
@@ -118,6 +134,7 @@ const std::vector<Reader>& readers() {
        [](const std::string& text) { calibrate::parse_kernel_fits(text, "fuzz.json"); }},
       {"rows", [](const std::string& text) { reports::data_rows(text); }},
       {"log", read_log},
+      {"benchmark", read_benchmark},
   };
   return all;
 }

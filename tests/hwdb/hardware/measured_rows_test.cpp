@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "hwdb/hardware/hardware.h"
+#include "hwdb/hardware/user_hardware.h"
+
 namespace llmsim::hwdb {
 namespace {
 
@@ -27,6 +30,38 @@ TEST(MeasuredRows, ReadTheObjectsOfARecordWithoutColumns) {
   EXPECT_EQ(objects[0].flag("causal"), true);
   EXPECT_EQ(objects[0].number("efficiency"), 0.7);
   EXPECT_EQ(objects[0].text("efficiency"), std::nullopt);
+}
+
+// Whatever ships may be what one's own device is like: the same device, but for its name.
+TEST(HardwareDocumentLike, IsTheOtherDeviceButForItsCoefficients) {
+  Database database(":memory:", Access::Write);
+  for (const HardwareRow& row : database.list(HardwareKind::Accelerator)) {
+    if (row.origin == Origin::User) continue;
+    const std::vector<Coefficient> rows{{.scope = "device",
+                                         .id = "mine",
+                                         .key = "memory_fraction",
+                                         .value = 0.5,
+                                         .standard_error = 0.01,
+                                         .evidence = sim::Evidence::Fitted,
+                                         .source = "a benchmark",
+                                         .fitted_from = ""}};
+    add_hardware(database,
+                 hardware_document_like(database, row.id, "mine", 123.0, rows, "a benchmark"),
+                 "mine.json", true);
+    const sim::Device own = device(database, "mine").device,
+                      other = device(database, row.id).device;
+    EXPECT_EQ(own.matrix_peak, other.matrix_peak) << row.id;
+    EXPECT_EQ(own.memory, other.memory) << row.id;
+    EXPECT_EQ(own.usable_memory, other.usable_memory) << row.id;
+    EXPECT_EQ(own.memory_bandwidth, other.memory_bandwidth) << row.id;
+    EXPECT_EQ(own.compute_units, other.compute_units) << row.id;
+    EXPECT_EQ(own.vendor, other.vendor) << row.id;
+    EXPECT_EQ(own.architecture, other.architecture) << row.id;
+    EXPECT_EQ(own.achieved.training_rate, other.achieved.training_rate) << row.id;
+    EXPECT_EQ(own.achieved.collective_fraction, other.achieved.collective_fraction) << row.id;
+    EXPECT_EQ(own.achieved.memory_fraction, 0.5) << row.id;
+    EXPECT_EQ(own.watts, 123.0) << row.id;
+  }
 }
 
 }  // namespace
