@@ -117,6 +117,18 @@ TEST_F(CalibrateBench, PrintsWhatMachinesRead) {
   EXPECT_TRUE(has(run("calibrate bench nccl.txt --dry-run --format markdown").out, "| ---"));
 }
 
+TEST_F(CalibrateBench, ExamplesOfItsHelpRun) {
+  write("all_reduce.txt", table_text());
+  write("clocks.csv",
+        "index, name, clocks.current.sm [MHz], power.draw [W]\n"
+        "0, NVIDIA H100 80GB HBM3, 1980 MHz, 100 W\n0, NVIDIA H100 80GB HBM3, 1600 MHz, 690 W\n");
+  const Outcome device = run("calibrate bench all_reduce.txt mamf.txt clocks.csv --name my_h100");
+  EXPECT_EQ(device.status, 0) << device.messages;
+  EXPECT_TRUE(has(device.out, "sustained_clock")) << device.out;
+  const Outcome site = run("calibrate bench nccl.txt --like h100_sxm --site our-cluster");
+  EXPECT_EQ(site.status, 0) << site.messages;
+}
+
 TEST_F(CalibrateBench, ExplainsWhatItCannotRead) {
   write("other.txt", "hello\n");
   const Outcome other = run("calibrate bench other.txt --like h100_sxm");
