@@ -209,17 +209,12 @@ double median_error(const std::vector<CollectiveSample>& samples, const Cluster&
   return std::expm1(describe_collectives(cluster, samples).median_abs_error);
 }
 
-// Residuals are weighed by the square roots of the samples' weights, and so is their usual misfit.
-LinkPrior link_prior(double fraction, sim::Seconds latency,
-                     const std::vector<CollectiveSample>& samples) {
-  double weights = 0.0;
-  for (const CollectiveSample& sample : samples) weights += sample.weight;
-  const double usual = kUsualMisfit * std::sqrt(weights / static_cast<double>(samples.size()));
+LinkPrior link_prior(double fraction, sim::Seconds latency) {
   return {.fraction = fraction,
           .fraction_spread = kFractionSpread,
           .latency = latency.value(),
           .latency_spread = kLatencySpread,
-          .options = {.least_scale = usual}};
+          .options = {.least_scale = kUsualMisfit}};
 }
 
 template <class Fit>
@@ -232,6 +227,19 @@ void fit_links(BenchmarkFitting& f, const std::string& where,
     change(f, part, value.name, value.value, value.standard_error);
   part.error_after = median_error(samples, f.cluster);
   f.fit.parts.push_back(std::move(part));
+}
+
+// A network that is faster than the links inside of nodes sets no collective's rate: its share is
+// not known from them.
+void note_unknown_network(BenchmarkFitting& f) {
+  constexpr double kKnown = 0.1;
+  for (const BenchmarkPart& part : f.fit.parts)
+    for (const BenchmarkChange& one : part.changes)
+      if (one.key == "scale_out_fraction" && one.standard_error.value_or(0.0) > kKnown * one.after)
+        f.fit.notes.push_back(fmt::format(
+            "scale_out_fraction: these messages hardly tell it, +- {:.0f} %; where links inside of "
+            "nodes are as slow as the network, it sets no rate",
+            100.0 * *one.standard_error / one.after));
 }
 
 // Rows of a system win over those of its device.
@@ -262,13 +270,13 @@ void fit_collectives(BenchmarkFitting& f) {
   fit_links(f, "one node", all.one_node, [](const Cluster& cluster, const auto& samples) {
     return fit_fabric(
         cluster, samples,
-        link_prior(cluster.device.achieved.collective_fraction, cluster.fabric.latency, samples));
+        link_prior(cluster.device.achieved.collective_fraction, cluster.fabric.latency));
   });
   if (f.cluster.network.node_bandwidth.value() <= 0.0) return;
   fit_links(f, "several nodes", all.several_nodes, [](const Cluster& cluster, const auto& samples) {
     return fit_network(
         cluster, samples,
-        link_prior(cluster.device.achieved.scale_out_fraction, cluster.network.latency, samples));
+        link_prior(cluster.device.achieved.scale_out_fraction, cluster.network.latency));
   });
   if (all.all_to_alls.size() >= kFewAllToAlls)
     fit_links(f, "several nodes", all.all_to_alls, fit_all_to_all);
@@ -402,6 +410,7 @@ BenchmarkFit fit_benchmarks(const hwdb::Database& database, const std::string& l
   fit_host_link(f);
   fit_clock(f);
   fit_collectives(f);
+  note_unknown_network(f);
   note_rows_of_system(f);
   for (const BenchmarkFile& file : files)
     for (const std::string& why : file.left_out) f.fit.notes.push_back(file.file + ": " + why);

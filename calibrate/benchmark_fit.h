@@ -11,7 +11,7 @@
 //                       sim::kCopyOfMemory last-level caches, over the data sheet's; its error is
 //                       at least 2 %
 //   one node            collective_fraction (0.25), fabric.latency_s (0.7), to messages of at least
-//                       16 KiB (collective_fit.h), each curve counted once
+//                       16 KiB (collective_fit.h), all curves alike
 //   several nodes       scale_out_fraction (0.25), network.latency_s (0.7), to groups that hold all
 //                       devices of their nodes; from eight all-to-alls on also what these take more
 //   clock               sustained_clock (0.05): the median clock of readings under load over that

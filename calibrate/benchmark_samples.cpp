@@ -73,6 +73,14 @@ std::vector<CollectiveSample>& list_of(BenchmarkedCollectives& all, const CurveK
   return kind == sim::CollectiveKind::AllToAll ? all.all_to_alls : all.several_nodes;
 }
 
+// Mean weight 1: a prior's deviation is weighed against those of samples.
+void normalise(std::vector<CollectiveSample>& samples) {
+  double weights = 0.0;
+  for (const CollectiveSample& sample : samples) weights += sample.weight;
+  for (CollectiveSample& sample : samples)
+    sample.weight *= static_cast<double>(samples.size()) / weights;
+}
+
 double highest(const std::vector<const hwdb::ClockReading*>& readings,
                std::optional<double> hwdb::ClockReading::*value) {
   double most = 0.0;
@@ -177,6 +185,11 @@ BenchmarkedCollectives benchmarked_collectives(std::span<const BenchmarkFile> fi
       result.most_ranks = std::max(result.most_ranks, one.ranks);
     }
   }
+  std::size_t messages = 0;
+  for (const auto& [key, curve] : curves) messages += curve.size();
+  if (messages > kMostShapes)
+    throw Error(
+        fmt::format("{} messages of collectives: at most {} can be fitted", messages, kMostShapes));
   for (const auto& [key, curve] : curves) {
     for (const auto& [bytes, times] : curve)
       list_of(result, key)
@@ -186,6 +199,8 @@ BenchmarkedCollectives benchmarked_collectives(std::span<const BenchmarkFile> fi
                       .ranks = std::get<1>(key),
                       .weight = 1.0 / static_cast<double>(curve.size())});
   }
+  for (auto* list : {&result.one_node, &result.several_nodes, &result.all_to_alls})
+    normalise(*list);
   return result;
 }
 

@@ -27,8 +27,8 @@ struct BenchmarkedCollectives {
   std::vector<std::string> left_out;
 };
 
-// Messages of at least kSmallestMessage; each weighs 1 / sizes in its curve.  Throws Error for one
-// that is faster than the links of a node can be.
+// Messages of at least kSmallestMessage; curves weigh alike, samples 1 on average.  Throws Error
+// for one that is faster than the links of a node can be, and for more than can be fitted.
 BenchmarkedCollectives benchmarked_collectives(std::span<const hwdb::BenchmarkFile> files,
                                                const sim::Cluster& node);
 

@@ -37,7 +37,7 @@ inline constexpr sim::Bytes kSmallestMessage = 16.0 * sim::KiB;
 struct LinkPrior {
   double fraction = 0.75, fraction_spread = 0.5;
   double latency = 3.4e-6, latency_spread = 1.0;  // s
-  LeastSquaresOptions options{};
+  LeastSquaresOptions options{};  // least_scale: standard errors are of such a misfit at least
 };
 
 // Time of a sample on a cluster whose devices all take part in one group.

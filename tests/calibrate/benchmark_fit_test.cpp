@@ -177,6 +177,41 @@ TEST(BenchmarkFit, RecoversTheNetworkFromNcclTestsOverNodes) {
   EXPECT_FALSE(changes_of(fit).contains("collective_fraction"));
 }
 
+// One number of ranks tells what an all-to-all takes more in all, 200 us and 24 peers of 5 us, not
+// how it is divided over them.
+TEST(BenchmarkFit, DescribesAllToAllsOverNodes) {
+  sim::Cluster truth = h100s(32);
+  truth.network.all_to_all_latency = 200.0 * sim::us;
+  truth.network.peer_latency = 5.0 * sim::us;
+  Noise noise;
+  const std::vector<BenchmarkFile> files{hwdb::parse_benchmark_file(
+      nccl_text({"alltoall_perf", "none", CollectiveKind::AllToAll}, truth, noise), "a2a.txt")};
+  const BenchmarkFit fit = fit_benchmarks(shipped(), "h100_sxm", files);
+  ASSERT_EQ(fit.parts.size(), 1U);
+  EXPECT_GT(fit.parts[0].error_before, 0.3);
+  EXPECT_LT(fit.parts[0].error_after, kNoise);
+  const auto changes = changes_of(fit);
+  EXPECT_NEAR(changes.at("network.all_to_all_latency_s").after +
+                  24.0 * changes.at("network.peer_latency_s").after,
+              320e-6, 16e-6);
+}
+
+// Links inside of nodes that reach 0.3 of 450 GB/s are slower than any share of the network's 400
+// from 0.34 on.
+TEST(BenchmarkFit, SaysWhatMessagesDoNotTell) {
+  const auto slow = [](int ranks) {
+    sim::Cluster cluster = h100s(ranks);
+    cluster.device.achieved.collective_fraction = 0.3;
+    return cluster;
+  };
+  std::vector<BenchmarkFile> files = nccl_files(slow(8));
+  for (BenchmarkFile& file : nccl_files(slow(32))) files.push_back(std::move(file));
+  bool noted = false;
+  for (const std::string& note : fit_benchmarks(shipped(), "h100_sxm", files).notes)
+    noted = noted || note.starts_with("scale_out_fraction: these messages hardly tell it");
+  EXPECT_TRUE(noted);
+}
+
 TEST(BenchmarkFit, MovesNothingWhereTheDeviceIsAsItShips) {
   const BenchmarkFit fit = fit_benchmarks(shipped(), "h100_sxm", nccl_files(h100s(8)));
   for (const auto& [key, one] : changes_of(fit))

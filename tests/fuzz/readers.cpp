@@ -1,6 +1,7 @@
 #include "tests/fuzz/readers.h"
 
 #include <exception>
+#include <functional>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -84,13 +85,14 @@ void read_log(const std::string& text) {
   calibrate::read_training_log(stream, "fuzz.log", log);
 }
 
-// What is read is fitted too: no value that a reader lets pass breaks a fit.
+// Of what is read one text in eight is fitted too, which takes a thousand times as long: no value
+// that a reader lets pass breaks a fit.
 void read_benchmark(const std::string& text) {
   static const hwdb::Database database(":memory:");
   const std::vector<hwdb::BenchmarkFile> files{
       hwdb::parse_benchmark_file(text, "fuzz.txt", {.collective = {}, .dtype = sim::DType::Bf16})};
   constexpr std::size_t kQuick = 1000;
-  if (files.front().rows() > kQuick) return;
+  if (files.front().rows() > kQuick || std::hash<std::string>()(text) % 8 != 0) return;
   for (const calibrate::BenchmarkPart& part :
        calibrate::fit_benchmarks(database, "h100_sxm", files).parts)
     for (const calibrate::BenchmarkChange& one : part.changes)

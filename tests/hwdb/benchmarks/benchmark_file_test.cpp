@@ -444,6 +444,28 @@ TEST(ClockLog, OfRocmSmiHasItsBrackets) {
 
 // --- all ---
 
+TEST(BenchmarkFile, MayBeOneOfTheRuntime) {
+  const BenchmarkFile file = parsed_as(
+      R"({"type": "header", "schema": 2, "started": "2026-11-21T20:00:00Z", )"
+      R"("accelerator": "local_gpu", "device": {"name": "NVIDIA H200", "kind": "cuda", )"
+      R"("threads": 1, "memory_bytes": 1.5e11}, "library": {"libtorch": "2.7.0"}})"
+      "\n"
+      R"({"type": "kernel", "key": "a", "kind": "library_gemm", "label": "x", "dtype": "bf16", )"
+      R"("m": 4096, "n": 4096, "k": 4096, "flops": 137438953472, "outcome": "ok", )"
+      R"("median_s": 2e-4})"
+      "\n");
+  EXPECT_EQ(file.format, "llmsim-runtime");
+  EXPECT_EQ(file.device_name, "NVIDIA H200");
+  ASSERT_EQ(file.kernels.size(), 1U);
+  EXPECT_EQ(file.kernels.front().library, "library_gemm");
+}
+
+// A line of commas and one of words cost no more than their first columns.
+TEST(BenchmarkFile, OfOneLongLineIsRefusedSoon) {
+  EXPECT_TRUE(has_text(refusal_of("transA,transB," + std::string(4'000'000, ',')), "log.txt"));
+  EXPECT_TRUE(has_text(refusal_of("#Entity " + std::string(4'000'000, ' ') + "x"), "log.txt"));
+}
+
 TEST(BenchmarkFile, OfNoProgramNamesThoseThatAreKnown) {
   const std::string why = refusal_of("hello\n");
   EXPECT_TRUE(has_text(why, "log.txt: output of none of these: nccl-tests")) << why;
