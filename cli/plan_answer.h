@@ -27,7 +27,7 @@ struct PlanOptions {
   std::optional<std::string> export_folder, target;  // of the best plan's launch files
   bool force = false;                                // export the nearest where nothing fits
   bool for_others = false;  // the answer is a page: files go by their names, without folders
-  std::optional<std::string> space;  // file of all strategies
+  std::optional<std::string> space;    // file of all strategies
   std::optional<std::string> require;  // requirements.h
   OutputOptions output;
   std::string database;
