@@ -42,6 +42,8 @@
 //   leading(list)                           how many layers a list 0, 1, ... names
 //   among(list, letters, 'x')               of a number for each layer, that of the layers x; none
 //                                           where no layer is x
+//
+// Private to hwdb.
 #pragma once
 
 #include <functional>

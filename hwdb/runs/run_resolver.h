@@ -9,13 +9,14 @@
 
 #include "hwdb/frameworks/frameworks.h"
 #include "hwdb/hardware/hardware.h"
-#include "hwdb/runs/assumptions.h"
 #include "hwdb/runs/run_record.h"
 #include "hwdb/runs/site.h"
 #include "sim/run.h"
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::hwdb {
+
+class Assumptions;
 
 // Remembers hardware and frameworks between calls, so that thousands of records are resolved fast.
 class RunResolver {
@@ -57,7 +58,7 @@ class RunResolver {
  private:
   sim::Run resolve(const RunRecord& record, bool laid_out);
   void resolve_parts(const RunRecord& record, bool laid_out, sim::Run& run,
-                     class Assumptions& assume);
+                     Assumptions& assume);
   const ClusterRecord& cluster_of(const RecordedHardware& hardware);
 
   const Database* database_;
