@@ -233,6 +233,14 @@ std::vector<Witness> witnesses(const std::vector<RunStep>& steps, const StepSize
   return found;
 }
 
+StepSize step_size(const sim::Run& run) {
+  const sim::Strategy& s = run.strategy;
+  return {.global_batch = s.global_batch,
+          .seq_len = run.model.seq_len,
+          .num_devices = run.cluster.num_devices,
+          .num_microbatches = s.global_batch / std::max(1, s.dp * s.micro_batch)};
+}
+
 LoggedRun logged_run(TrainingLog log, const StepSize& size) {
   LoggedRun run{.format = &best_format(log)};
   std::vector<LogStream> streams;

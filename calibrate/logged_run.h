@@ -10,6 +10,7 @@
 
 #include "calibrate/log_formats.h"
 #include "calibrate/training_log.h"
+#include "sim/run.h"
 
 namespace llmsim::calibrate {
 
@@ -29,6 +30,9 @@ struct RunStep {
 
   const Readings& readings() const { return of_ranks.front().second; }
 };
+
+// Those of a run.
+StepSize step_size(const sim::Run& run);
 
 struct LoggedRun {
   const LogFormat* format = nullptr;

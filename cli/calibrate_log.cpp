@@ -55,14 +55,6 @@ void check_output(const std::string& output, const LogOptions& options) {
   check_can_be_written(output);
 }
 
-calibrate::StepSize step_size(const sim::Run& run) {
-  const sim::Strategy& s = run.strategy;
-  return {.global_batch = s.global_batch,
-          .seq_len = run.model.seq_len,
-          .num_devices = run.cluster.num_devices,
-          .num_microbatches = s.global_batch / std::max(1, s.dp * s.micro_batch)};
-}
-
 std::string source_of(const LogOptions& options) {
   std::string names = fs::path(options.logs.front()).filename().string();
   if (options.logs.size() > 1)
@@ -182,7 +174,7 @@ int run_calibrate_log(const LogOptions& options) {
   const hwdb::Database database = open_database(options.database);
   const sim::Run run = hwdb::RunResolver(database).resolve(record);
   const LogSummary summary =
-      calibrate::summary(calibrate::read_training_logs(options.logs), step_size(run));
+      calibrate::summary(calibrate::read_training_logs(options.logs), calibrate::step_size(run));
   const hwdb::RunResult result = result_of(options, record, summary, run.strategy.pp);
   write_file(hwdb::run_file_with(result, run_text, options.run), output);
   for (const std::string& warning : summary.warnings) std::cerr << "warning: " << warning << "\n";

@@ -14,6 +14,8 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMostMiB = 64;
 constexpr std::size_t kChunk = std::size_t{1} << 20;
 
+}  // namespace
+
 void require_readable(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
@@ -21,8 +23,6 @@ void require_readable(const std::string& path) {
   if (!fs::is_regular_file(status) && !fs::is_fifo(status))
     throw Error(path + ": is a device; a file or a pipe is expected");
 }
-
-}  // namespace
 
 std::string content_of_file(const std::string& path) {
   require_readable(path);

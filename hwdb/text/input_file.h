@@ -12,4 +12,7 @@ namespace llmsim::hwdb {
 // of runs that exists.
 std::string content_of_file(const std::string& path);
 
+// Throws that Error for what is no file or pipe.
+void require_readable(const std::string& path);
+
 }  // namespace llmsim::hwdb

@@ -9,6 +9,7 @@
 
 #include "calibrate/benchmark_fit.h"
 #include "calibrate/measured_kernels.h"
+#include "calibrate/profile/profiled_step.h"
 #include "calibrate/training_log.h"
 #include "hwdb/benchmarks/benchmark_file.h"
 #include "hwdb/hardware/coefficient_file.h"
@@ -16,6 +17,7 @@
 #include "hwdb/huggingface/huggingface.h"
 #include "hwdb/huggingface/model_types.h"
 #include "hwdb/launch/launch_file.h"
+#include "hwdb/profile/kineto_trace.h"
 #include "hwdb/runs/comparison.h"
 #include "hwdb/runs/run_resolver.h"
 #include "hwdb/runs/runtime_results.h"
@@ -100,6 +102,14 @@ void read_benchmark(const std::string& text) {
         throw std::logic_error(one.key + " is fitted to " + std::to_string(one.after));
 }
 
+void read_trace(const std::string& text) {
+  std::istringstream stream(text);
+  const std::vector<hwdb::ProfileTrace> traces = hwdb::parse_trace(stream, "fuzz.json");
+  for (const calibrate::ProfiledStep& step : calibrate::profiled_steps(traces))
+    if (!(step.step >= sim::Seconds(0.0) && step.idle <= step.step))
+      throw std::logic_error("a step of " + std::to_string(step.step.value()) + " s");
+}
+
 // Words that the text itself has, with what a message leaves out of it, are the text's.
 bool has_words_of_a_library(const std::string& message, std::string text) {
   std::erase_if(text, [](char c) { return c < ' ' || c > '~'; });
@@ -137,6 +147,7 @@ const std::vector<Reader>& readers() {
       {"rows", [](const std::string& text) { reports::data_rows(text); }},
       {"log", read_log},
       {"benchmark", read_benchmark},
+      {"profile", read_trace},
   };
   return all;
 }

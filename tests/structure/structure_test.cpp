@@ -41,6 +41,7 @@ const std::map<std::string, Names> third_party_owners{
     {"c10/", {"runtime"}},
     {"ATen/", {"runtime"}},
     {"toml++/", {"hwdb"}},
+    {"zlib.h", {"hwdb"}},
 };
 
 // The floors of sim, the lowest first: a folder, or a file at the top of sim by its stem.  What is
@@ -65,7 +66,7 @@ const std::vector<Names> sim_floors{
 const std::vector<Names> hwdb_floors{
     {"text"},   // documents
     {"store"},  // rows
-    {"web", "frameworks", "huggingface", "models"},
+    {"web", "frameworks", "huggingface", "models", "profile"},
     {"hardware"},
     {"runs"},
     {"launch", "benchmarks"},

@@ -1,0 +1,119 @@
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "calibrate/log_summary.h"
+#include "calibrate/profile/profiled_step.h"
+#include "calibrate/profile/step_difference.h"
+#include "calibrate/training_log.h"
+#include "cli/commands.h"
+#include "cli/help_format.h"
+#include "cli/output.h"
+#include "cli/progress.h"
+#include "cli/run_options.h"
+#include "cli/run_request.h"
+#include "hwdb/profile/profile_trace.h"
+#include "reports/step_difference.h"
+#include "sim/base/error.h"
+#include "sim/predict.h"
+
+namespace llmsim::cli {
+namespace {
+
+constexpr int kMostTraces = 1024;
+
+struct DiagnoseOptions {
+  RunOptions run;
+  std::vector<std::string> profiles, logs;
+  OutputOptions output;
+  std::string database;
+};
+
+std::vector<calibrate::ProfiledStep> steps_of(const std::vector<std::string>& paths) {
+  std::vector<hwdb::ProfileTrace> traces;
+  for (const std::string& path : paths) {
+    const WaitingLine line("reading " + without_folder(path));
+    for (hwdb::ProfileTrace& trace : hwdb::read_profile(path)) traces.push_back(std::move(trace));
+  }
+  return calibrate::profiled_steps(traces);
+}
+
+reports::LoggedStepTime logged_step(const std::vector<std::string>& logs, const sim::Run& run) {
+  const calibrate::LogSummary summary =
+      calibrate::summary(calibrate::read_training_logs(logs), calibrate::step_size(run));
+  for (const std::string& warning : summary.warnings) std::cerr << "warning: " << warning << "\n";
+  if (!summary.has_time()) throw Error(logs.front() + ": has no step; the run was out of memory");
+  return {.step = sim::Seconds(summary.phase.median),
+          .spread = summary.phase.spread,
+          .lines = summary.phase.steps.size(),
+          .format = summary.format};
+}
+
+reports::Diagnosis diagnosis_of(const DiagnoseOptions& options, sim::Prediction prediction) {
+  reports::Diagnosis diagnosis{.prediction = std::move(prediction)};
+  const sim::Prediction& predicted = diagnosis.prediction;
+  if (!options.profiles.empty())
+    diagnosis.difference = calibrate::step_difference(steps_of(options.profiles), predicted);
+  if (!options.logs.empty()) diagnosis.logged = logged_step(options.logs, predicted.run);
+  if (!diagnosis.difference)
+    diagnosis.factors = calibrate::part_factors(calibrate::predicted_step(predicted, false),
+                                                diagnosis.logged->step);
+  return diagnosis;
+}
+
+int run_diagnose(const DiagnoseOptions& options) {
+  if (options.profiles.empty() && options.logs.empty())
+    throw CLI::RequiredError("--profile TRACE or --log FILE");
+  format_of(options.output);  // refuses an unknown one before traces are read
+  const hwdb::Database database = open_database(options.database);
+  const sim::Run asked = request_of(options.run, database).run;
+  sim::Prediction prediction = sim::predict_without_terms(asked);
+  for (const std::string& warning : prediction.run.warnings)
+    std::cerr << "warning: " << warning << "\n";
+  if (prediction.step_time <= sim::Seconds(0.0)) {
+    say_why_not(prediction.infeasible ? prediction.infeasible->message : "no step is predicted");
+    return 3;
+  }
+  const reports::Diagnosis diagnosis = diagnosis_of(options, std::move(prediction));
+  const sim::Seconds measured =
+      diagnosis.difference ? diagnosis.difference->step : diagnosis.logged->step;
+  for (const std::string& warning : sim::implausible_measurement(diagnosis.prediction, measured))
+    std::cerr << "warning: " << warning << "\n";
+  write_result(reports::render(diagnosis, {.database = name_of(database)},
+                               format_of(options.output), style_of(options.output)),
+               options.output);
+  return 0;
+}
+
+}  // namespace
+
+void add_diagnose(CLI::App& program, int& status) {
+  CLI::App* command = program.add_subcommand(
+      "diagnose", "where the time of a measured step went, part by part beside its prediction");
+  const auto options = std::make_shared<DiagnoseOptions>();
+  add_run_or_file(*command, options->run);
+  add_option(*command, "--profile", options->profiles, "TRACE",
+             "profile of the run: a trace of torch.profiler (JSON, also gzipped), an SQLite "
+             "export of Nsight Systems, or what llmsim trace wrote; several are of several ranks; "
+             "example: --profile rank0.json.gz --profile rank7.json.gz")
+      ->expected(1, kMostTraces);
+  add_option(*command, "--log", options->logs, "FILE",
+             "training logs of the run, as for llmsim calibrate log: their step time; "
+             "without a profile, which part of the step could explain it; example: --log "
+             "train.log")
+      ->expected(1, kMostTraces);
+  add_output_options(*command, options->output);
+  add_database_option(*command, options->database);
+  command->footer(
+      "Lines add up to the measured step less the predicted one.\n"
+      "Exit status: 0 done, 1 error, 2 usage, 3 the run breaks a rule.\n"
+      "Example: llmsim diagnose run.json --profile trace.json.gz --log train.log");
+  command->callback([options, &status] {
+    require_run(options->run);
+    status = run_diagnose(*options);
+  });
+}
+
+}  // namespace llmsim::cli
