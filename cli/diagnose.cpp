@@ -2,6 +2,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "calibrate/log_summary.h"
@@ -63,6 +64,22 @@ reports::Diagnosis diagnosis_of(const DiagnoseOptions& options, sim::Prediction 
   return diagnosis;
 }
 
+// What a reader has to know before he believes the lines.
+void warn(const reports::Diagnosis& diagnosis) {
+  const sim::Seconds measured =
+      diagnosis.difference ? diagnosis.difference->step : diagnosis.logged->step;
+  std::vector<std::string> warnings = diagnosis.prediction.run.warnings;
+  for (std::string& line : sim::implausible_measurement(diagnosis.prediction, measured))
+    warnings.push_back(std::move(line));
+  const int devices = diagnosis.prediction.run.cluster.num_devices;
+  if (diagnosis.difference &&
+      diagnosis.difference->profiled.world_size.value_or(devices) != devices)
+    warnings.push_back("the profile is of " +
+                       std::to_string(*diagnosis.difference->profiled.world_size) +
+                       " ranks, the run has " + std::to_string(devices) + " devices");
+  for (const std::string& warning : warnings) std::cerr << "warning: " << warning << "\n";
+}
+
 int run_diagnose(const DiagnoseOptions& options) {
   if (options.profiles.empty() && options.logs.empty())
     throw CLI::RequiredError("--profile TRACE or --log FILE");
@@ -70,17 +87,12 @@ int run_diagnose(const DiagnoseOptions& options) {
   const hwdb::Database database = open_database(options.database);
   const sim::Run asked = request_of(options.run, database).run;
   sim::Prediction prediction = sim::predict_without_terms(asked);
-  for (const std::string& warning : prediction.run.warnings)
-    std::cerr << "warning: " << warning << "\n";
   if (prediction.step_time <= sim::Seconds(0.0)) {
     say_why_not(prediction.infeasible ? prediction.infeasible->message : "no step is predicted");
     return 3;
   }
   const reports::Diagnosis diagnosis = diagnosis_of(options, std::move(prediction));
-  const sim::Seconds measured =
-      diagnosis.difference ? diagnosis.difference->step : diagnosis.logged->step;
-  for (const std::string& warning : sim::implausible_measurement(diagnosis.prediction, measured))
-    std::cerr << "warning: " << warning << "\n";
+  warn(diagnosis);
   write_result(reports::render(diagnosis, {.database = name_of(database)},
                                format_of(options.output), style_of(options.output)),
                options.output);

@@ -26,6 +26,8 @@ using sim::Seconds;
 constexpr std::size_t kFindings = 3;
 // Lines below this share of the step are not said in words.
 constexpr double kWorthSaying = 0.005;
+// Of a profiled step to those of the log: below this they are the same.
+constexpr double kOverhead = 0.02;
 constexpr std::size_t kShownGemms = 5, kShownFactors = 8, kShownRanks = 8;
 
 double worth(const DifferenceLine& line, const StepDifference& difference) {
@@ -233,7 +235,14 @@ std::string measured_text(const Diagnosis& diagnosis) {
   const LoggedStepTime& logged = *diagnosis.logged;
   const std::string log = human(logged.step) + fmt::format(" +- {} in the log, median of {} lines",
                                                            percent(logged.spread), logged.lines);
-  return text.empty() ? log : text + "; " + log;
+  if (!diagnosis.difference) return log;
+  // Profilers slow the host, and synchronise.
+  const double longer = diagnosis.difference->step / logged.step - 1.0;
+  return text + "; " + log +
+         (std::abs(longer) < kOverhead
+              ? ""
+              : fmt::format(": the profiled step is {} {}", percent(std::abs(longer)),
+                            longer > 0.0 ? "longer" : "shorter"));
 }
 
 double percentile_of(const Diagnosis& diagnosis) {

@@ -81,27 +81,35 @@ std::vector<PredictedGemm> gemms_of(const std::vector<StepOperator>& operators) 
   return list;
 }
 
-// Components that consist of operators.
-constexpr std::array kOfOperators{
-    Term::ForwardGemm,   Term::ForwardAttention,  Term::ForwardMemoryBound,
-    Term::BackwardGemm,  Term::BackwardAttention, Term::BackwardMemoryBound,
-    Term::Recompute,     Term::HeadAndLoss,       Term::Embedding,
-    Term::TensorExposed, Term::ContextExposed,    Term::ExpertExposed};
-
 struct TermPart {
   Term term;
   StepPart part;
 };
-constexpr TermPart kTermParts[] = {{Term::TransferExposed, StepPart::Pipeline},
-                                   {Term::PipelineBubble, StepPart::Pipeline},
-                                   {Term::GatherExposed, StepPart::Data},
-                                   {Term::ReduceExposed, StepPart::Data},
-                                   {Term::GradientCopies, StepPart::MemoryBound},
-                                   {Term::LaunchWait, StepPart::Idle},
-                                   {Term::Host, StepPart::Idle},
-                                   {Term::OffloadExposed, StepPart::Copies},
-                                   {Term::Optimizer, StepPart::Optimizer},
-                                   {Term::Remainder, StepPart::Remainder}};
+
+// Components that consist of operators, and what a drawing shows them as.
+constexpr TermPart kOfOperators[] = {{Term::ForwardGemm, StepPart::Gemms},
+                                     {Term::ForwardAttention, StepPart::Attention},
+                                     {Term::ForwardMemoryBound, StepPart::MemoryBound},
+                                     {Term::BackwardGemm, StepPart::Gemms},
+                                     {Term::BackwardAttention, StepPart::Attention},
+                                     {Term::BackwardMemoryBound, StepPart::MemoryBound},
+                                     {Term::Recompute, StepPart::Gemms},
+                                     {Term::HeadAndLoss, StepPart::Gemms},
+                                     {Term::Embedding, StepPart::MemoryBound},
+                                     {Term::TensorExposed, StepPart::Tensor},
+                                     {Term::ContextExposed, StepPart::Context},
+                                     {Term::ExpertExposed, StepPart::Expert}};
+// All others but the slowdown by collectives and the slowest device.
+constexpr TermPart kWaits[] = {{Term::TransferExposed, StepPart::Pipeline},
+                               {Term::PipelineBubble, StepPart::Pipeline},
+                               {Term::GatherExposed, StepPart::Data},
+                               {Term::ReduceExposed, StepPart::Data},
+                               {Term::GradientCopies, StepPart::MemoryBound},
+                               {Term::LaunchWait, StepPart::Idle},
+                               {Term::Host, StepPart::Idle},
+                               {Term::OffloadExposed, StepPart::Copies},
+                               {Term::Optimizer, StepPart::Optimizer},
+                               {Term::Remainder, StepPart::Remainder}};
 
 void add_contention(StepParts& parts, Seconds contention) {
   const Seconds gemms = parts[StepPart::Gemms], compute = gemms + parts[StepPart::Attention];
@@ -128,13 +136,23 @@ PredictedStep predicted_step(const sim::Prediction& prediction, bool several_ran
   }
   step.gemms = gemms_of(operators.operators);
   Seconds beyond = terms[Term::Contention] - operators.closing_tensor - step.parts.total();
-  for (const Term term : kOfOperators) beyond += terms[term];
+  for (const auto& [term, part] : kOfOperators) beyond += terms[term];
   step.parts[StepPart::Tensor] += operators.closing_tensor;
   const Seconds slowed = std::clamp(beyond, Seconds(0.0), terms[Term::Contention]);
   add_contention(step.parts, slowed);
   step.parts[StepPart::Remainder] += beyond - slowed;
-  for (const auto& [term, part] : kTermParts) step.parts[part] += terms[term];
+  for (const auto& [term, part] : kWaits) step.parts[part] += terms[term];
   step.parts[several_ranks ? StepPart::Waiting : StepPart::Data] += terms[Term::Straggler];
+  return step;
+}
+
+PredictedStep drawn_step(const sim::Prediction& prediction) {
+  const sim::Terms terms = sim::step_operators(prediction.run).terms;
+  PredictedStep step{.step = prediction.step_time};
+  for (const auto& [term, part] : kOfOperators) step.parts[part] += terms[term];
+  for (const auto& [term, part] : kWaits) step.parts[part] += terms[term];
+  step.parts[StepPart::Gemms] += terms[Term::Contention];
+  step.parts[StepPart::Data] += terms[Term::Straggler];
   return step;
 }
 

@@ -46,6 +46,10 @@ struct PredictedStep {
   std::vector<PredictedGemm> gemms{};
 };
 
+// The same from the components of the step alone, as llmsim draws them in a trace: recomputed
+// blocks and the LM head are GEMMs, and no kernel is counted.
+PredictedStep drawn_step(const sim::Prediction& prediction);
+
 // `several_ranks`: whether waiting is a part of its own.  Requires a prediction with a step time.
 PredictedStep predicted_step(const sim::Prediction& prediction, bool several_ranks);
 

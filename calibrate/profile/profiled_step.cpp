@@ -67,10 +67,11 @@ std::optional<StepWindow> optimizer_window(const ProfileTrace& trace) {
   return window_between(bounds, StepMarks::Optimizer);
 }
 
-// The kernels from each place of `places` to the next, as far as they are alike.
+// Whether the kernels from each place of `places` to the next are alike, and most of all kernels.
 bool repeats(const std::vector<std::uint32_t>& names, const std::vector<std::size_t>& places) {
   const std::size_t period = places[1] - places[0];
   std::size_t alike = 0, all = 0;
+  if (2 * (places.back() - places.front() + period) < names.size()) return false;
   for (std::size_t i = 0; i + 1 < places.size(); ++i) {
     if (places[i + 1] - places[i] != period) return false;
     for (std::size_t k = places[i]; k < places[i + 1] && k + period < names.size(); ++k, ++all)
@@ -360,6 +361,7 @@ ProfiledStep step_of(const Profiled& rank) {
   };
   ProfiledStep step{.file = rank.trace.file,
                     .rank = rank.trace.rank,
+                    .world_size = rank.trace.world_size,
                     .window = rank.window,
                     .step = mean(rank.window.span.length()),
                     .attention_forward = counts.attention_forward.of_step(steps),

@@ -73,7 +73,7 @@ struct ProfiledKernel {
 
 struct ProfiledStep {
   std::string file;
-  std::optional<int> rank;
+  std::optional<int> rank, world_size;
   StepWindow window;
   sim::Seconds step{};
   std::array<KernelTotal, hwdb::kNumKernelClasses> classes{};

@@ -360,7 +360,9 @@ double step_percentile(const sim::Prediction& prediction, Seconds measured) {
 StepDifference step_difference(std::span<const ProfiledStep> steps,
                                const sim::Prediction& prediction) {
   StepDifference difference{.profiled = representative_rank(steps, prediction.run.strategy.pp > 1),
-                            .predicted = predicted_step(prediction, steps.size() > 1)};
+                            .predicted = steps.front().predicted
+                                             ? drawn_step(prediction)
+                                             : predicted_step(prediction, steps.size() > 1)};
   const ProfiledStep& step = difference.profiled;
   difference.step = step.step;
   difference.predicted_step = prediction.step_time;

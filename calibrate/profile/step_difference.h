@@ -9,9 +9,9 @@
 // recomputed; where at least half as many more GEMMs ran, whole blocks, else attention alone. Their
 // share of the time of the same kernels goes to this line.
 //
-// Of several ranks the one with the median of waiting stands for the run, in a pipeline the one that
-// computes longest, as predictions are of the busiest stage.  A rank is late whose
-// waiting is least: the others wait for it.
+// Of several ranks the one with the median of waiting stands for the run; of stages of a pipeline
+// the one that computes longest, because predictions are of the busiest stage.  Of ranks that wait
+// for one another the late one waits least.
 #pragma once
 
 #include <optional>

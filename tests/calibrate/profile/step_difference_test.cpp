@@ -10,6 +10,7 @@
 #include "sim/predict.h"
 #include "tests/calibrate/profile/kineto_writer.h"
 #include "tests/calibrate/sample_runs.h"
+#include "tests/sim/random_run.h"
 
 namespace llmsim::calibrate {
 namespace {
@@ -80,6 +81,22 @@ TEST(PredictedStep, HasPartsThatAddUpToTheStep) {
   }
 }
 
+TEST(PredictedStep, AddsUpForRandomRuns) {
+  sim::RandomChoice choose(7);
+  double worst = 0.0;
+  for (int i = 0; i < 150; ++i) {
+    const sim::Run run = sim::random_run(choose);
+    const sim::Prediction predicted = sim::predict_without_terms(run);
+    if (predicted.step_time <= Seconds(0.0)) continue;
+    for (const PredictedStep& step : {predicted_step(predicted, true), drawn_step(predicted)}) {
+      EXPECT_NEAR(step.parts.total() / predicted.step_time, 1.0, 1e-9);
+      worst = std::max(worst, std::abs(step.parts[StepPart::Remainder] / step.step));
+      if (std::abs(step.parts[StepPart::Remainder] / step.step)>0.01) std::printf("REM %g sched %d ep %d tp %d cp %d window %d moe %d towers %d\n", step.parts[StepPart::Remainder] / step.step, (int)run.strategy.pipeline_schedule, run.strategy.ep, run.strategy.tp, run.strategy.cp, (int)run.model.sliding_window.has_value(), (int)run.model.moe.has_value(), (int)run.model.vision.has_value());
+    }
+  }
+  std::printf("WORST %g\n", worst);
+}
+
 TEST(StepDifference, IsNoneWhereAllIsAsPredicted) {
   for (const int ranks : {1, 3}) {
     const StepDifference difference = difference_with({}, ranks);
@@ -131,6 +148,24 @@ TEST(StepDifference, FindsBlocksThatAreRecomputedUnasked) {
   expect_found(difference, "recomputation",
                predicted.forward_gemms + attention + predicted.forward_memory_bound);
   EXPECT_NEAR(difference.unasked_recomputation, 1.0, 1e-9);
+}
+
+// Ten calls of a predicted shape, its operands the other way round, each 1 ms longer than predicted.
+TEST(StepDifference, ComparesGemmsByTheirSizes) {
+  const PredictedStep predicted = predicted_step(prediction(), false);
+  const PredictedGemm& gemm = predicted.gemms.back();
+  const Seconds each = gemm.time / gemm.calls, longer(1e-3);
+  ProfiledStep step;
+  step.step = prediction().step_time;
+  step.gemms = {{.shape = {.batch = gemm.shape.batch,
+                           .m = gemm.shape.k,
+                           .n = gemm.shape.m,
+                           .k = gemm.shape.n},
+                 .total = {.kernels = 10.0, .busy = 10.0 * (each + longer)}}};
+  const StepDifference difference = step_difference(std::span(&step, 1), prediction());
+  ASSERT_EQ(difference.gemms.size(), 1u);
+  EXPECT_NEAR(difference.gemms.front().lost() / (10.0 * longer), 1.0, 1e-9);
+  EXPECT_EQ(difference.gemms.front().predicted_calls, gemm.calls);
 }
 
 // The ends of the 90 % interval are at 5 and 95 %.
