@@ -140,7 +140,9 @@ PredictedStep predicted_step(const sim::Prediction& prediction, bool several_ran
   step.parts[StepPart::Tensor] += operators.closing_tensor;
   const Seconds slowed = std::clamp(beyond, Seconds(0.0), terms[Term::Contention]);
   add_contention(step.parts, slowed);
-  step.parts[StepPart::Remainder] += beyond - slowed;
+  const Seconds hidden = std::clamp(slowed - beyond, Seconds(0.0), step.parts[StepPart::Expert]);
+  step.parts[StepPart::Expert] -= hidden;
+  step.parts[StepPart::Remainder] += beyond - slowed + hidden;
   for (const auto& [term, part] : kWaits) step.parts[part] += terms[term];
   step.parts[several_ranks ? StepPart::Waiting : StepPart::Data] += terms[Term::Straggler];
   return step;

@@ -14,8 +14,9 @@
 //                        wire, part of data
 //   idle                 waits for launches, and the host between steps
 //
-// The remainder is what operators and components disagree about: windows of attention that differ
-// between layers, and passes that are joined.
+// Passes that are joined hide what their operators have of all-to-alls.  The remainder is what
+// operators and components disagree about otherwise, such as windows of attention that differ
+// between layers.
 #pragma once
 
 #include <vector>

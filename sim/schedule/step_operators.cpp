@@ -54,14 +54,14 @@ Seconds closing_over_tensor(const Run& run, const std::vector<ModelChunk>& chunk
 }  // namespace
 
 StepOperators step_operators(const Run& run) {
-  const LayerPrices prices = layers_with_operators(run);
+  const LayerPrices prices = layer_prices(run), operators = layers_with_operators(run);
   const StepSimulation simulation(run, prices);
   const std::vector<ModelChunk> chunks = simulation.chunks_of(simulation.busiest());
   const double microbatches = simulation.shape().layout().chunk_microbatches();
   Sum sum(microbatches);
   for (const ModelChunk& chunk : chunks)
     for (const PassKind pass : {PassKind::Forward, PassKind::Backward})
-      for (const PricedOperator& op : pass_operators(run, prices, chunk, pass))
+      for (const PricedOperator& op : pass_operators(run, operators, chunk, pass))
         sum.add(op, pass == PassKind::Backward);
   return {.operators = std::move(sum).list(),
           .terms = simulation.terms(),

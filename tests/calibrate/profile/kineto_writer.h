@@ -93,6 +93,8 @@ class KinetoWriter {
     idle(faults_.loading);
     add_kernels();
     collective("tp", "AllReduce", faults_.wire * of(StepPart::Tensor), 4);
+    collective("cp", "AllGather", faults_.wire * of(StepPart::Context), 4);
+    collective("ep", "AllToAll", faults_.wire * of(StepPart::Expert), 4);
     collective("pp", "SendRecv", of(StepPart::Pipeline), 4);
     add_data_collectives();
     kernels("multi_tensor_apply_kernel", 1.0, of(StepPart::Optimizer));

@@ -27,15 +27,16 @@ const sim::Prediction& prediction() {
   return predicted;
 }
 
-StepDifference difference_with(const PlantedFaults& faults, int ranks = 1) {
-  const PredictedStep predicted = predicted_step(prediction(), ranks > 1);
+StepDifference difference_with(const PlantedFaults& faults, int ranks = 1,
+                               const sim::Prediction& of = prediction()) {
+  const PredictedStep predicted = predicted_step(of, ranks > 1);
   std::vector<hwdb::ProfileTrace> traces;
   for (int rank = 0; rank < ranks; ++rank) {
     std::istringstream stream(KinetoWriter(predicted, rank, faults).trace());
     for (hwdb::ProfileTrace& trace : hwdb::parse_trace(stream, "t.json"))
       traces.push_back(std::move(trace));
   }
-  return step_difference(profiled_steps(traces), prediction());
+  return step_difference(profiled_steps(traces), of);
 }
 
 Seconds difference_of(const StepDifference& difference, const std::string& key) {
@@ -81,20 +82,27 @@ TEST(PredictedStep, HasPartsThatAddUpToTheStep) {
   }
 }
 
+// Runs of all kinds that have a step.
+std::vector<sim::Prediction> random_predictions(unsigned seeds) {
+  std::vector<sim::Prediction> predictions;
+  for (unsigned seed = 0; seed < seeds; ++seed) {
+    const std::optional<sim::Run> run = sim::random_run(seed);
+    if (!run) continue;
+    sim::Prediction predicted = sim::predict_without_terms(*run);
+    if (predicted.step_time > Seconds(0.0)) predictions.push_back(std::move(predicted));
+  }
+  return predictions;
+}
+
 TEST(PredictedStep, AddsUpForRandomRuns) {
-  sim::RandomChoice choose(7);
-  double worst = 0.0;
-  for (int i = 0; i < 150; ++i) {
-    const sim::Run run = sim::random_run(choose);
-    const sim::Prediction predicted = sim::predict_without_terms(run);
-    if (predicted.step_time <= Seconds(0.0)) continue;
+  const std::vector<sim::Prediction> predictions = random_predictions(400);
+  EXPECT_GT(predictions.size(), 100u);
+  for (const sim::Prediction& predicted : predictions) {
     for (const PredictedStep& step : {predicted_step(predicted, true), drawn_step(predicted)}) {
       EXPECT_NEAR(step.parts.total() / predicted.step_time, 1.0, 1e-9);
-      worst = std::max(worst, std::abs(step.parts[StepPart::Remainder] / step.step));
-      if (std::abs(step.parts[StepPart::Remainder] / step.step)>0.01) std::printf("REM %g sched %d ep %d tp %d cp %d window %d moe %d towers %d\n", step.parts[StepPart::Remainder] / step.step, (int)run.strategy.pipeline_schedule, run.strategy.ep, run.strategy.tp, run.strategy.cp, (int)run.model.sliding_window.has_value(), (int)run.model.moe.has_value(), (int)run.model.vision.has_value());
+      EXPECT_LT(std::abs(step.parts[StepPart::Remainder] / step.step), 0.02);
     }
   }
-  std::printf("WORST %g\n", worst);
 }
 
 TEST(StepDifference, IsNoneWhereAllIsAsPredicted) {
@@ -111,6 +119,23 @@ TEST(StepDifference, FindsASlowWire) {
   const Seconds data = predicted_step(prediction(), true).parts[StepPart::Data];
   ASSERT_GT(data, Seconds(0.0));
   expect_found(difference_with({.wire = 1.6}, 3), "data_collectives", 0.6 * data);
+}
+
+// Of runs of all kinds: what the ranks of each group wait for is that group's.
+TEST(StepDifference, FindsTheWireOfEachGroup) {
+  int groups = 0;
+  for (const sim::Prediction& of : random_predictions(60)) {
+    const PredictedStep predicted = predicted_step(of, false);
+    const StepDifference difference = difference_with({.wire = 1.6}, 1, of);
+    for (const StepPart part :
+         {StepPart::Tensor, StepPart::Context, StepPart::Expert, StepPart::Data}) {
+      const Seconds planted = 0.6 * predicted.parts[part];
+      if (planted < 1e-3 * predicted.step) continue;
+      ++groups;
+      EXPECT_NEAR(difference_of(difference, sim::name_of(part)) / planted, 1.0, 0.1);
+    }
+  }
+  EXPECT_GT(groups, 20);
 }
 
 TEST(StepDifference, FindsKernelsThatAreNotFused) {
