@@ -25,7 +25,7 @@ using sim::Seconds;
 
 constexpr std::size_t kFindings = 3;
 // Lines below this share of the step are not said in words.
-constexpr double kWorthSaying = 0.005;
+constexpr double kWorthSaying = 0.0025;
 // Of a profiled step to those of the log: below this they are the same.
 constexpr double kOverhead = 0.02;
 constexpr std::size_t kShownGemms = 5, kShownFactors = 8, kShownRanks = 8;
@@ -127,9 +127,10 @@ std::string waiting_text(const StepDifference& d) {
 std::string idle_text(const StepDifference& d) {
   const double gaps = std::max(1.0, d.profiled.gaps);
   return fmt::format(
-      "{} gaps of {} on average: launch fewer kernels (CUDA graphs, torch.compile), and look for "
+      "{} {} of {} on average: launch fewer kernels (CUDA graphs, torch.compile), and look for "
       "synchronisation (.item(), .cpu(), prints) and a host that is shared",
-      grouped(std::llround(gaps)), human(d.profiled.idle / gaps));
+      grouped(std::llround(gaps)), std::llround(gaps) == 1 ? "gap" : "gaps",
+      human(d.profiled.idle / gaps));
 }
 
 std::string recomputation_text(const StepDifference& d) {
@@ -169,8 +170,8 @@ std::string reason_of(const DifferenceLine& line, const StepDifference& d, const
 std::string finding(const DifferenceLine& line, const StepDifference& d, const sim::Run& run) {
   const std::string key = part_text(calibrate::key_of(line));
   if (line.difference() < Seconds(0.0))
-    return key + " take less than predicted, " + times_text(line) + ": " +
-           percent(-worth(line, d)) + " of the step";
+    return key + ", less than predicted: " + times_text(line) + ", " + percent(-worth(line, d)) +
+           " of the step";
   return key + ", " + times_text(line) + ", worth " + percent(worth(line, d)) + ": " +
          reason_of(line, d, run);
 }
@@ -276,12 +277,19 @@ std::vector<Column> line_columns() {
           as_number("predicted_kernels", "expected")};
 }
 
+// For people what is rounding of a profile's nanoseconds is nothing.
+Seconds shown_difference(Seconds difference, Seconds step, bool words) {
+  constexpr double kRounding = 1e-6;
+  return words && std::abs(difference / step) < kRounding ? Seconds(0.0) : difference;
+}
+
 Table line_table(const StepDifference& d, bool words) {
   Table table("Where the difference is", line_columns());
   for (const DifferenceLine& line : d.lines) {
     const std::string key = calibrate::key_of(line);
-    table.add_row({words ? part_text(key) : key, line.measured, line.predicted, line.difference(),
-                   worth(line, d), cell(line.kernels), cell(line.predicted_kernels)});
+    const Seconds difference = shown_difference(line.difference(), d.step, words);
+    table.add_row({words ? part_text(key) : key, line.measured, line.predicted, difference,
+                   difference / d.step, cell(line.kernels), cell(line.predicted_kernels)});
   }
   table.add_row({"step", d.step, d.predicted_step, d.step - d.predicted_step,
                  (d.step - d.predicted_step) / d.step, Cell(), Cell()});
