@@ -56,9 +56,10 @@ void count_forward(PredictedStep& step, const StepOperator& one) {
       module == sim::Module::Loss)
     return;
   const StepPart part = part_of(one);
-  if (part == StepPart::Attention && one.recomputed) step.recomputed_calls += one.calls;
+  const double kernels = one.calls * one.op.launches;
+  if (part == StepPart::Attention && one.recomputed) step.recomputed_calls += kernels;
   if (one.backward) return;
-  if (part == StepPart::Attention) step.attention_calls += one.calls;
+  if (part == StepPart::Attention) step.attention_calls += kernels;
   if (part == StepPart::MemoryBound) step.forward_memory_bound += one.time;
   if (part != StepPart::Gemms) return;
   step.block_gemms += one.kernels;

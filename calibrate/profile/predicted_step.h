@@ -40,7 +40,7 @@ struct PredictedStep {
   double gemm_kernels = 0.0, memory_bound_kernels = 0.0, cast_kernels = 0.0;
   sim::Flops gemm_flops{}, attention_flops{};  // executed
   // Of forward passes without recomputation: what a block takes that is recomputed unasked.
-  double attention_calls = 0.0;                          // forward
+  double attention_calls = 0.0;                          // kernels of forward passes
   double recomputed_calls = 0.0;                         // of attention, asked for
   double block_gemms = 0.0;                              // forward, without the LM head
   sim::Seconds forward_gemms{}, forward_memory_bound{};  // of blocks

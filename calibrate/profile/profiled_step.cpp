@@ -67,6 +67,15 @@ std::optional<StepWindow> optimizer_window(const ProfileTrace& trace) {
   return window_between(bounds, StepMarks::Optimizer);
 }
 
+// Programs that mark each micro-batch have several marks from one update to the next.
+bool marks_microbatches(const StepWindow& marked, const StepWindow& updates) {
+  constexpr double kLonger = 1.5;
+  const auto mean = [](const StepWindow& window) {
+    return static_cast<double>(window.span.length()) / window.steps;
+  };
+  return mean(updates) > kLonger * mean(marked);
+}
+
 // Whether the kernels from each place of `places` to the next are alike, and most of all kernels.
 bool repeats(const std::vector<std::uint32_t>& names, const std::vector<std::size_t>& places) {
   const std::size_t period = places[1] - places[0];
@@ -223,28 +232,32 @@ Places places_of(const Profiled& profiled) {
   return places;
 }
 
+// The same calls on one rank: their places among its calls.
+struct RankCalls {
+  Profiled* rank;
+  std::vector<std::size_t> places;
+
+  std::int64_t& wait(std::size_t i) const { return rank->waits[places[i]]; }
+  std::int64_t duration(std::size_t i) const { return rank->calls[places[i]].duration; }
+};
+
+void add_waits(const std::vector<RankCalls>& ranks) {
+  const std::size_t calls = ranks.front().places.size();
+  const bool equal = std::ranges::all_of(
+      ranks, [&](const RankCalls& rank) { return rank.places.size() == calls; });
+  if (ranks.size() < 2 || !equal) return;
+  for (std::size_t i = 0; i < calls; ++i) {
+    std::int64_t wire = std::numeric_limits<std::int64_t>::max();
+    for (const RankCalls& rank : ranks) wire = std::min(wire, rank.duration(i));
+    for (const RankCalls& rank : ranks) rank.wait(i) = rank.duration(i) - wire;
+  }
+}
+
 void add_waits(std::vector<Profiled>& ranks) {
-  std::vector<Places> places;
-  std::map<CallKey, std::vector<std::size_t>> members;  // ranks that have the calls
-  for (const Profiled& rank : ranks) {
-    for (const auto& [key, of_key] : places.emplace_back(places_of(rank)))
-      members[key].push_back(places.size() - 1);
-  }
-  for (const auto& [key, of_ranks] : members) {
-    const std::size_t calls = places[of_ranks.front()][key].size();
-    const bool equal = std::ranges::all_of(
-        of_ranks, [&](std::size_t rank) { return places[rank][key].size() == calls; });
-    if (of_ranks.size() < 2 || !equal) continue;
-    for (std::size_t i = 0; i < calls; ++i) {
-      std::int64_t wire = std::numeric_limits<std::int64_t>::max();
-      for (const std::size_t rank : of_ranks)
-        wire = std::min(wire, ranks[rank].calls[places[rank][key][i]].duration);
-      for (const std::size_t rank : of_ranks) {
-        const std::size_t place = places[rank][key][i];
-        ranks[rank].waits[place] = ranks[rank].calls[place].duration - wire;
-      }
-    }
-  }
+  std::map<CallKey, std::vector<RankCalls>> same;
+  for (Profiled& rank : ranks)
+    for (auto& [key, places] : places_of(rank)) same[key].push_back({&rank, std::move(places)});
+  for (const auto& [key, calls] : same) add_waits(calls);
 }
 
 // --- one rank ---
@@ -400,8 +413,9 @@ sim::NameTable<StepMarks> name_table(StepMarks) {
 }
 
 StepWindow step_window(const ProfileTrace& trace) {
-  if (const auto marked = marked_window(trace)) return *marked;
-  if (const auto updates = optimizer_window(trace)) return *updates;
+  const auto marked = marked_window(trace), updates = optimizer_window(trace);
+  if (marked && !(updates && marks_microbatches(*marked, *updates))) return *marked;
+  if (updates) return *updates;
   if (const auto periodic = periodic_window(trace)) return *periodic;
   return {.span = whole_span(trace)};
 }

@@ -1,9 +1,10 @@
 // A step as profiled: what one rank's device did, class by class, from the traces of one run.
 //
-// Which steps.  Those that the profiler has marked; without marks, from the end of one burst of
-// optimizer kernels to the end of the next; without these, from one occurrence of a rare kernel to
-// the next, where the kernels between them repeat.  Of three or more marked steps the first is left
-// out: the profiler itself starts in it.  Everything is a mean over these steps.
+// Which steps.  Those that the profiler has marked; without marks, or where these are of
+// micro-batches, from the end of one burst of optimizer kernels to the end of the next; without
+// these, from one occurrence of a rare kernel to the next, where the kernels between them repeat.
+// Of three or more marked steps the first is left out: the profiler itself starts in it.
+// Everything is a mean over these steps.
 //
 // Busy and exposed.  A kernel is busy for as long as it runs.  Exposed times are a partition of the
 // step: at each instant of it the device

@@ -89,7 +89,11 @@ StepPart part_of(const ProfiledCollective& calls, const sim::Prediction& predict
   if (nearest != StepPart::OtherCollectives) return nearest;
   const sim::Strategy& s = prediction.run.strategy;
   if (calls.call.kind == sim::CollectiveKind::SendRecv && s.pp > 1) return StepPart::Pipeline;
-  if (calls.call.kind == sim::CollectiveKind::AllToAll && s.ep > 1) return StepPart::Expert;
+  // All-to-alls of NCCL are sends and receives by the names of their kernels.
+  const bool exchanges = calls.call.kind == sim::CollectiveKind::AllToAll ||
+                         calls.call.kind == sim::CollectiveKind::SendRecv;
+  if (exchanges && s.ep > 1) return StepPart::Expert;
+  if (exchanges && s.cp > 1) return StepPart::Context;
   const bool data_alone = s.tp == 1 && s.pp == 1 && s.cp == 1 && s.ep == 1;
   return data_alone ? StepPart::Data : StepPart::OtherCollectives;
 }

@@ -137,6 +137,19 @@ TEST(StepWindow, IsFoundByTheOptimizer) {
   EXPECT_EQ(window.span.end, 390);
 }
 
+// Four micro-batches of 25, each marked, and an update at the end.
+TEST(StepWindow, IsThatOfTheOptimizerWhereMicroBatchesAreMarked) {
+  Trace trace;
+  for (int i = 0; i < 12; ++i) {
+    trace.step(25 * i, 25 * i + 25).kernel("nvjet_a", 25 * i, 25 * i + 10);
+    if (i % 4 == 3) trace.kernel("multi_tensor_apply_kernel", 25 * i + 15, 25 * i + 20);
+  }
+  const StepWindow window = step_window(trace.done());
+  EXPECT_EQ(window.marks, StepMarks::Optimizer);
+  EXPECT_EQ(window.steps, 2);
+  EXPECT_EQ(window.span.length(), 200);
+}
+
 TEST(StepWindow, IsFoundByKernelsThatRepeat) {
   Trace trace;
   for (int i = 0; i < 5; ++i)
