@@ -8,18 +8,24 @@ install(TARGETS ${exported} llmsim_warnings llmsim_sanitizers llmsim_false_alarm
 set_target_properties(llmsim_catalogue PROPERTIES EXPORT_NAME catalogue)
 foreach(folder IN ITEMS sim hwdb calibrate reports)
   set_target_properties(llmsim_${folder} PROPERTIES EXPORT_NAME ${folder})
-  # A header whose first comment says that it is private to a folder stays at home.
-  file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/${folder}/*.h)
-  foreach(header IN LISTS headers)
-    file(READ ${PROJECT_SOURCE_DIR}/${header} text)
-    string(FIND "${text}" "#pragma once" end)
-    string(SUBSTRING "${text}" 0 ${end} comment)
-    if(NOT comment MATCHES "Private to ")
-      cmake_path(GET header PARENT_PATH place)
-      install(FILES ${PROJECT_SOURCE_DIR}/${header} DESTINATION include/llmsim/${place})
-    endif()
-  endforeach()
 endforeach()
+# Headers whose first comment says that they are private to a folder stay at home.
+install(
+  CODE
+    "set(source \"${PROJECT_SOURCE_DIR}\")
+     foreach(folder IN ITEMS sim hwdb calibrate reports)
+       file(GLOB_RECURSE headers RELATIVE \${source} \${source}/\${folder}/*.h)
+       foreach(header IN LISTS headers)
+         file(READ \${source}/\${header} text)
+         string(FIND \"\${text}\" \"#pragma once\" end)
+         string(SUBSTRING \"\${text}\" 0 \${end} comment)
+         if(NOT comment MATCHES \"Private to \")
+           cmake_path(GET header PARENT_PATH place)
+           file(INSTALL \${source}/\${header} DESTINATION \"\${CMAKE_INSTALL_PREFIX}/include/llmsim/\${place}\")
+         endif()
+       endforeach()
+     endforeach()"
+)
 install(EXPORT llmsim NAMESPACE llmsim:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/llmsim)
 
 configure_package_config_file(

@@ -120,8 +120,18 @@ std::string waiting_text(const StepDifference& d) {
   const auto late = std::ranges::max_element(d.ranks, {}, &calibrate::RankTimes::late);
   if (late == d.ranks.end() || late->late <= Seconds(0.0))
     return "all ranks wait about as long: they take turns at being late";
+  const auto longer = [&](Seconds calibrate::RankTimes::*time) {
+    Seconds least = (*late).*time;
+    for (const calibrate::RankTimes& rank : d.ranks) least = std::min(least, rank.*time);
+    return (*late).*time - least;
+  };
+  const Seconds computing = longer(&calibrate::RankTimes::computing),
+                idle = longer(&calibrate::RankTimes::idle);
+  const std::string where =
+      computing > idle ? "it computes " + human(computing) + " longer: look at its clock and heat"
+                       : "it is idle " + human(idle) + " longer: look at its host and its data";
   return late->name + " comes last to collectives and waits " + human(late->late) +
-         " less than others: look at its clock, its host and its data";
+         " less than others; " + where;
 }
 
 std::string idle_text(const StepDifference& d) {
@@ -328,14 +338,14 @@ Table gemm_table(const StepDifference& d) {
 }
 
 Table rank_table(const StepDifference& d) {
-  Table table("Ranks",
-              {as_text("rank"), in_seconds("step_s", "step"), in_seconds("waiting_s", "waiting"),
-               in_seconds("idle_s", "idle"), in_seconds("late_s", "late")});
+  Table table("Ranks", {as_text("rank"), in_seconds("step_s", "step"),
+                        in_seconds("computing_s", "computing"), in_seconds("waiting_s", "waiting"),
+                        in_seconds("idle_s", "idle"), in_seconds("late_s", "late")});
   std::vector<calibrate::RankTimes> ranks = d.ranks;
   std::ranges::stable_sort(ranks, [](const auto& a, const auto& b) { return a.late > b.late; });
   for (const calibrate::RankTimes& rank :
        std::span(ranks).first(std::min(kShownRanks, ranks.size())))
-    table.add_row({rank.name, rank.step, rank.waiting, rank.idle, rank.late});
+    table.add_row({rank.name, rank.step, rank.computing, rank.waiting, rank.idle, rank.late});
   return table;
 }
 
@@ -365,14 +375,15 @@ std::vector<Table> screen(const Diagnosis& diagnosis) {
 
 // --- JSON ---
 
-Json line_json(const DifferenceLine& line, const StepDifference& d) {
+Json line_json(const DifferenceLine& line, const StepDifference& d, const sim::Run& run) {
   return {{"part", calibrate::key_of(line)},
           {"measured_s", line.measured.value()},
           {"predicted_s", line.predicted.value()},
           {"difference_s", line.difference().value()},
           {"worth", worth(line, d)},
           {"kernels", or_null(line.kernels)},
-          {"predicted_kernels", or_null(line.predicted_kernels)}};
+          {"predicted_kernels", or_null(line.predicted_kernels)},
+          {"reason", or_null(worth(line, d) >= kWorthSaying, reason_of(line, d, run))}};
 }
 
 Json classes_json(const calibrate::ProfiledStep& step) {
@@ -387,11 +398,11 @@ Json classes_json(const calibrate::ProfiledStep& step) {
   return json;
 }
 
-Json difference_json(const StepDifference& d) {
+Json difference_json(const StepDifference& d, const sim::Run& run) {
   return {{"steps", d.profiled.window.steps},
           {"marked_by", sim::name_of(d.profiled.window.marks)},
           {"rank", or_null(d.profiled.rank)},
-          {"lines", list_json(d.lines, [&](const auto& line) { return line_json(line, d); })},
+          {"lines", list_json(d.lines, [&](const auto& line) { return line_json(line, d, run); })},
           {"classes", classes_json(d.profiled)},
           {"gemm_flops_per_s", d.gemm_rate.value()},
           {"predicted_gemm_flops_per_s", d.predicted_gemm_rate.value()},
@@ -404,12 +415,13 @@ Json diagnosis_json(const Diagnosis& diagnosis, const Provenance& provenance) {
   const sim::Prediction& p = diagnosis.prediction;
   const Seconds measured =
       diagnosis.difference ? diagnosis.difference->step : diagnosis.logged->step;
-  Json json{{"run", run_json(p)},
-            {"measured_s", measured.value()},
-            {"predicted_s", p.step_time.value()},
-            {"interval_s", {p.interval.first.value(), p.interval.second.value()}},
-            {"percentile", percentile_of(diagnosis)},
-            {"profile", diagnosis.difference ? difference_json(*diagnosis.difference) : Json()}};
+  Json json{
+      {"run", run_json(p)},
+      {"measured_s", measured.value()},
+      {"predicted_s", p.step_time.value()},
+      {"interval_s", {p.interval.first.value(), p.interval.second.value()}},
+      {"percentile", percentile_of(diagnosis)},
+      {"profile", diagnosis.difference ? difference_json(*diagnosis.difference, p.run) : Json()}};
   json["log"] = diagnosis.logged ? Json{{"step_time_s", diagnosis.logged->step.value()},
                                         {"spread", diagnosis.logged->spread},
                                         {"lines", diagnosis.logged->lines},

@@ -291,6 +291,7 @@ std::vector<RankTimes> rank_times(std::span<const ProfiledStep> steps) {
   for (const ProfiledStep& step : steps)
     ranks.push_back({.name = step.rank ? "rank " + std::to_string(*step.rank) : step.file,
                      .step = step.step,
+                     .computing = computing(step),
                      .waiting = step.waiting(),
                      .idle = step.idle,
                      .late = std::max(Seconds(0.0), middle - step.waiting())});

@@ -65,7 +65,7 @@ struct GemmComparison {
 // A rank of several.
 struct RankTimes {
   std::string name;  // "rank 3", or a file
-  sim::Seconds step{}, waiting{}, idle{};
+  sim::Seconds step{}, computing{}, waiting{}, idle{};
   sim::Seconds late{};  // by how much others waited for it longer: the median waiting less its own
 };
 

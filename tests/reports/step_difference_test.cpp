@@ -56,6 +56,19 @@ TEST(Findings, SayWhatWeighsMostInWords) {
   EXPECT_TRUE(says(found[2], "3,000 kernels ran, 1,000 are expected")) << found[2];
 }
 
+// Rank 1 computes 30 ms longer, and the others wait for it.
+TEST(Findings, SayWhichRankIsLateAndWhy) {
+  Diagnosis diagnosis = sample_diagnosis();
+  diagnosis.difference->lines = {
+      {.part = StepPart::Waiting, .measured = Seconds(0.04), .predicted = Seconds(0.01)}};
+  diagnosis.difference->ranks = {
+      {.name = "rank 0", .computing = Seconds(0.5), .waiting = Seconds(0.03)},
+      {.name = "rank 1", .computing = Seconds(0.53), .late = Seconds(0.03)}};
+  const std::string text = findings(diagnosis).front();
+  EXPECT_TRUE(says(text, "rank 1 comes last to collectives")) << text;
+  EXPECT_TRUE(says(text, "it computes 30.00 ms longer")) << text;
+}
+
 TEST(StepDifferenceScreen, StaysWithinAHundredColumnsAndEndsInTheStep) {
   const std::string text = render(sample_diagnosis(), {.database = "x"}, Format::Table);
   for (std::size_t begin = 0; begin < text.size();) {
