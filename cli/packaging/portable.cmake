@@ -5,7 +5,8 @@
 find_library(LLMSIM_SQLITECPP_ARCHIVE libSQLiteCpp.a)
 find_library(LLMSIM_SQLITE_ARCHIVE libsqlite3.a)
 find_library(LLMSIM_YAML_ARCHIVE libyaml-cpp.a)
-if(NOT LLMSIM_SQLITECPP_ARCHIVE OR NOT LLMSIM_SQLITE_ARCHIVE OR NOT LLMSIM_YAML_ARCHIVE OR LLMSIM_SANITIZE)
+find_library(LLMSIM_ZLIB_ARCHIVE libz.a)
+if(NOT LLMSIM_SQLITECPP_ARCHIVE OR NOT LLMSIM_SQLITE_ARCHIVE OR NOT LLMSIM_YAML_ARCHIVE OR NOT LLMSIM_ZLIB_ARCHIVE OR LLMSIM_SANITIZE)
   return()
 endif()
 set(portable ${PROJECT_BINARY_DIR}/portable/llmsim)
@@ -20,7 +21,7 @@ add_custom_command(
   COMMAND
     ${CMAKE_CXX_COMPILER} -std=c++20 -static -s -fkeep-inline-functions -I ${PROJECT_SOURCE_DIR} -DLLMSIM_VERSION="${PROJECT_VERSION}"
     ${sources} ${archives} ${LLMSIM_SQLITECPP_ARCHIVE}
-    ${LLMSIM_SQLITE_ARCHIVE} ${LLMSIM_YAML_ARCHIVE} -o ${portable}
+    ${LLMSIM_SQLITE_ARCHIVE} ${LLMSIM_YAML_ARCHIVE} ${LLMSIM_ZLIB_ARCHIVE} -o ${portable}
   DEPENDS ${sources} llmsim_cli llmsim_reports llmsim_calibrate llmsim_hwdb llmsim_catalogue
           llmsim_sim
   WORKING_DIRECTORY ${PROJECT_BINARY_DIR}

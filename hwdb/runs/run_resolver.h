@@ -57,8 +57,7 @@ class RunResolver {
 
  private:
   sim::Run resolve(const RunRecord& record, bool laid_out);
-  void resolve_parts(const RunRecord& record, bool laid_out, sim::Run& run,
-                     Assumptions& assume);
+  void resolve_parts(const RunRecord& record, bool laid_out, sim::Run& run, Assumptions& assume);
   const ClusterRecord& cluster_of(const RecordedHardware& hardware);
 
   const Database* database_;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "hwdb/runs/assumptions.h"
+
 namespace llmsim::hwdb {
 namespace {
 
