@@ -23,6 +23,7 @@ void add_sweep(CLI::App& program, int& status);    // predictions over a grid
 void add_compare(CLI::App& program, int& status);  // tables of settings by models or hardware
 // One step as a trace of every pipeline stage and stream.
 void add_trace(CLI::App& program, int& status);
+void add_diff(CLI::App& program, int& status);
 // Where the time of a measured step went.
 void add_diagnose(CLI::App& program, int& status);
 void add_report(CLI::App& program, int& status);    // a plan or a run as one HTML page

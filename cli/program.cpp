@@ -77,6 +77,7 @@ int run(std::vector<std::string> arguments, const std::string& version) {
   add_plot(program, status);
   add_compare(program, status);
   add_trace(program, status);
+  add_diff(program, status);
   add_diagnose(program, status);
   add_export(program, status);
   add_report(program, status);

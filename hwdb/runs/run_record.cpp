@@ -228,6 +228,15 @@ void add_run(RunFile& file, const json& value, std::set<std::string>& seen) {
   }
 }
 
+// What `predict --format json` prints has the run under "run", as it was resolved; null: it is no
+// such answer.
+const json* run_of_answer(const json& document) {
+  if (!document.is_object() || document.contains("model") || document.contains("runs"))
+    return nullptr;
+  const auto run = document.find("run");
+  return run != document.end() && run->is_object() ? &*run : nullptr;
+}
+
 }  // namespace
 
 RunFile parse_runs(const std::string& text, const std::string& file) {
@@ -236,6 +245,10 @@ RunFile parse_runs(const std::string& text, const std::string& file) {
   RunFile result{
       .file = file, .group = {}, .description = {}, .unmodelled = {}, .runs = {}, .rejected = {}};
   std::set<std::string> seen;
+  if (const json* answered = run_of_answer(document)) {
+    add_run(result, *answered, seen);
+    return result;
+  }
   if (!document.contains("runs")) {
     result.group = reader.text("group").value_or("");
     add_run(result, document, seen);

@@ -105,7 +105,8 @@ struct RunFile {
 // Free text (notes, source, framework_detail, precision_detail, recompute.detail, ...) is stored to
 // be printed; nothing depends on it.
 //
-// Runs of the JSON in `text`: {"schema": 2, "group": ..., "runs": [...]}, or one run alone.
+// Runs of the JSON in `text`: {"schema": 2, "group": ..., "runs": [...]}, one run alone, or what
+// `predict --format json` printed, whose run is taken as it was resolved.
 // Throws Error where the text is no such JSON (with file and line); a run with a mistake, or
 // with control characters in a text, is put into `rejected` and the others are read.  `file`
 // names it in messages.

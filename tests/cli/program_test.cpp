@@ -89,9 +89,10 @@ TEST_F(Program, HelpAndVersionGoToStandardOutput) {
 
 // All commands with options of their own.
 TEST_F(Program, HelpFitsAHundredColumns) {
-  for (const char* command : {"", "plan", "predict", "sweep", "plot", "compare", "trace", "export",
-                              "diagnose", "report", "validate", "calibrate run", "calibrate fit",
-                              "calibrate site", "calibrate log", "hardware list", "models show"}) {
+  for (const char* command :
+       {"", "plan", "predict", "sweep", "plot", "compare", "trace", "diff", "export", "diagnose",
+        "report", "validate", "calibrate run", "calibrate fit", "calibrate site", "calibrate log",
+        "hardware list", "models show"}) {
     std::istringstream help(run(std::string(command) + " --help").out);
     for (std::string line; std::getline(help, line);) EXPECT_LE(line.size(), 100u) << line;
   }
