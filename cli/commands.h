@@ -35,6 +35,9 @@ void add_calibrate(CLI::App& program, int& status);
 void add_hardware(CLI::App& program, int& status);  // devices and systems: list, show, add, check
 // The catalogue, and any one model in full: list, show.
 void add_models(CLI::App& program, int& status);
+void add_schema(CLI::App& program, int& status);  // JSON Schemas of files and answers
+// Tools for agents, by the Model Context Protocol.
+void add_mcp(CLI::App& program, const std::string& version, int& status);
 
 // --- validate ---
 

@@ -85,6 +85,8 @@ int run(std::vector<std::string> arguments, const std::string& version) {
   add_calibrate(program, status);
   add_hardware(program, status);
   add_models(program, status);
+  add_schema(program, status);
+  add_mcp(program, version, status);
   add_shell_texts(program, version, status);
   if (arguments.empty()) {
     std::cerr << program.help();

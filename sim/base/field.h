@@ -69,6 +69,16 @@ std::optional<Enum> named(const std::string& name) {
   return std::nullopt;
 }
 
+// The other names that are read, in the order of the table.
+template <HasNames Enum>
+std::vector<std::string> other_names() {
+  std::vector<std::string> names;
+  for (const Named<Enum>& known : name_table(Enum{})) {
+    if (name_of(known.value) != std::string(known.name)) names.emplace_back(known.name);
+  }
+  return names;
+}
+
 // The names that are written, in the order of the table.
 template <HasNames Enum>
 std::vector<std::string> all_names() {
@@ -96,6 +106,7 @@ struct FieldType;
 
 struct NoWords {
   static Words words() { return {}; }
+  static Words other_words() { return {}; }
 };
 
 // Of the types that a FieldValue has as they are.
@@ -159,6 +170,7 @@ template <HasNames Enum>
 struct FieldType<Enum> {
   static constexpr FieldKind kind = FieldKind::Word;
   static Words words() { return all_names<Enum>(); }
+  static Words other_words() { return other_names<Enum>(); }
   static std::optional<FieldValue> value(Enum member) { return std::string(name_of(member)); }
   static bool put(Enum& member, const FieldValue& value) {
     const std::string* const name = std::get_if<std::string>(&value);
@@ -173,6 +185,7 @@ template <class T>
 struct FieldType<std::optional<T>> {
   static constexpr FieldKind kind = FieldType<T>::kind;
   static Words words() { return FieldType<T>::words(); }
+  static Words other_words() { return FieldType<T>::other_words(); }
   static std::optional<FieldValue> value(const std::optional<T>& member) {
     return member ? FieldType<T>::value(*member) : std::nullopt;
   }
@@ -192,6 +205,7 @@ struct Field {
   bool (*put)(Record&, const FieldValue&) = nullptr;      // false: of another kind
   double least = 0.0;                                     // of numbers, both ends included
   double most = std::numeric_limits<double>::infinity();  //
+  Words other_words{};  // further names of words, which are read and not written
 };
 
 // The field with this range.
@@ -275,7 +289,8 @@ Field<Record> make_field(const char* key, Access) {
           .words = Type::words(),
           .get = [](const Record& record) { return Type::value(Access{}(record)); },
           .put = [](Record& record,
-                    const FieldValue& value) { return Type::put(Access{}(record), value); }};
+                    const FieldValue& value) { return Type::put(Access{}(record), value); },
+          .other_words = Type::other_words()};
 }
 
 // The field of `member`, a path such as `recompute.kind`.

@@ -108,6 +108,7 @@ NameTable<ExpertDispatch> name_table(ExpertDispatch) { return kDispatches; }
 template <class Modules>
 struct ModulesField {
   static constexpr FieldKind kind = FieldKind::Names;
+  static Words other_words() { return {}; }
   static std::optional<FieldValue> value(const Modules& modules) { return split(text_of(modules)); }
   static bool put_names(Modules& modules, const FieldValue& value,
                         std::optional<Modules> (*from)(const std::string&)) {

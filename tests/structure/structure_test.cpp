@@ -31,8 +31,8 @@ const std::map<std::string, Names> usable_folders{
 const std::map<std::string, Names> third_party_owners{
     {"sqlite3", {"hwdb"}},
     {"SQLiteCpp/", {"hwdb"}},
-    // Every reader is fuzzed, the private ones of hwdb too.
-    {"nlohmann/", {"hwdb", "reports", "runtime", "fuzz"}},
+    // Every reader is fuzzed, the private ones of hwdb too; messages of agents are the program's.
+    {"nlohmann/", {"hwdb", "reports", "runtime", "fuzz", "cli"}},
     {"Eigen/", {"calibrate"}},
     // The tests of sim hold its closed forms against it.
     {"boost/", {"calibrate", "sim"}},
