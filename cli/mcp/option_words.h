@@ -25,8 +25,8 @@ void check_readable(const std::string& name, const std::string& path, const Read
 // answer or the database.
 const CLI::Option& option_of(const CLI::App& command, const std::string& name);
 
-// "--micro-batch=2", "--no-flash"; none where a switch is left as it is (null).  A list is joined by
-// commas.  Throws Error as option_of and check_readable do, and for a value of another kind.
+// "--micro-batch=2", "--no-flash"; none where a switch is left as it is (null).  Commas join a
+// list.  Throws Error as option_of and check_readable do, and for a value of another kind.
 std::optional<std::string> word_of(const CLI::App& command, const std::string& name,
                                    const Json& value, const ReadableFiles& files);
 
@@ -37,8 +37,7 @@ std::vector<std::string> words_of(const CLI::App& command, const Json& words,
 // The text of a value: "8", "0.5", "bf16", "1,2,4".  Throws Error "NAME = ...: ... is expected".
 std::string value_text(const std::string& name, const Json& value);
 
-// The JSON Schema of an argument, from what the option's help says: its meaning, unit, default and
-// example.
+// The JSON Schema of an argument, from what the help says: meaning, unit, default, example.
 Json argument_schema(const CLI::Option& option);
 
 }  // namespace llmsim::cli::mcp

@@ -151,7 +151,7 @@ std::string too_long_answer() {
 
 void serve(const Server& server, std::istream& in, std::ostream& out) {
   while (const std::optional<Line> line = next_line(in)) {
-    if (is_blank(line->text)) continue;
+    if (!line->too_long && is_blank(line->text)) continue;
     const auto answer =
         line->too_long ? std::optional(too_long_answer()) : answer_to(server, line->text);
     if (answer && !(out << *answer << "\n" << std::flush)) return;

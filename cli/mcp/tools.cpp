@@ -364,12 +364,12 @@ std::string instructions() {
          "model trains on given hardware, without running it. Start with plan where the layout is "
          "open (model and gpus are enough) and with predict where it is known; explain says why; "
          "compare puts runs side by side; models and hardware name what is known. Times are "
-         "seconds, memory bytes, ratios 1.0 = 100 %. Every time has an interval that holds the "
-         "measured one in 9 of 10 runs: two plans whose intervals overlap much are not told apart "
-         "(\"ties\", \"1=\"). An answer that is no (does not fit, breaks a rule) says which rule "
-         "and "
-         "by how much and is no error; an error says which argument is wrong and what would be "
-         "right.";
+         "seconds, sizes bytes, ratios 1.0 = 100 %. Every time has an interval that holds the "
+         "measured one in 9 of 10 runs: report it too. Plans that the answer calls ties (\"1=\") "
+         "are not told apart. What a question leaves open is assumed and stands under "
+         "provenance.assumed: look there before you rely on an answer. An answer that is no (does "
+         "not fit, breaks a rule) says which rule and by how much and is no error; an error says "
+         "which argument is wrong and what would be right.";
 }
 
 }  // namespace llmsim::cli::mcp
