@@ -25,7 +25,7 @@ struct Refusal {
 Json error_answer(const Json& id, const Refusal& refusal) {
   return {{"jsonrpc", "2.0"},
           {"id", id},
-          {"error", {{"code", refusal.code}, {"message", refusal.message}}}};
+          {"error", {{"code", refusal.code}, {"message", Error::printable(refusal.message)}}}};
 }
 
 // The client's version where it is known, else the newest, which the client may turn down.

@@ -11,6 +11,7 @@
 #include "calibrate/measured_kernels.h"
 #include "calibrate/profile/profiled_step.h"
 #include "calibrate/training_log.h"
+#include "cli/mcp/server.h"
 #include "hwdb/benchmarks/benchmark_file.h"
 #include "hwdb/hardware/coefficient_file.h"
 #include "hwdb/hardware/user_hardware.h"
@@ -108,6 +109,24 @@ void read_trace(const std::string& text) {
   for (const calibrate::ProfiledStep& step : calibrate::profiled_steps(traces))
     if (!(step.step >= sim::Seconds(0.0) && step.idle <= step.step))
       throw std::logic_error("a step of " + std::to_string(step.step.value()) + " s");
+// Lines of an agent: each has an answer, or needs none.
+void read_messages(const std::string& text) {
+  const cli::mcp::Server server{
+      .version = "0",
+      .instructions = "",
+      .tools = cli::mcp::Json::array({{{"name", "predict"}}}),
+      .call = [](const std::string& tool, const cli::mcp::Json& arguments) {
+        return cli::mcp::ToolAnswer{.text = tool, .structured = arguments};
+      }};
+  std::istringstream lines(text);
+  std::ostringstream answers;
+  cli::mcp::serve(server, lines, answers);
+  for (std::istringstream all(answers.str()); all.peek() != EOF;) {
+    std::string line;
+    std::getline(all, line);
+    const auto answer = cli::mcp::Json::parse(line);
+    if (answer.contains("error")) throw Error(answer["error"]["message"].get<std::string>());
+  }
 }
 
 // Words that the text itself has, with what a message leaves out of it, are the text's.
@@ -148,6 +167,7 @@ const std::vector<Reader>& readers() {
       {"log", read_log},
       {"benchmark", read_benchmark},
       {"profile", read_trace},
+      {"messages", read_messages},
   };
   return all;
 }

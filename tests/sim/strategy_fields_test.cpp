@@ -53,6 +53,9 @@ TEST(StrategyFields, EveryFieldChangesTheStrategyAndIsReadBack) {
 TEST(StrategyFields, AliasesOfAWordAreReadAsTheWord) {
   EXPECT_EQ(checked(*find_strategy_field("pipeline_schedule"), "zero-bubble"), FieldValue("zb-h1"));
   EXPECT_EQ(checked(*find_strategy_field("moe_dispatch"), "hybridep"), FieldValue("deepep"));
+  EXPECT_EQ(find_strategy_field("pipeline_schedule")->other_words, Words{"zero-bubble"});
+  EXPECT_EQ(find_strategy_field("moe_dispatch")->other_words, (Words{"hybridep", "flex"}));
+  EXPECT_EQ(find_strategy_field("sharding")->other_words, Words{});
 }
 
 TEST(StrategyFields, UnknownKeysAndValuesOutOfRangeAreRefused) {

@@ -244,6 +244,41 @@ class HardwareFiles(unittest.TestCase):
                 self.assertNotEqual(self.refusal(document), "", key)
 
 
+class Questions(unittest.TestCase):
+    """Files of --question, with a section for each command."""
+
+    def sections(self, part, words=()):
+        for name, inner in part["properties"].items():
+            if inner["type"] == "object":
+                yield (*words, name), inner
+                yield from self.sections(inner, (*words, name))
+
+    def complaint(self, words, key, value):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "question.toml")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(f"[{'.'.join(words)}]\n{key} = {json.dumps(value)}\n")
+            return llmsim("--question", path, "models", "list").stderr
+
+    def test_every_key_is_an_option_and_others_are_none(self):
+        valid, keys = validator("question"), 0
+        for words, part in self.sections(schema("question")):
+            for key, inner in part["properties"].items():
+                if inner["type"] == "object":
+                    continue
+                keys += 1
+                value = True if inner["type"] == "boolean" else "1"
+                document = {key: value}
+                for word in reversed(words):
+                    document = {word: document}
+                self.assertIsNone(first_error(valid, document), (words, key))
+                self.assertNotIn("no option of a command", self.complaint(words, key, value), (words, key))
+        self.assertGreater(keys, 300)
+        self.assertIn("no option of a command", self.complaint(("plan",), "no-such-key", 1))
+        self.assertIsNotNone(first_error(valid, {"plan": {"no-such-key": 1}}))
+        self.assertIsNotNone(first_error(valid, {"plan": {"pareto": "yes"}}))
+
+
 class Answers(unittest.TestCase):
     """Keys that were seen in answers, by the definition and the key."""
 
@@ -319,7 +354,7 @@ class Answers(unittest.TestCase):
 
     def test_every_schema_is_listed_and_names_itself(self):
         listed = [line.split()[0] for line in llmsim("schema").stdout.splitlines()[2:]]
-        self.assertEqual(listed, ["run", "hardware", *self.COMMANDS])
+        self.assertEqual(listed, ["run", "hardware", "question", *self.COMMANDS])
         for name in listed:
             self.assertRegex(schema(name)["$id"], f"^llmsim:{name}:[0-9]+$")
 
