@@ -329,6 +329,22 @@ Question catalogue_question(const Tool& tool, const Json& arguments, const Reada
   return question;
 }
 
+// Of what a call asks; null characters are looked for in the words of any.
+Question any_question(const CLI::App& program, const Tool& tool, const Json& arguments,
+                      const ReadableFiles& files) {
+  if (!takes_options(tool)) return catalogue_question(tool, arguments, files);
+  Question question{.words = {tool.command}};
+  if (is_special(tool, "run")) add_run(arguments, files, question);
+  if (is_special(tool, "table")) add_table(program, arguments, files, question);
+  if (is_special(tool, "what")) {
+    if (!arguments.contains("what"))
+      throw Error("what is missing: gemm, attention, collective or memory is expected");
+    question.words.push_back("--explain=" + text_of(arguments, "what"));
+  }
+  add_options(command_of(program, tool), tool, arguments, files, question.words);
+  return question;
+}
+
 }  // namespace
 
 Json tool_list(const CLI::App& program) {
@@ -345,17 +361,11 @@ Json tool_list(const CLI::App& program) {
 
 Question question_of(const CLI::App& program, const std::string& name, const Json& arguments,
                      const ReadableFiles& files) {
-  const Tool& tool = tool_named(name);
-  if (!takes_options(tool)) return catalogue_question(tool, arguments, files);
-  Question question{.words = {tool.command}};
-  if (is_special(tool, "run")) add_run(arguments, files, question);
-  if (is_special(tool, "table")) add_table(program, arguments, files, question);
-  if (is_special(tool, "what")) {
-    if (!arguments.contains("what"))
-      throw Error("what is missing: gemm, attention, collective or memory is expected");
-    question.words.push_back("--explain=" + text_of(arguments, "what"));
-  }
-  add_options(command_of(program, tool), tool, arguments, files, question.words);
+  Question question = any_question(program, tool_named(name), arguments, files);
+  // A word ends there for the system: what was checked would not be what is read.
+  for (const std::string& word : question.words)
+    if (word.find('\0') != std::string::npos)
+      throw Error(word + ": a text without null characters is expected");
   return question;
 }
 

@@ -143,7 +143,7 @@ TEST_F(Tools, FilesAreReadBelowTheWorkingDirectoryAlone) {
         R"({"run_file": "out/run.json"})", R"({"model": "/etc/config.json"})",
         R"({"model": ["gpt2", "../config.json"]})", R"({"model": "gpt2,../config.json"})",
         R"({"from": "../train.sh"})", R"({"options": ["--from", "/train.sh"]})",
-        R"({"options": ["--model=out/config.json"]})"})
+        R"({"options": ["--model=out/config.json"]})", R"({"model": "~/../../x/config.json"})"})
     EXPECT_NE(refusal("predict", arguments).find("below the working directory"), std::string::npos)
         << arguments;
   EXPECT_NE(refusal("models", R"({"name": "../config.json"})").find("below"), std::string::npos);
@@ -151,6 +151,13 @@ TEST_F(Tools, FilesAreReadBelowTheWorkingDirectoryAlone) {
   EXPECT_NE(refusal("compare", R"({"table": "mine.toml"})").find("a table that ships"),
             std::string::npos);
   EXPECT_EQ(words("compare", R"({"table": "gpt2-h100"})"), (Words{"compare", "gpt2-h100"}));
+}
+
+// For the system a word ends at a null character: the rest would hide where a path leads.
+TEST_F(Tools, TextsHaveNoNullCharacters) {
+  for (const char* arguments : {R"({"run_file": "run.json\u0000/.."})",
+                                R"({"model": "gpt2\u0000"})", R"({"options": ["--tp=1\u0000"]})"})
+    EXPECT_NE(refusal("predict", arguments).find("null characters"), std::string::npos);
 }
 
 TEST_F(Tools, AnyFileIsReadWhereThatIsAllowed) {

@@ -352,6 +352,16 @@ class Answers(unittest.TestCase):
         missing = {(name, key) for name, key in named - seen if key not in self.RARE}
         self.assertEqual(missing, set())
 
+    def test_golden_answers_validate(self):
+        commands = sorted((ROOT / "tests/golden").glob("*.cmd"))
+        self.assertGreater(len(commands), 4)
+        kinds = {"predict": "prediction", "plan": "plan", "compare": "comparison"}
+        for path in commands:
+            line = re.sub("--format [a-z]+", "", path.read_text(encoding="utf-8"))
+            name = "explanation" if "--explain" in line else kinds[line.split()[0]]
+            answer = json.loads(llmsim(*line.split(), "--format", "json").stdout)
+            self.assertIsNone(first_error(validator(name), answer), line)
+
     def test_every_schema_is_listed_and_names_itself(self):
         listed = [line.split()[0] for line in llmsim("schema").stdout.splitlines()[2:]]
         self.assertEqual(listed, ["run", "hardware", "question", *self.COMMANDS])
