@@ -49,40 +49,23 @@ Special file_argument() {
           text_argument("path of such a record in a file; example: runs/baseline.json")};
 }
 
-// Options of one run that plan has too.
-const std::vector<const char*>& run_options() {
-  static const std::vector<const char*> names{"model",
-                                              "gpus",
-                                              "hardware",
-                                              "system",
-                                              "framework",
-                                              "precision",
-                                              "optimizer",
-                                              "seq_len",
-                                              "tp",
-                                              "pp",
-                                              "dp",
-                                              "cp",
-                                              "ep",
-                                              "micro_batch",
-                                              "global_batch",
-                                              "sharding",
-                                              "recompute",
-                                              "virtual_stages",
-                                              "schedule",
-                                              "compile",
-                                              "flash",
-                                              "tp_overlap",
-                                              "offload",
-                                              "lora",
-                                              "inter_node_bandwidth",
-                                              "site"};
-  return names;
+using Names = std::vector<const char*>;
+
+// Options of one run that plan has too: those that most questions have, and others.
+Names usual_names() {
+  return {"model", "gpus", "hardware", "framework",   "precision",    "seq_len",  "tp",       "pp",
+          "dp",    "cp",   "ep",       "micro_batch", "global_batch", "sharding", "recompute"};
 }
 
-std::vector<const char*> run_options_and(std::initializer_list<const char*> more) {
-  std::vector<const char*> names = run_options();
-  names.insert(names.end(), more);
+Names other_names() {
+  return {"system", "optimizer",  "virtual_stages", "schedule", "compile",
+          "flash",  "tp_overlap", "offload",        "lora",     "inter_node_bandwidth",
+          "site"};
+}
+
+Names joined_names(std::initializer_list<Names> lists) {
+  Names names;
+  for (const Names& list : lists) names.insert(names.end(), list.begin(), list.end());
   return names;
 }
 
@@ -97,8 +80,10 @@ Tool plan_tool() {
           "hardware, gpus, precision or seq_len ask several questions at once. Takes seconds; top "
           "= 3 keeps structured answers short.",
           "plan",
-          run_options_and({"top", "objective", "fit", "largest", "deadline", "tokens", "price",
-                           "sensitivity", "pareto", "require", "exclude", "fix"}),
+          joined_names({usual_names(),
+                        other_names(),
+                        {"top", "objective", "fit", "largest", "deadline", "tokens", "price",
+                         "sensitivity", "pareto", "require", "exclude", "fix"}}),
           {},
           {}};
 }
@@ -111,8 +96,10 @@ Tool predict_tool() {
           "measured value in 9 of 10 runs. Use it for a run that exists or a change to one; use "
           "plan where the layout is open. Layout that is left out is 1 (dp: what remains).",
           "predict",
-          run_options_and({"sequence_parallel", "from", "tokens", "price", "sensitivity",
-                           "reported_mfu", "reported_tflops", "convention", "require", "verbose"}),
+          joined_names({usual_names(),
+                        other_names(),
+                        {"sequence_parallel", "from", "tokens", "price", "sensitivity",
+                         "reported_mfu", "reported_tflops", "convention", "require", "verbose"}}),
           {run_argument(), file_argument()},
           {}};
 }
@@ -124,7 +111,7 @@ Tool explain_tool() {
           "with the factors of its rate, or the memory at the peak tensor by tensor. Ask after "
           "predict, for the largest part of its step, or of its memory.",
           "predict",
-          run_options_and({"sequence_parallel"}),
+          joined_names({usual_names(), {"from"}}),
           {{"what",
             {{"enum", {"gemm", "attention", "collective", "memory"}},
              {"description", "what is explained; example: memory"}}},
@@ -141,7 +128,7 @@ Tool compare_tool() {
           "columns), where cells without a layout are planned; or table: the name of a table that "
           "ships, predicted against measured.",
           "compare",
-          run_options_and({"sequence_parallel", "cell", "interval", "plan", "convention", "list"}),
+          joined_names({usual_names(), {"cell", "interval", "plan", "convention", "list"}}),
           {{"runs",
             {{"type", "array"},
              {"minItems", 2},
@@ -207,10 +194,11 @@ Json input_schema(const CLI::App& program, const Tool& tool) {
         {"type", "array"},
         {"items", {{"type", "string"}}},
         {"description", std::string("further words of the command line of llmsim ") + tool.command +
-                            "; example: [\"--no-gradient-overlap\", \"--etp\", \"1\"]"}};
+                            ", each option of which is an argument by its name too; example: "
+                            "[\"--no-gradient-overlap\", \"--etp\", \"1\"]"}};
   Json schema{{"type", "object"}, {"properties", properties}};
   if (!tool.required.empty()) schema["required"] = tool.required;
-  schema["additionalProperties"] = false;
+  if (!takes_options(tool)) schema["additionalProperties"] = false;
   return schema;
 }
 

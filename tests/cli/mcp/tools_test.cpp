@@ -63,6 +63,10 @@ TEST_F(Tools, ArgumentsSayUnitsAndExamples) {
   EXPECT_NE(plan["micro_batch"]["description"].get<std::string>().find("sequences per forward"),
             std::string::npos);
   EXPECT_EQ(plan["compile"]["type"], "boolean");
+  // What is written, and which form an answer has, is none.
+  for (const Json& tool : tool_list(program_))
+    for (const char* name : {"output", "format", "db", "export"})
+      EXPECT_FALSE(tool["inputSchema"]["properties"].contains(name)) << tool["name"];
 }
 
 TEST_F(Tools, ArgumentsAreOptionsWithDashes) {
