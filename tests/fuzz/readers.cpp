@@ -109,6 +109,8 @@ void read_trace(const std::string& text) {
   for (const calibrate::ProfiledStep& step : calibrate::profiled_steps(traces))
     if (!(step.step >= sim::Seconds(0.0) && step.idle <= step.step))
       throw std::logic_error("a step of " + std::to_string(step.step.value()) + " s");
+}
+
 // Lines of an agent: each has an answer, or needs none.
 void read_messages(const std::string& text) {
   const cli::mcp::Server server{
