@@ -106,7 +106,7 @@ void add_diagnose(CLI::App& program, int& status) {
       "diagnose", "where the time of a measured step went, part by part beside its prediction");
   const auto options = std::make_shared<DiagnoseOptions>();
   add_run_or_file(*command, options->run);
-  add_option(*command, "--profile", options->profiles, "TRACE",
+  add_option(*command, "--profile", options->profiles, "FILE",
              "profile of the run: a trace of torch.profiler (JSON, also gzipped), an SQLite "
              "export of Nsight Systems, or what llmsim trace wrote; several are of several ranks; "
              "example: --profile rank0.json.gz --profile rank7.json.gz")

@@ -120,6 +120,20 @@ Tool explain_tool() {
           {"what"}};
 }
 
+Tool diagnose_tool() {
+  return {
+      "diagnose",
+      "Explain a measured step",
+      "Says where the time of a measured step went, part by part against its prediction, from "
+      "a profile (torch.profiler, Nsight Systems as SQLite), and what would mend it; from a log "
+      "alone, how unusual the step is and which part could explain it. Give the run as for "
+      "predict.",
+      "diagnose",
+      joined_names({usual_names(), {"profile", "log"}}),
+      {run_argument(), file_argument()},
+      {}};
+}
+
 Tool compare_tool() {
   return {"compare",
           "Compare runs",
@@ -168,8 +182,9 @@ Tool hardware_tool() {
 }
 
 const std::vector<Tool>& tools() {
-  static const std::vector<Tool> all{plan_tool(),    predict_tool(), compare_tool(),
-                                     explain_tool(), models_tool(),  hardware_tool()};
+  static const std::vector<Tool> all{plan_tool(),    predict_tool(),  compare_tool(),
+                                     explain_tool(), diagnose_tool(), models_tool(),
+                                     hardware_tool()};
   return all;
 }
 
@@ -361,7 +376,8 @@ std::string instructions() {
   return "llmsim predicts LLM training: how fast, in how much memory and with which parallelism a "
          "model trains on given hardware, without running it. Start with plan where the layout is "
          "open (model and gpus are enough) and with predict where it is known; explain says why; "
-         "compare puts runs side by side; models and hardware name what is known. Times are "
+         "compare puts runs side by side; diagnose explains a measured step; models and hardware "
+         "name what is known. Times are "
          "seconds, sizes bytes, ratios 1.0 = 100 %. Every time has an interval that holds the "
          "measured one in 9 of 10 runs: report it too. Plans that the answer calls ties (\"1=\") "
          "are not told apart. What a question leaves open is assumed and stands under "

@@ -17,11 +17,12 @@ assert.equal(client.getServerVersion().name, "llmsim");
 assert.match(client.getInstructions(), /predicts LLM training/);
 await client.ping();
 const { tools } = await client.listTools();
-assert.deepEqual(tools.map((tool) => tool.name).sort(), ["compare", "explain", "hardware", "models", "plan", "predict"]);
+assert.deepEqual(tools.map((tool) => tool.name).sort(), ["compare", "diagnose", "explain", "hardware", "models", "plan", "predict"]);
 
 // Each tool says what its command says, in text and in numbers, but for the seconds of a search.
 const run = { model: { name: "gpt2" }, hardware: { accelerator: "h100", num_devices: 8 }, training: { global_batch: 64, dp: 8 } };
 writeFileSync(join(folder, "run.json"), JSON.stringify(run));
+writeFileSync(join(folder, "train.csv"), "step_time_s\n" + "0.20013\n".repeat(8));
 const untimed = (text) => text.replace(/strategies in [^:]*:/, "strategies:");
 const questions = [
   ["plan", { model: "llama3-8b", gpus: 16, top: 3, tp: [1, 2] }, "plan --model llama3-8b --gpus 16 --top 3 --tp 1,2"],
@@ -36,6 +37,7 @@ const questions = [
     { what, model: "llama3-8b", gpus: 8, tp: 8 },
     `predict --explain ${what} --model llama3-8b --gpus 8 --tp 8`,
   ]),
+  ["diagnose", { run_file: "run.json", log: "train.csv" }, "diagnose run.json --log train.csv"],
   ["models", { family: "llama" }, "models list --family llama"],
   ["models", { name: "gpt2" }, "models show gpt2"],
   ["hardware", {}, "hardware list"],

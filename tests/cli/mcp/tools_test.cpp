@@ -21,6 +21,7 @@ class Tools : public testing::Test {
     add_plan(program_, status_);
     add_predict(program_, status_);
     add_compare(program_, status_);
+    add_diagnose(program_, status_);
     add_models(program_, status_);
     add_hardware(program_, status_);
     std::filesystem::create_directory(folder_ / "inside");
@@ -53,8 +54,8 @@ TEST_F(Tools, EachHasADescriptionAndASchemaOfItsArguments) {
     for (const auto& [name, argument] : tool["inputSchema"]["properties"].items())
       EXPECT_TRUE(argument.contains("description")) << tool["name"] << " " << name;
   }
-  EXPECT_EQ(names,
-            (std::set<std::string>{"compare", "explain", "hardware", "models", "plan", "predict"}));
+  EXPECT_EQ(names, (std::set<std::string>{"compare", "diagnose", "explain", "hardware", "models",
+                                          "plan", "predict"}));
 }
 
 TEST_F(Tools, ArgumentsSayUnitsAndExamples) {
