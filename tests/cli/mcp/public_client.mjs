@@ -86,6 +86,6 @@ for (const [tool, args, message] of [
 }
 await assert.rejects(call("shell", {}), /unknown tool: shell/);
 await assert.rejects(client.listResources(), /resources/);
-assert.deepEqual(readdirSync(folder), ["run.json"]);
+assert.deepEqual(readdirSync(folder), ["run.json", "train.csv"]);
 await client.close();
 console.log(`${questions.length + 2} answers, all as the program's`);
