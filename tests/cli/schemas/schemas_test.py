@@ -377,4 +377,4 @@ class Answers(unittest.TestCase):
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as data:
         os.environ["XDG_DATA_HOME"] = data
-        unittest.main(argv=sys.argv[:1])
+        unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
