@@ -58,12 +58,6 @@ std::optional<int> threads_of_rank(const CalibrateOptions& options) {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / options.ranks);
 }
 
-// Which device is measured and what it is called.
-void add_device(std::vector<std::string>& arguments, const CalibrateOptions& options) {
-  if (!options.device.empty()) arguments.insert(arguments.end(), {"--device", options.device});
-  if (!options.id.empty()) arguments.insert(arguments.end(), {"--id", options.id});
-}
-
 // What a run of one rank and one of several have in common.
 std::vector<std::string> runtime_arguments(const CalibrateOptions& options,
                                            const std::string& file) {
@@ -111,9 +105,7 @@ void check_before_measuring(const CalibrateOptions& options) {
   check_results_file(options.results.front(), options.resume);
   if (options.ranks > 1) check_results_file(ranks_file(options.results.front()), options.resume);
   if (!options.output.file.empty()) check_can_be_written(options.output.file);
-  std::vector<std::string> arguments{runtime_program().string(), "--name"};
-  add_device(arguments, options);
-  const std::string id = printed_line(arguments);
+  const std::string id = measured_device(options);
   const hwdb::Database database = open_database_to_write(options.database);
   const auto known = database.find(hwdb::HardwareKind::Accelerator, id);
   if (!known || options.replace) return;
@@ -286,6 +278,17 @@ void add_calibrate(CLI::App& program, int& status) {
   add_calibrate_verify(*command, status);
   add_calibrate_fit(*command, status);
   add_calibrate_site(*command, status);
+}
+
+void add_device(std::vector<std::string>& arguments, const CalibrateOptions& options) {
+  if (!options.device.empty()) arguments.insert(arguments.end(), {"--device", options.device});
+  if (!options.id.empty()) arguments.insert(arguments.end(), {"--id", options.id});
+}
+
+std::string measured_device(const CalibrateOptions& options) {
+  std::vector<std::string> arguments{runtime_program().string(), "--name"};
+  add_device(arguments, options);
+  return printed_line(arguments);
 }
 
 int run_calibrate_run(const CalibrateOptions& options) {

@@ -29,20 +29,11 @@ std::string step_file_of(const std::string& results) {
   return (path.parent_path() / (path.stem().string() + ".step.json")).string();
 }
 
-std::vector<std::string> device_arguments(const CalibrateOptions& options) {
-  std::vector<std::string> arguments;
-  if (!options.device.empty()) arguments.insert(arguments.end(), {"--device", options.device});
-  if (!options.id.empty()) arguments.insert(arguments.end(), {"--id", options.id});
-  return arguments;
-}
-
 // What is measured here, as a stored device; on an accelerator that none describes, that of the
 // run.
 std::string device_here(const CalibrateOptions& options, const hwdb::RunRecord& record,
                         const hwdb::Database& database) {
-  std::vector<std::string> arguments{runtime_program().string(), "--name"};
-  for (const std::string& one : device_arguments(options)) arguments.push_back(one);
-  const std::string id = printed_line(arguments);
+  const std::string id = measured_device(options);
   if (database.find(hwdb::HardwareKind::Accelerator, id)) return id;
   const bool cpu = options.device == "cpu" || id == "local_cpu";
   if (!cpu && record.hardware.accelerator) return *record.hardware.accelerator;
@@ -78,7 +69,7 @@ std::vector<std::string> step_arguments(const CalibrateOptions& options, const s
   arguments.insert(arguments.end(), {"--budget", std::to_string(budget)});
   if (options.threads)
     arguments.insert(arguments.end(), {"--threads", std::to_string(*options.threads)});
-  for (const std::string& one : device_arguments(options)) arguments.push_back(one);
+  add_device(arguments, options);
   return arguments;
 }
 

@@ -96,6 +96,12 @@ struct CalibrateOptions {
   std::string database;
 };
 
+// Which device llmsim-runtime measures and what it is called, as words of its command line.
+void add_device(std::vector<std::string>& arguments, const CalibrateOptions& options);
+
+// What the runtime would call it: "local_cpu".
+std::string measured_device(const CalibrateOptions& options);
+
 // `step` alone, or a proxy of it (calibrate/step_proxy.h), on as many ranks, with its prediction.
 int run_calibrate_step(const CalibrateOptions& options);
 

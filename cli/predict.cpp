@@ -166,14 +166,12 @@ int run_predict(const PredictOptions& options) {
   write_result(explains ? reports::render(*explained, prediction.run, provenance, format, style)
                         : reports::render(prediction, provenance, format, style, extras),
                options.output);
-  if (prediction.feasible()) {
-    const std::string why_not = unmet(required, prediction, extras.job);
-    if (why_not.empty()) return 0;
-    say_why_not(why_not);
-    return 3;
-  }
-  say_why_not(prediction.infeasible->message +
-              (out_of_memory ? reports::nearest_fit_text(extras.changes) : ""));
+  const std::string why_not =
+      prediction.feasible() ? unmet(required, prediction, extras.job)
+                            : prediction.infeasible->message +
+                                  (out_of_memory ? reports::nearest_fit_text(extras.changes) : "");
+  if (why_not.empty()) return 0;
+  say_why_not(why_not);
   return 3;
 }
 

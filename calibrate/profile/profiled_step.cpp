@@ -357,6 +357,33 @@ void take_loading(Counts& counts, Cover& cover, const Profiled& rank) {
   cover.take(work, [&](std::size_t, std::int64_t exposed) { counts.loading += exposed; });
 }
 
+// Of nanoseconds of all steps, a step's.
+sim::Seconds mean_of(std::int64_t sum, int steps) {
+  return sim::Seconds(1e-9 * static_cast<double>(sum) / steps);
+}
+
+// Collectives, GEMMs by shape and kernels by name, each of which ran, of a step in the mean.
+void add_lists(ProfiledStep& step, const Counts& counts, const Profiled& rank) {
+  const int steps = rank.window.steps;
+  for (std::size_t i = 0; i < counts.collectives.size(); ++i) {
+    ProfiledCollective& collective = step.collectives.emplace_back(counts.collectives[i]);
+    collective.call.message /= steps;
+    collective.total = counts.of_collectives[i].of_step(steps);
+    collective.wire = mean_of(counts.wire[i], steps);
+    collective.waiting_exposed = mean_of(counts.waiting_exposed[i], steps);
+  }
+  for (std::size_t i = 0; i < counts.shapes.size(); ++i)
+    if (counts.shapes[i].kernels > 0)
+      step.gemms.push_back({rank.trace.shapes[i], counts.shapes[i].of_step(steps)});
+  for (std::size_t i = 0; i < counts.names.size(); ++i)
+    if (counts.names[i].kernels > 0)
+      step.kernels.push_back(
+          {rank.trace.names[i].text, rank.trace.names[i].kernels, counts.names[i].of_step(steps)});
+  std::ranges::stable_sort(step.kernels, [](const ProfiledKernel& a, const ProfiledKernel& b) {
+    return a.total.busy > b.total.busy;
+  });
+}
+
 ProfiledStep step_of(const Profiled& rank) {
   Counts counts;
   counts.names.resize(rank.trace.names.size());
@@ -369,38 +396,20 @@ ProfiledStep step_of(const Profiled& rank) {
   take_loading(counts, cover, rank);
 
   const int steps = rank.window.steps;
-  const auto mean = [&](std::int64_t sum) {
-    return sim::Seconds(1e-9 * static_cast<double>(sum) / steps);
-  };
+  const std::int64_t length = rank.window.span.length();
   ProfiledStep step{.file = rank.trace.file,
                     .rank = rank.trace.rank,
                     .world_size = rank.trace.world_size,
                     .window = rank.window,
-                    .step = mean(rank.window.span.length()),
+                    .step = mean_of(length, steps),
                     .attention_forward = counts.attention_forward.of_step(steps),
-                    .loading = mean(counts.loading),
-                    .idle = mean(rank.window.span.length() - cover.total()),
+                    .loading = mean_of(counts.loading, steps),
+                    .idle = mean_of(length - cover.total(), steps),
                     .gaps = static_cast<double>(gaps) / steps,
                     .predicted = rank.trace.predicted};
   for (std::size_t i = 0; i < counts.classes.size(); ++i)
     step.classes[i] = counts.classes[i].of_step(steps);
-  for (std::size_t i = 0; i < counts.collectives.size(); ++i) {
-    ProfiledCollective& collective = step.collectives.emplace_back(counts.collectives[i]);
-    collective.call.message /= steps;
-    collective.total = counts.of_collectives[i].of_step(steps);
-    collective.wire = mean(counts.wire[i]);
-    collective.waiting_exposed = mean(counts.waiting_exposed[i]);
-  }
-  for (std::size_t i = 0; i < counts.shapes.size(); ++i)
-    if (counts.shapes[i].kernels > 0)
-      step.gemms.push_back({rank.trace.shapes[i], counts.shapes[i].of_step(steps)});
-  for (std::size_t i = 0; i < counts.names.size(); ++i)
-    if (counts.names[i].kernels > 0)
-      step.kernels.push_back(
-          {rank.trace.names[i].text, rank.trace.names[i].kernels, counts.names[i].of_step(steps)});
-  std::ranges::stable_sort(step.kernels, [](const ProfiledKernel& a, const ProfiledKernel& b) {
-    return a.total.busy > b.total.busy;
-  });
+  add_lists(step, counts, rank);
   return step;
 }
 

@@ -85,26 +85,9 @@ class Parts : public nlohmann::json_sax<json> {
   int values_ = 0;
 };
 
-// Counts brackets outside strings; whether they match is the parser's business.
 void check_depth(const std::string& text, const std::string& file, std::optional<int> line) {
-  int depth = 0;
-  bool quoted = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (quoted && c == '\\')
-      ++i;
-    else if (c == '"')
-      quoted = !quoted;
-    else if (!quoted && (c == '[' || c == '{'))
-      ++depth;
-    else if (!quoted && (c == ']' || c == '}'))
-      --depth;
-    if (depth > kMostLevels) {
-      throw Error(place_in(text, i, file, line) +
-                  ": objects and lists lie in one another more than " +
-                  std::to_string(kMostLevels) + " deep");
-    }
-  }
+  if (const auto at = too_deep_at(text))
+    throw Error(place_in(text, *at, file, line) + ": " + too_deep_text());
 }
 
 }  // namespace

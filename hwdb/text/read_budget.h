@@ -4,10 +4,13 @@
 // script) or for more brackets than a stack has room for.  Readers that follow what a text stands
 // for pay here for each piece.
 //
-// Private to hwdb.
+// Private to hwdb and cli.
 #pragma once
 
 #include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
 
 #include "sim/base/error.h"
 
@@ -15,6 +18,13 @@ namespace llmsim::hwdb {
 
 // Maps, lists and brackets that lie in one another, in every format.
 inline constexpr int kMostLevels = 100;
+
+// Where brackets of JSON that are outside strings lie in one another more than kMostLevels deep;
+// none: nowhere.  Whether they match is the parser's business.
+std::optional<std::size_t> too_deep_at(std::string_view json);
+
+// "objects and lists lie in one another more than 100 deep"
+std::string too_deep_text();
 
 // A text that no reader of the format takes, though it may be well-formed.
 class TooLarge : public Error {
