@@ -25,6 +25,7 @@ std::optional<std::size_t> too_deep_at(std::string_view json) {
 std::string too_deep_text() {
   return "objects and lists lie in one another more than " + std::to_string(kMostLevels) + " deep";
 }
+
 namespace {
 
 constexpr std::size_t kMostMiBStoodFor = 8;
