@@ -20,6 +20,8 @@ inline constexpr int kUsage = 2;  // exit status of a wrong command line
 void add_plan(CLI::App& program, int& status);     // the best strategies, ranked
 void add_predict(CLI::App& program, int& status);  // one run in full
 void add_sweep(CLI::App& program, int& status);    // predictions over a grid
+// Parts of a sweep, a comparison or a plan into one.
+void add_join(CLI::App& program, int& status);
 void add_compare(CLI::App& program, int& status);  // tables of settings by models or hardware
 // One step as a trace of every pipeline stage and stream.
 void add_trace(CLI::App& program, int& status);

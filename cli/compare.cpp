@@ -11,6 +11,7 @@
 #include "cli/job_options.h"
 #include "cli/number_list.h"
 #include "cli/output.h"
+#include "cli/parts.h"
 #include "cli/run_library.h"
 #include "cli/run_options.h"
 #include "hwdb/text/spelling.h"
@@ -34,7 +35,9 @@ struct CompareOptions {
   std::vector<std::string> runs;
   bool interval = false, plan = false, list = false;
   JobOptions job;
-  std::string jobs = "1";
+  std::string jobs = "0";
+  std::optional<std::string> part;
+  std::string question;  // of the marks of a part
   OutputOptions output;
   std::string database;
 };
@@ -94,6 +97,13 @@ void put_over(const CompareOptions& options, CrossTable& table) {
   table.interval = table.interval || options.interval;
 }
 
+// A part of the cells, as CSV.
+void write_part(const CompareOptions& options, const CrossTable& table, Part part) {
+  const PartRange range = range_of(part, table.cells.size());
+  const reports::Table rows = reports::cell_table(table, range.first, range.last);
+  write_result(marked(render(rows, reports::Format::Csv), part, options.question), options.output);
+}
+
 // Each warning once, with the first cell that has it.
 void print_warnings(const CrossTable& table) {
   std::set<std::string> printed;
@@ -116,12 +126,21 @@ int run_compare(const CompareOptions& options) {
     return 0;
   }
   cell_values(words_in(options.cell), "--cell");
+  const Part part = part_in(options.part);
+  if (!part.is_all()) require_csv(format);
   const hwdb::Database database = open_database(options.database);
-  const CellContext context{
-      .database = database, .runs = options.runs, .job = options.job, .jobs = options.jobs};
+  const CellContext context{.database = database,
+                            .runs = options.runs,
+                            .job = options.job,
+                            .jobs = options.jobs,
+                            .part = part};
   CrossTable table = asked_table(options, context);
   table.provenance.database = name_of(database);
   put_over(options, table);
+  if (!part.is_all()) {
+    write_part(options, table, part);
+    return 0;
+  }
   write_result(page ? reports::page(table) : render(table, format, style), options.output);
   print_warnings(table);
   const auto fits = [](const reports::CrossCell& cell) {
@@ -153,11 +172,12 @@ void add_cell_options(CLI::App& c, CompareOptions& o) {
   add_option(c, "--price", o.job.price, "USD",
              "of cost: USD of a device-hour; default public prices; example: --price 2.5");
   add_option(c, "--jobs", o.jobs, "N",
-             "threads of a search, 0 to 1024; default 1; 0: one for each core; example: --jobs 8");
+             "threads of a search, 0 to 1024; default 0: one for each core; example: --jobs 8");
+  add_part_option(c, o.part, "the cells, row by row");
   c.add_flag("--list", o.list, "the tables that ship, by name, instead");
-  set_group(
-      c, "Table",
-      {"--cell", "--interval", "--convention", "--plan", "--runs", "--price", "--jobs", "--list"});
+  set_group(c, "Table",
+            {"--cell", "--interval", "--convention", "--plan", "--runs", "--price", "--jobs",
+             "--part", "--list"});
 }
 
 // A table says what its runs are.
@@ -204,6 +224,7 @@ void add_compare(CLI::App& program, int& status) {
       throw CLI::RequiredError("a TABLE or --model");
     for (const CLI::Option* typed : command->parse_order())
       options->order.push_back("--" + (typed->get_lnames().empty() ? "" : typed->get_lnames()[0]));
+    options->question = question_of(*command);
     status = run_compare(*options);
   });
 }

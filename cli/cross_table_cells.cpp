@@ -70,6 +70,13 @@ CrossCell answered(const RunOptions& run, bool planned, const CellContext& conte
   return cell;
 }
 
+// Those of the part, row by row; the others stay empty.
+void answer_cells(CrossTable& table, const CellContext& context, const auto& answer) {
+  table.cells.resize(table.rows.size() * table.columns.size());
+  const PartRange range = range_of(context.part, table.cells.size());
+  for (std::size_t i = range.first; i < range.last; ++i) table.cells[i] = answer(i);
+}
+
 // --- from a file ---
 
 std::vector<std::string> labels_of(const std::vector<hwdb::TableLine>& lines) {
@@ -222,10 +229,10 @@ CrossTable cross_table(const hwdb::TableFile& file, const CellContext& context) 
   std::vector<std::string> runs = file.runs;
   runs.insert(runs.end(), context.runs.begin(), context.runs.end());
   RunLibrary library(runs);
-  for (std::size_t r = 0; r < table.rows.size(); ++r) {
-    for (std::size_t c = 0; c < table.columns.size(); ++c)
-      table.cells.push_back(cell_in(file, r, c, library, context));
-  }
+  const std::size_t columns = table.columns.size();
+  answer_cells(table, context, [&](std::size_t i) {
+    return cell_in(file, i / columns, i % columns, library, context);
+  });
   return table;
 }
 
@@ -250,8 +257,8 @@ CrossTable cross_table(const RunOptions& options, const std::vector<std::string>
                    .values = {},
                    .planned = planned,
                    .cells = {}};
-  for (std::size_t i = 0; i < grid.size(); ++i)
-    table.cells.push_back(answered(grid.run(i), planned, context));
+  answer_cells(table, context,
+               [&](std::size_t i) { return answered(grid.run(i), planned, context); });
   return table;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/job_options.h"
+#include "cli/parts.h"
 #include "cli/run_options.h"
 #include "hwdb/store/database.h"
 #include "hwdb/text/table_file.h"
@@ -20,7 +21,8 @@ struct CellContext {
   const hwdb::Database& database;
   std::vector<std::string> runs{};  // files of measured runs that come before the shipped ones
   JobOptions job{};                 // of which the price counts
-  std::string jobs = "1";           // threads of a search
+  std::string jobs = "0";           // threads of a search
+  Part part{};                      // only its cells, row by row, are answered
 };
 
 // The table of a file.  Throws hwdb::UnknownKey and Error as check_options() does, and Error naming

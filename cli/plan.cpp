@@ -31,7 +31,8 @@ int answer_one(const PlanOptions& options, const hwdb::Database& database) {
   const reports::PlanAnswer answer = planned(options, options.run, database);
   print_answer(answer, options.output);
   if (options.space && answer.plan.complete)
-    write_space(query_of(options.run, database), *options.space);
+    write_space(query_of(options.run, database), *options.space, part_in(options.part),
+                options.question);
   if (answer.plan.plans.empty()) {
     if (!answer.plan.complete) throw Error("interrupted before anything was found that fits");
     const auto nearest = options.export_folder ? too_large(answer) : std::nullopt;
@@ -63,8 +64,12 @@ int answer_one(const PlanOptions& options, const hwdb::Database& database) {
 }
 
 int answer_many(const PlanOptions& options, const reports::PlanComparison& comparison) {
-  if (comparison.plans.empty()) throw Error("interrupted before anything was found that fits");
-  print_answer(comparison, options.output);
+  const Part part = part_in(options.part);
+  if (comparison.plans.empty() && part.is_all())
+    throw Error("interrupted before anything was found that fits");
+  write_result(marked(render(comparison, format_of(options.output), style_of(options.output)), part,
+                      options.question),
+               options.output);
   for (const reports::ComparedPlan& plan : comparison.plans) {
     if (!plan.answer.plan.plans.empty()) continue;
     std::cerr << "warning:";  // CSV has no row for it
@@ -72,7 +77,7 @@ int answer_many(const PlanOptions& options, const reports::PlanComparison& compa
       std::cerr << " " << comparison.keys[i] << " " << plan.values[i];
     std::cerr << ": " << reports::why_nothing_fits(plan.answer.plan) << "\n";
   }
-  if (reports::best_of(comparison)) return 0;
+  if (reports::best_of(comparison) || !part.is_all()) return 0;
   say_why_not(options.deadline ? "none of the questions has a plan that ends in time"
                                : "none of the questions has a plan that fits");
   return 3;
@@ -104,8 +109,11 @@ int run_plan(PlanOptions options) {
                               : options.space       ? "--space"
                                                     : "--require") +
                   ": one question, with one model and one number of devices, is expected");
+    if (options.part) require_csv(format_of(options.output));
     return answer_many(options, *many);
   }
+  if (options.part && !options.space)
+    throw Error("--part: lists that ask several questions, or --space FILE, are expected");
   return answer_one(one_question(options), database);
 }
 
@@ -126,7 +134,8 @@ void add_plan(CLI::App& program, int& status) {
              "CSV file of every strategy that breaks no rule, with its memory and, where it "
              "fits, its step time: a million take some seconds and 200 MB; default none; "
              "example: --space space.csv");
-  set_group(*command, "Search", {"--space"});
+  add_part_option(*command, options->part, "the questions, or of the strategies of --space");
+  set_group(*command, "Search", {"--space", "--part"});
   add_export_options(*command, *options);
   add_job_options(*command, options->job);
   add_require_option(*command, options->require);
@@ -145,8 +154,9 @@ void add_plan(CLI::App& program, int& status) {
       "          llmsim plan --model llama-8b --fit --tokens 1T --deadline 60");
   // Checked here and not by required(), which would hide a misspelt option behind the one that it
   // was meant for.
-  command->callback([options, &status] {
+  command->callback([options, command, &status] {
     require_question(*options);
+    options->question = question_of(*command);
     status = run_plan(*options);
   });
 }

@@ -29,6 +29,8 @@ struct PlanOptions {
   bool for_others = false;  // the answer is a page: files go by their names, without folders
   std::optional<std::string> space;    // file of all strategies
   std::optional<std::string> require;  // requirements.h
+  std::optional<std::string> part;     // of the questions, or of --space (parts.h)
+  std::string question;                // of the marks of a part
   OutputOptions output;
   std::string database;
 };

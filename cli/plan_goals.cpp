@@ -8,6 +8,7 @@
 
 #include "cli/help_format.h"
 #include "cli/number_list.h"
+#include "cli/parts.h"
 #include "cli/predict_command.h"
 #include "cli/progress.h"
 #include "cli/run_request.h"
@@ -141,6 +142,15 @@ PlanComparison largest_model(const PlanOptions& options, const hwdb::Database& d
   return std::move(trial.comparison());
 }
 
+// The questions of one part.
+std::vector<PlanQuestion> part_of(const std::vector<PlanQuestion>& all,
+                                  const PlanOptions& options) {
+  if (options.smallest) throw Error("--part: goes with no --fit, whose questions ask each other");
+  const PartRange range = range_of(part_in(options.part), all.size());
+  const auto at = [&](std::size_t i) { return all.begin() + static_cast<std::ptrdiff_t>(i); };
+  return {at(range.first), at(range.last)};
+}
+
 }  // namespace
 
 void add_goals(CLI::App& c, PlanOptions& o) {
@@ -207,8 +217,9 @@ std::optional<PlanComparison> several_answers(PlanOptions options, const hwdb::D
     return largest(one_question(options), database);
   }
   if (options.smallest && !options.run.gpus) options.run.gpus = kEveryPowerOfTwo;
-  const PlanQuestions questions = questions_of(options.run);
+  PlanQuestions questions = questions_of(options.run);
   const bool one = !options.smallest && !options.deadline && questions.list.size() == 1;
+  if (!one && options.part) questions.list = part_of(questions.list, options);
   return one ? std::nullopt : std::optional(compared(options, questions, database));
 }
 

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -93,7 +94,8 @@ class SpaceRows {
 
 }  // namespace
 
-void write_space(const sim::PlanQuery& query, const std::string& path) {
+void write_space(const sim::PlanQuery& query, const std::string& path, Part part,
+                 const std::string& question) {
   const Interruption interruption;
   ProgressLine line("pricing group");
   sim::PlanQuery watched = query;
@@ -101,14 +103,20 @@ void write_space(const sim::PlanQuery& query, const std::string& path) {
     line.tell(done, all);
     return !interruption.came();
   };
+  const auto groups = [part](std::size_t all_groups) {
+    const PartRange range = range_of(part, all_groups);
+    return std::pair(range.first, range.last);
+  };
   std::size_t all = 0, fitting = 0;
   write_file(
       [&](const TextSink& put) {
+        put(first_mark(part, question));
         SpaceRows rows(query, put);
-        const bool complete =
-            sim::price_space(watched, [&](const sim::PricedStrategy& one) { rows.add(one); });
+        const bool complete = sim::price_space(
+            watched, [&](const sim::PricedStrategy& one) { rows.add(one); }, groups);
         if (!complete) throw Error("--space = " + path + ": interrupted, nothing was written");
         rows.put_text();
+        put(last_mark(part));
         all = rows.all(), fitting = rows.fitting();
       },
       path);

@@ -74,6 +74,7 @@ int run(std::vector<std::string> arguments, const std::string& version) {
   add_plan(program, status);
   add_predict(program, status);
   add_sweep(program, status);
+  add_join(program, status);
   add_plot(program, status);
   add_compare(program, status);
   add_trace(program, status);

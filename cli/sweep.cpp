@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/help_format.h"
 #include "cli/number_list.h"
+#include "cli/parts.h"
 #include "cli/predict_command.h"
 #include "cli/progress.h"
 #include "cli/run_options.h"
@@ -28,7 +29,9 @@ constexpr std::size_t kAtOnce = 512;  // points, between two looks at Ctrl-C and
 
 struct SweepOptions {
   RunOptions run;
-  std::string part = "1/1", jobs = "1";
+  std::optional<std::string> part;
+  std::string jobs = "0";
+  std::string question;  // of the marks of a part
   std::optional<std::string> slurm;
   bool resume = false;
   OutputOptions output{.format = "csv", .file = {}};
@@ -106,7 +109,7 @@ class Sweep {
         threads_(
             static_cast<unsigned>(number_in("--jobs", options.jobs, {.least = 0, .most = 1024}))) {}
 
-  std::vector<SweepRow> rows(SweepPart part) {
+  std::vector<SweepRow> rows(PartRange part) {
     std::vector<SweepRow> rows = settings(part);
     calibrate::in_parallel(rows.size(), threads_, [&](std::size_t i) {
       attempt(rows[i], [&] { rows[i].prediction = sim::predict(rows[i].prediction.run); });
@@ -114,17 +117,17 @@ class Sweep {
     return rows;
   }
 
-  std::string csv(SweepPart part) {
+  std::string csv(PartRange part) {
     return render(table_of(grid_, rows(part)), reports::Format::Csv);
   }
 
   // The same rows without their figures, at a small part of the time.
-  std::string settings_csv(SweepPart part) {
+  std::string settings_csv(PartRange part) {
     return render(table_of(grid_, settings(part)), reports::Format::Csv);
   }
 
  private:
-  std::vector<SweepRow> settings(SweepPart part) {
+  std::vector<SweepRow> settings(PartRange part) {
     std::vector<SweepRow> rows(part.last - part.first);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       rows[i].values = grid_.values(part.first + i);
@@ -205,12 +208,14 @@ class RowCheck {
 // Throws Error for the first row of a file that is not the one that a sweep of `part` has in its
 // place: a doubled, missing or cut one, or one of another sweep.  The figures of the last row alone
 // are checked, as the program that wrote it has written the others.
-void check_rows(RowCheck& check, const SweepGrid& grid, SweepPart part,
-                std::span<const std::string> rows, const std::string& file) {
+void check_rows(RowCheck& check, const SweepGrid& grid, PartRange part,
+                std::span<const std::string> rows, const std::string& file,
+                std::size_t lines_before) {
   const auto refuse = [&](std::size_t row, const std::string& what) {
-    throw Error(file + ":" + std::to_string(row + 2) + ": " + what +
+    const std::size_t before = row + lines_before;
+    throw Error(file + ":" + std::to_string(before + 1) + ": " + what +
                 "; remove this line and all after it to go on from there (head -n " +
-                std::to_string(row + 1) + "), or leave out --resume to write the file anew");
+                std::to_string(before) + "), or leave out --resume to write the file anew");
   };
   ProgressLine progress("checking rows");
   for (std::size_t row = 0; row < rows.size(); ++row) {
@@ -227,43 +232,61 @@ void check_rows(RowCheck& check, const SweepGrid& grid, SweepPart part,
   }
 }
 
-// How many of the rows that a sweep of `part` writes stand in the file already; what follows its
-// last whole line is cut.  Throws Error where the file has other rows.
-std::size_t rows_there(Sweep& sweep, const SweepGrid& grid, SweepPart part,
-                       const std::string& file) {
+// The lines of a file up to its last whole one.
+std::string whole_lines(const std::string& file) {
   std::ifstream stream(file, std::ios::binary);
-  if (!stream) return 0;
   std::stringstream text;
-  text << stream.rdbuf();
+  if (stream) text << stream.rdbuf();
   std::string there = text.str();
   there.resize(there.rfind('\n') + 1);
-  if (there.empty()) return 0;
-  if (header_of(there) != header_of(sweep.settings_csv({part.first, part.first})))
+  return there;
+}
+
+// How many of the rows that a sweep of the part in `range` writes stand in the file already; what
+// follows the last of them is cut.  Throws Error where the file has other rows.
+std::size_t rows_there(const SweepOptions& options, Sweep& sweep, const SweepGrid& grid,
+                       PartRange range) {
+  const std::string& file = options.output.file;
+  const Part part = part_in(options.part);
+  const std::string there = whole_lines(file), mark = first_mark(part, options.question),
+                    end = last_mark(part);
+  std::string_view rows = there;
+  if (rows == mark || rows.empty()) return 0;
+  const bool is_own = rows.starts_with(mark);
+  rows.remove_prefix(is_own ? mark.size() : 0);
+  if (!end.empty() && rows.ends_with(end)) rows.remove_suffix(end.size());
+  const std::vector<std::string> lines = lines_of(rows);
+  if (!is_own || lines.empty() ||
+      lines[0] + "\n" != header_of(sweep.settings_csv({range.first, range.first})))
     throw Error(file + ": has rows of another sweep; without --resume it is replaced");
-  const std::vector<std::string> lines = lines_of(there);
   RowCheck check(sweep, grid, lines[0]);
-  check_rows(check, grid, part, std::span(lines).subspan(1), file);
-  std::filesystem::resize_file(file, there.size());
+  check_rows(check, grid, range, std::span(lines).subspan(1), file, part.is_all() ? 1 : 2);
+  std::filesystem::resize_file(file, mark.size() + rows.size());
   return lines.size() - 1;
 }
 
 // Row after row, so that what is there can be resumed.  False: interrupted.
-bool write_rows(const SweepOptions& options, Sweep& sweep, const SweepGrid& grid, SweepPart part) {
-  const std::string& file = options.output.file;
-  const std::size_t there = options.resume ? rows_there(sweep, grid, part, file) : 0;
-  std::ofstream stream(file, std::ios::binary | (there > 0 ? std::ios::app : std::ios::trunc));
+bool write_rows(const SweepOptions& options, Sweep& sweep, const SweepGrid& grid, PartRange range) {
+  const Part part = part_in(options.part);
+  const std::size_t there = options.resume ? rows_there(options, sweep, grid, range) : 0;
+  std::ofstream stream(options.output.file,
+                       std::ios::binary | (there > 0 ? std::ios::app : std::ios::trunc));
+  if (there == 0)
+    stream << first_mark(part, options.question) << sweep.csv({range.first, range.first});
   ProgressLine progress("sweeping");
   const Interruption interruption;
-  const std::size_t all = part.last - part.first;
+  const std::size_t all = range.last - range.first;
   for (std::size_t done = there; done < all && !interruption.came();) {
     const std::size_t next = std::min(all, done + kAtOnce);
-    const std::string csv = sweep.csv({part.first + done, part.first + next});
-    stream << (done == 0 ? csv : rows_of(csv)) << std::flush;
-    if (!stream) throw Error(file + ": cannot be written");
+    stream << rows_of(sweep.csv({range.first + done, range.first + next})) << std::flush;
+    if (!stream) throw Error(options.output.file + ": cannot be written");
     done = next;
     progress.tell(done, all);
   }
-  return !interruption.came();
+  if (interruption.came()) return false;
+  if (!(stream << last_mark(part) << std::flush))
+    throw Error(options.output.file + ": cannot be written");
+  return true;
 }
 
 // A job array of Slurm, each task one part, and the line that joins their files, "sweep.1.csv" and
@@ -279,16 +302,15 @@ std::string slurm_script(const SweepOptions& options) {
                 "expected");
   const std::filesystem::path path = file;
   const auto part_file = [&](const std::string& part) {
-    return hwdb::shell_quoted((path.parent_path() / path.stem()).string() + ".") + "\"" + part +
-           "\"" + hwdb::shell_quoted(path.extension().string());
+    return hwdb::shell_quoted((path.parent_path() / path.stem()).string() + ".") + part +
+           hwdb::shell_quoted(path.extension().string());
   };
   return "#!/bin/bash\n#SBATCH --job-name=llmsim-sweep\n#SBATCH --array=1-" + parts +
          "\n#SBATCH --ntasks=1\n#SBATCH --cpus-per-task=" + hwdb::shell_quoted(jobs) +
          "\n\nllmsim sweep" + options_text(options.run, options.database) + " --jobs " +
-         hwdb::shell_quoted(jobs) + " --part \"$SLURM_ARRAY_TASK_ID/" + parts + "\" --resume -o " +
-         part_file("$SLURM_ARRAY_TASK_ID") + "\n\n# When all have ended:\n# (head -n 1 " +
-         part_file("1") + "; for part in $(seq 1 " + parts + "); do tail -n +2 " +
-         part_file("$part") + "; done) > " + hwdb::shell_quoted(file) + "\n";
+         hwdb::shell_quoted(jobs) + " --part \"$SLURM_ARRAY_TASK_ID\"/" + parts + " --resume -o " +
+         part_file("\"$SLURM_ARRAY_TASK_ID\"") + "\n\n# When all have ended:\n# llmsim join " +
+         part_file("{1.." + parts + "}") + " -o " + hwdb::shell_quoted(file) + "\n";
 }
 
 int run_sweep(const SweepOptions& options) {
@@ -298,7 +320,9 @@ int run_sweep(const SweepOptions& options) {
     write_result(slurm_script(options), {});
     return 0;
   }
-  const SweepPart part = part_of(options.part, grid.size());
+  const Part part = part_in(options.part);
+  const PartRange range = range_of(part, grid.size());
+  if (!part.is_all()) require_csv(format);
   const hwdb::Database database = open_database(options.database);
   Sweep sweep(options, grid, database);
   // What is wrong with all points is wrong with the question.
@@ -308,9 +332,12 @@ int run_sweep(const SweepOptions& options) {
   const bool in_rows = format == reports::Format::Csv && !options.output.file.empty();
   if (options.resume && !in_rows) throw Error("--resume: -o FILE is missing, which holds the rows");
   if (!in_rows) {
-    return print_answer(table_of(grid, sweep.rows(part)), options.output);
+    const reports::Table table = table_of(grid, sweep.rows(range));
+    write_result(marked(render(table, format, style_of(options.output)), part, options.question),
+                 options.output);
+    return 0;
   }
-  if (write_rows(options, sweep, grid, part)) return 0;
+  if (write_rows(options, sweep, grid, range)) return 0;
   throw Error("interrupted: " + options.output.file + " has what was done; --resume goes on");
 }
 
@@ -321,13 +348,12 @@ void add_sweep(CLI::App& program, int& status) {
       "sweep", "predictions over a grid: every combination of lists of values, a row each");
   const auto options = std::make_shared<SweepOptions>();
   add_run_options(*command, options->run);
-  add_option(*command, "--part", options->part, "K/N",
-             "one of several equal parts of the grid; default 1/1; example: --part 3/16");
+  add_part_option(*command, options->part, "the grid");
   add_option(*command, "--slurm", options->slurm, "N",
              "print a Slurm job array of so many parts, and the line that joins their files, "
              "instead; default none; example: --slurm 64");
   add_option(*command, "--jobs", options->jobs, "N",
-             "threads, 0 to 1024; default 1; 0: one for each core; example: --jobs 8");
+             "threads, 0 to 1024; default 0: one for each core; example: --jobs 8");
   command->add_flag("--resume", options->resume,
                     "go on after the rows that the file of -o has; default: it is replaced; "
                     "example: --resume -o sweep.csv");
@@ -340,7 +366,10 @@ void add_sweep(CLI::App& program, int& status) {
       "A combination that breaks a rule is a row that names it.\n"
       "Example: llmsim sweep --model llama-70b --gpus 64-256*2 --tp 4,8 --micro-batch 1,2 -o "
       "sweep.csv");
-  command->callback([options, &status] { status = run_sweep(*options); });
+  command->callback([options, command, &status] {
+    options->question = question_of(*command);
+    status = run_sweep(*options);
+  });
 }
 
 }  // namespace llmsim::cli

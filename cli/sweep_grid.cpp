@@ -51,13 +51,6 @@ void set(RunOptions& run, const std::string& key, const std::string& value) {
     run.strategy[key] = value;
 }
 
-std::optional<std::size_t> number_of(std::string_view text) {
-  std::size_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
-
 constexpr NumberRange kAnyNumber{1, 1 << 24};
 
 std::string* given(std::optional<std::string>& text) { return text ? &*text : nullptr; }
@@ -127,15 +120,6 @@ SweepGrid grid_of(const RunOptions& options) {
   if (options.recompute) add(kRecompute, names_in("--recompute", *options.recompute));
   points_of(grid.axes);
   return grid;
-}
-
-SweepPart part_of(const std::string& text, std::size_t points) {
-  const std::size_t slash = std::min(text.find('/'), text.size());
-  const auto part = number_of(std::string_view(text).substr(0, slash)),
-             parts = number_of(std::string_view(text).substr(std::min(slash + 1, text.size())));
-  if (!part || !parts || *part < 1 || *part > *parts)
-    throw Error("--part = " + text + ": K/N with K from 1 to N is expected, such as 3/16");
-  return {.first = points * (*part - 1) / *parts, .last = points * *part / *parts};
 }
 
 std::span<const ListedOption> listed_options() { return kListed; }

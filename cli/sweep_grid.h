@@ -32,14 +32,6 @@ struct SweepGrid {
 inline constexpr std::size_t kMostSweepPoints = 100'000'000;
 SweepGrid grid_of(const RunOptions& options);
 
-// One of several equal parts of a grid, "3/16": its points one after the other.
-struct SweepPart {
-  std::size_t first = 0, last = 0;
-};
-
-// Throws Error for another form and for K > N.
-SweepPart part_of(const std::string& text, std::size_t points);
-
 // An option of a run, other than the fields of its strategy, that takes a list of values: names
 // with commas between them, numbers also as ranges (number_list.h).
 struct ListedOption {

@@ -102,20 +102,12 @@ Cells machine_row(const CrossTable& table, std::size_t r, std::size_t c) {
   return row;
 }
 
-Table machine_table(const CrossTable& table) {
-  Table rows(table.title, machine_columns());
-  for (std::size_t r = 0; r < table.rows.size(); ++r) {
-    for (std::size_t c = 0; c < table.columns.size(); ++c) rows.add_row(machine_row(table, r, c));
-  }
-  return rows;
-}
-
 std::string json_text(const CrossTable& table) {
   Json json;
   json["title"] = table.title;
   json["notes"] = table.notes;
   json["convention"] = or_null(table.convention);
-  json["cells"] = rows_json(machine_table(table));
+  json["cells"] = rows_json(cell_table(table, 0, table.cells.size()));
   json["provenance"] = {{"database", table.provenance.database}};
   return text_of(json);
 }
@@ -154,10 +146,17 @@ std::optional<Metric> metric_of(const CrossTable& table, const CrossCell& cell, 
   return std::nullopt;
 }
 
+Table cell_table(const CrossTable& table, std::size_t first, std::size_t last) {
+  Table rows(table.title, machine_columns());
+  for (std::size_t i = first; i < last; ++i)
+    rows.add_row(machine_row(table, i / table.columns.size(), i % table.columns.size()));
+  return rows;
+}
+
 std::string render(const CrossTable& table, Format format, const Style& style) {
   assert(table.cells.size() == table.rows.size() * table.columns.size());
   if (format == Format::Json) return json_text(table);
-  if (format == Format::Csv) return render(machine_table(table), format);
+  if (format == Format::Csv) return render(cell_table(table, 0, table.cells.size()), format);
   return render(tables_of(table, format == Format::Table), format, style);
 }
 

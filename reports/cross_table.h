@@ -66,6 +66,10 @@ struct Metric {
 // None of the layout, and where there is no such value: a broken rule, no price.
 std::optional<Metric> metric_of(const CrossTable& table, const CrossCell& cell, CellValue value);
 
+// For programs: a row for each cell from `first` to before `last`, counted row by row, with all its
+// values in base units.
+Table cell_table(const CrossTable& table, std::size_t first, std::size_t last);
+
 // For people a text in each cell: "700 TFLOP/s (70.7 % MFU)", "out of memory, 96.2 GiB of 79.2", or
 // "impossible [1]" with the rule in a footnote; what was measured of a row stands below it.  CSV
 // has a row for each cell with all values, whatever was asked for; JSON has the keys of README.md.

@@ -261,13 +261,15 @@ bool fits_anywhere(const PlanQuery& query) {
   return fits_within(problem, query.base.cluster.device.usable_memory);
 }
 
-bool price_space(const PlanQuery& query, const std::function<void(const PricedStrategy&)>& visit) {
+bool price_space(const PlanQuery& query, const std::function<void(const PricedStrategy&)>& visit,
+                 const std::function<std::pair<std::size_t, std::size_t>(std::size_t)>& groups_of) {
   query.base.model.validate();
   const PlanProblem problem(query);
   CompleteSearch search(problem);
-  std::size_t done = 0;
-  for (const LayoutGroup& group : problem.groups) {
-    search.search(group, [&](const CompleteStrategy& one) {
+  const auto [first, last] = groups_of ? groups_of(problem.groups.size())
+                                       : std::pair(std::size_t{0}, problem.groups.size());
+  for (std::size_t i = first; i < last; ++i) {
+    search.search(problem.groups[i], [&](const CompleteStrategy& one) {
       PricedStrategy priced{
           .strategy = problem.space.strategy(one.layout, one.pipeline, one.sharding,
                                              problem.space.recomputes()[one.recompute]),
@@ -281,7 +283,7 @@ bool price_space(const PlanQuery& query, const std::function<void(const PricedSt
                 .step_time;
       visit(priced);
     });
-    if (query.progress && !query.progress(++done, problem.groups.size())) return false;
+    if (query.progress && !query.progress(i + 1 - first, last - first)) return false;
   }
   return true;
 }

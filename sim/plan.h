@@ -48,6 +48,11 @@ struct PricedStrategy {
 // Calls visit(strategy) for every one that keeps the rules, on one thread; each equals predict() of
 // its run (search/complete_search.h).  False: query.progress has ended it.  Throws Error as plan()
 // does: for a model or a restriction that is none.
-bool price_space(const PlanQuery& query, const std::function<void(const PricedStrategy&)>& visit);
+//
+// The space is a list of groups of layouts, and strategies come group by group.  Of `groups_of`,
+// which takes their number, only those from its first to before its second value are visited.
+bool price_space(
+    const PlanQuery& query, const std::function<void(const PricedStrategy&)>& visit,
+    const std::function<std::pair<std::size_t, std::size_t>(std::size_t)>& groups_of = {});
 
 }  // namespace llmsim::sim

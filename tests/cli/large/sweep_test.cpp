@@ -51,23 +51,7 @@ TEST(SweepGrid, HasEveryCombinationOnce) {
   EXPECT_EQ(last.recompute, "full");
 }
 
-TEST(SweepGrid, PartsCoverItOnce) {
-  for (const std::size_t points : {1u, 7u, 24u}) {
-    std::size_t next = 0;
-    for (int part = 1; part <= 5; ++part) {
-      const SweepPart range = part_of(std::to_string(part) + "/5", points);
-      EXPECT_EQ(range.first, next);
-      next = range.last;
-    }
-    EXPECT_EQ(next, points);
-  }
-}
-
 TEST(SweepGrid, WhatIsNoGridIsAnError) {
-  for (const char* text : {"", "3", "0/2", "3/2", "a/b", "1/", "/1", "1/2/3", "-1/2"})
-    EXPECT_EQ(
-        error_of([&] { part_of(text, 10); }),
-        "--part = " + std::string(text) + ": K/N with K from 1 to N is expected, such as 3/16");
   RunOptions huge = asked();
   huge.strategy = {{"tp", "1-4096"}, {"pp", "1-4096"}, {"dp", "1-4096"}};
   EXPECT_EQ(error_of([&] { grid_of(huge); }),
@@ -143,26 +127,13 @@ TEST_F(Program, ASweepResumesNoFileWithADoubledMissingOrCutRow) {
   refused({l[0], l[1], other}, "odd.csv:3: the row of tp 1, micro_batch 2 has other values");
 }
 
-TEST_F(Program, PartsOfASweepJoinedAreTheWhole) {
-  const std::string all = run(kSweep).out;
-  std::string joined;
-  for (const char* part : {"1/4", "2/4", "3/4", "4/4"}) {
-    const Outcome one = run(kSweep + std::string("--jobs 2 --part ") + part);
-    ASSERT_EQ(one.status, 0) << one.messages;
-    joined += joined.empty() ? one.out : one.out.substr(one.out.find('\n') + 1);
-  }
-  EXPECT_EQ(joined, all);
-}
-
 TEST_F(Program, ASweepPrintsAJobArray) {
   const Outcome script = run(kSweep + std::string("--slurm 4 -o grid.csv"));
   ASSERT_EQ(script.status, 0) << script.messages;
   for (const char* line :
        {"#SBATCH --array=1-4\n", "llmsim sweep --model gpt2 --gpus 8 --tp 1,2,3 ",
-        "--part \"$SLURM_ARRAY_TASK_ID/4\" --resume -o grid.\"$SLURM_ARRAY_TASK_ID\".csv\n",
-        "# (head -n 1 grid.\"1\".csv; for part in $(seq 1 4); do tail -n +2 grid.\"$part\".csv; "
-        "done) > "
-        "grid.csv\n"})
+        "--part \"$SLURM_ARRAY_TASK_ID\"/4 --resume -o grid.\"$SLURM_ARRAY_TASK_ID\".csv\n",
+        "# llmsim join grid.{1..4}.csv -o grid.csv\n"})
     EXPECT_NE(script.out.find(line), std::string::npos) << line << "\n" << script.out;
   EXPECT_NE(run(kSweep + std::string("--slurm 4 --db my.db")).out.find(" --db my.db "),
             std::string::npos);
@@ -174,17 +145,16 @@ TEST_F(Program, AJobArrayRunsNothingOfItsFilesName) {
   write("name", name);
   const Outcome script = run(kSweep + std::string("--slurm 2 -o \"$(cat name)\""));
   ASSERT_EQ(script.status, 0) << script.messages;
-  std::string part = script.out;
-  part.replace(part.find("\nllmsim sweep") + 1, 6, "printf '<%s>'");
-  const std::string joins = part.substr(part.find("# (head") + 2);
-  write("job.sh", part);
-  const Outcome job = shell("SLURM_ARRAY_TASK_ID=2 bash job.sh");
-  EXPECT_NE(job.out.find("<-o><o$(touch ran) 'x;y.2.csv>"), std::string::npos) << job.out;
-  write("o$(touch ran) 'x;y.1.csv", "a\n1\n");
-  write("o$(touch ran) 'x;y.2.csv", "a\n2\n");
-  write("join.sh", joins);
-  EXPECT_EQ(shell("bash join.sh").status, 0);
-  EXPECT_EQ(text_of(name), "a\n1\n2\n");
+  std::string job = script.out;
+  for (std::size_t at; (at = job.find("\nllmsim sweep")) != job.npos;)
+    job.replace(at + 1, 6, "printf '<%s>'");
+  write("job.sh", job);
+  const Outcome done = shell("SLURM_ARRAY_TASK_ID=2 bash job.sh");
+  EXPECT_NE(done.out.find("<-o><o$(touch ran) 'x;y.2.csv>"), std::string::npos) << done.out;
+  const std::string joins = script.out.substr(script.out.find("# llmsim join") + 8);
+  write("join.sh", "printf '<%s>'" + joins);
+  EXPECT_EQ(shell("bash join.sh").out,
+            "<join><o$(touch ran) 'x;y.1.csv><o$(touch ran) 'x;y.2.csv><-o><" + name + ">");
   EXPECT_FALSE(std::filesystem::exists(path("ran")));
   EXPECT_EQ(run(kSweep + std::string("--slurm 2 -o \"$(printf \"a\\nb\")\"")).status, 1);
 }
