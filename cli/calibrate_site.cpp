@@ -257,11 +257,41 @@ void add_show_site(CLI::App& calibrate, int& status) {
   command->callback([options, &status] { status = run_calibrate_show(*options); });
 }
 
+void add_export_site(CLI::App& calibrate, int& status) {
+  CLI::App* command = calibrate.add_subcommand(
+      "export", "a site as a file that hardware add reads on another machine");
+  const auto options = std::make_shared<ShowOptions>();
+  add_option(*command, "name", options->name, "NAME", "site; example: our-cluster")->required();
+  add_option(*command, "-o,--output", options->output.file, "FILE",
+             "write the result to a file; default standard output; example: -o site.json");
+  add_database_option(*command, options->database);
+  command->callback([options, &status] {
+    const hwdb::Database database = open_database(options->database);
+    write_result(hwdb::site_document(database, options->name), options->output);
+    status = 0;
+  });
+}
+
+void add_remove_site(CLI::App& calibrate, int& status) {
+  CLI::App* command = calibrate.add_subcommand("remove", "take a site away");
+  const auto options = std::make_shared<ShowOptions>();
+  add_option(*command, "name", options->name, "NAME", "site; example: our-cluster")->required();
+  add_database_option(*command, options->database);
+  command->callback([options, &status] {
+    hwdb::Database database = open_database_to_write(options->database);
+    hwdb::remove_site(database, options->name);
+    write_result("Removed site " + options->name + " from " + database.path() + "\n", {});
+    status = 0;
+  });
+}
+
 }  // namespace
 
 void add_calibrate_site(CLI::App& calibrate, int& status) {
   add_site(calibrate, status);
   add_show_site(calibrate, status);
+  add_export_site(calibrate, status);
+  add_remove_site(calibrate, status);
 }
 
 }  // namespace llmsim::cli

@@ -7,6 +7,7 @@
 #include "cli/help_format.h"
 #include "cli/output.h"
 #include "hwdb/hardware/hardware.h"
+#include "hwdb/hardware/hardware_document.h"
 #include "hwdb/hardware/user_hardware.h"
 #include "hwdb/store/database_check.h"
 #include "hwdb/text/input_file.h"
@@ -17,9 +18,10 @@ namespace llmsim::cli {
 namespace {
 
 struct HardwareOptions {
-  std::string name;      // show: id or alias
-  std::string file;      // add: the user's hardware
-  bool replace = false;  // add: names that exist already
+  std::string name;                // show: id or alias
+  std::string file;                // add: the user's hardware
+  std::vector<std::string> names;  // export
+  bool replace = false;            // add: names that exist already
   OutputOptions output;
   std::string database;
 };
@@ -108,6 +110,19 @@ int run_hardware_add(const HardwareOptions& options) {
   return 0;
 }
 
+int run_hardware_export(const HardwareOptions& options) {
+  const hwdb::Database database = open_database(options.database);
+  write_result(hwdb::hardware_document(database, options.names), options.output);
+  return 0;
+}
+
+int run_hardware_remove(const HardwareOptions& options) {
+  hwdb::Database database = open_database_to_write(options.database);
+  hwdb::remove_hardware(database, options.name);
+  write_result("Removed " + options.name + " from " + database.path() + "\n", {});
+  return 0;
+}
+
 int run_hardware_check(const HardwareOptions& options) {
   format_of(options.output);
   const std::string path =
@@ -132,7 +147,8 @@ int run_hardware_check(const HardwareOptions& options) {
 void add_hardware(CLI::App& program, int& status) {
   CLI::App* command = program.add_subcommand(
       "hardware",
-      "accelerators and systems: list, show with sources, add your own, check the database");
+      "accelerators and systems: list, show with sources, add, export and remove your own, check "
+      "the database");
   command->require_subcommand(1);
   const auto options = std::make_shared<HardwareOptions>();
 
@@ -155,6 +171,22 @@ void add_hardware(CLI::App& program, int& status) {
   add->add_flag("--replace", options->replace, "let the file's names hide shipped or earlier ones");
   add_database_option(*add, options->database);
   add->callback([options, &status] { status = run_hardware_add(*options); });
+
+  CLI::App* exported = command->add_subcommand(
+      "export", "accelerators and systems as a file that hardware add reads elsewhere");
+  add_option(*exported, "names", options->names, "ID",
+             "ids or aliases, shipped or your own; example: my_gpu my_cluster")
+      ->required();
+  add_option(*exported, "-o,--output", options->output.file, "FILE",
+             "write the result to a file; default standard output; example: -o my_gpu.json");
+  add_database_option(*exported, options->database);
+  exported->callback([options, &status] { status = run_hardware_export(*options); });
+
+  CLI::App* removed = command->add_subcommand(
+      "remove", "take your own accelerator or system, with its coefficients, away");
+  add_option(*removed, "name", options->name, "ID", "id or alias; example: my_gpu")->required();
+  add_database_option(*removed, options->database);
+  removed->callback([options, &status] { status = run_hardware_remove(*options); });
 
   CLI::App* check = command->add_subcommand(
       "check", "whether the database holds what was written: every page and record is read");

@@ -30,7 +30,7 @@ struct PlanOptions {
   std::optional<std::string> space;    // file of all strategies
   std::optional<std::string> require;  // requirements.h
   std::optional<std::string> part;     // of the questions, or of --space (parts.h)
-  std::string question;                // of the marks of a part
+  std::string question;                // of the marks of --part
   OutputOptions output;
   std::string database;
 };

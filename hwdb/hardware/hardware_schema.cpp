@@ -108,7 +108,7 @@ Schema system_schema() {
 
 Schema coefficient_schema() {
   return object_schema(
-      {{"scope", word_schema({"device", "system", "framework"})},
+      {{"scope", word_schema({"device", "system", "framework", "site"})},
        {"id", text_schema()},
        {"key", text_schema()},
        {"value", {{"type", "number"}}},

@@ -25,7 +25,7 @@ const json& description() {
   return fields;
 }
 
-constexpr std::size_t kLongestId = 64;
+constexpr std::size_t kLongestId = 64, kLongestSite = 100;
 
 // What the whole document and the database know: names that a record may refer to, or must not
 // take.
@@ -227,14 +227,28 @@ void check_hardware_coefficient(ObjectReader& reader, Coefficient& coefficient,
     reader.refuse("value", "at most " + shown(json(range->most)) + " is expected");
 }
 
+// What a site's values mean is said by their keys (runs/site.h); those of a later llmsim are kept.
+void check_site_coefficient(ObjectReader& reader, Coefficient& coefficient,
+                            const Context& context) {
+  constexpr double kMost = 1e18;
+  if (coefficient.id.empty() || coefficient.id.size() > kLongestSite)
+    reader.refuse("id", "a name of 1 to 100 characters is expected");
+  if (!context.replace && !context.database.coefficients("site", coefficient.id).empty())
+    reader.refuse("id", "is taken by a stored site; choose another, or use --replace");
+  coefficient.value = *reader.number("value", -kMost);
+  if (coefficient.value > kMost) reader.refuse("value", "at most 1e18 is expected");
+}
+
 Coefficient checked_coefficient(ObjectReader& reader, const Context& context) {
   Coefficient coefficient;
   for (const char* key : {"scope", "id", "key", "value", "source"}) require(reader, key);
-  coefficient.scope = *reader.one_of("scope", {"device", "system", "framework"});
+  coefficient.scope = *reader.one_of("scope", {"device", "system", "framework", "site"});
   coefficient.id = *reader.text("id");
   coefficient.key = *reader.text("key");
   if (coefficient.scope == "framework")
     coefficient.value = *reader.number("value", 0.0);
+  else if (coefficient.scope == "site")
+    check_site_coefficient(reader, coefficient, context);
   else
     check_hardware_coefficient(reader, coefficient, context);
   coefficient.standard_error = reader.number("standard_error", 0.0);
@@ -335,6 +349,8 @@ AddedHardware add_hardware(Database& database, const std::string& text, const st
       database.put_hardware(HardwareKind::Accelerator, completed(record).dump());
     for (const json& record : list_of(document, "systems"))
       database.put_hardware(HardwareKind::System, completed(record).dump());
+    for (const Coefficient& coefficient : coefficients)
+      if (coefficient.scope == "site") database.forget("site", coefficient.id);
     for (const Coefficient& coefficient : coefficients) database.put(coefficient);
   });
   return {context.accelerators, context.systems, static_cast<int>(coefficients.size())};

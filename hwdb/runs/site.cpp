@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "hwdb/hardware/hardware_document.h"
 #include "hwdb/text/spelling.h"
 #include "sim/base/error.h"
 
@@ -210,6 +211,16 @@ void put_site(Database& database, const Site& site, bool replace) {
     database.forget(kScope, site.name);
     for (const Coefficient& row : rows_of(site)) database.put(row);
   });
+}
+
+std::string site_document(const Database& database, const std::string& name) {
+  site(database, name);  // is there
+  return coefficients_document(database, kScope, name);
+}
+
+void remove_site(Database& database, const std::string& name) {
+  site(database, name);
+  database.in_transaction([&] { database.forget(kScope, name); });
 }
 
 void apply(const Site& site, const Frameworks& frameworks, sim::Run& run) {

@@ -101,6 +101,11 @@ Site site(const Database& database, const std::string& name);
 void check_site_name(const Database& database, const std::string& name, bool replace);
 void put_site(Database& database, const Site& site, bool replace);
 
+// {"coefficients": [...]}, which `hardware add` reads on another machine.  Throws Error for an
+// unknown site, as remove_site() does.
+std::string site_document(const Database& database, const std::string& name);
+void remove_site(Database& database, const std::string& name);
+
 // Applies what is known of its cell to a run, and replaces its errors:
 //
 //   in a cell                                 step of the cell; errors.site = that of the cell

@@ -188,6 +188,13 @@ Measurement measurement_row(const Statement& row) {
           row.text(8)};
 }
 
+void forget_aliases(sqlite::Connection& connection, HardwareKind kind, const std::string& id) {
+  Statement(connection, "DELETE FROM aliases WHERE kind = ? AND id = ? AND origin = 'user'")
+      .bind(word_of(kind))
+      .bind(id)
+      .run();
+}
+
 }  // namespace
 
 std::optional<std::string> known_default_database_path() {
@@ -341,10 +348,7 @@ void Database::require_writable() const {
 void Database::put_hardware(HardwareKind kind, const std::string& record) {
   require_writable();
   const nlohmann::json parsed = nlohmann::json::parse(record);
-  Statement(*impl_->connection, "DELETE FROM aliases WHERE kind = ? AND id = ? AND origin = 'user'")
-      .bind(word_of(kind))
-      .bind(parsed.at("id").get<std::string>())
-      .run();
+  forget_aliases(*impl_->connection, kind, parsed.at("id"));
   insert_hardware(*impl_->connection, kind, parsed, Origin::User);
 }
 
@@ -363,6 +367,16 @@ void Database::forget_fit(std::string_view fit) {
   Statement(*impl_->connection, "DELETE FROM coefficients WHERE instr(fitted_from, ?) = 1")
       .bind(fit)
       .run();
+}
+
+void Database::forget_hardware(HardwareKind kind, const std::string& id) {
+  require_writable();
+  forget_aliases(*impl_->connection, kind, id);
+  Statement(*impl_->connection,
+            std::string("DELETE FROM ") + table_of(kind) + " WHERE id = ? AND origin = 'user'")
+      .bind(id)
+      .run();
+  forget(kind == HardwareKind::Accelerator ? "device" : "system", id);
 }
 
 void Database::forget(std::string_view scope, std::string_view id) {

@@ -114,6 +114,9 @@ class Database {
   void put(const Coefficient& coefficient);
   void put(const Measurement& measurement);
 
+  // Removes the user's row of an id, with its aliases and its coefficients.
+  void forget_hardware(HardwareKind kind, const std::string& id);
+
   // Removes the coefficients, of any origin, whose fitted_from begins with `fit`.
   void forget_fit(std::string_view fit);
 
