@@ -75,8 +75,7 @@ TEST(HardwareDocument, OfAllThatShipsIsReadAgain) {
       Database other(":memory:", Access::Write);
       const std::string error = error_of(
           [&] { add_hardware(other, hardware_document(database, {row.id}), "x.json", true); });
-      EXPECT_EQ(error.find("peak_bf16_flops: is missing") != std::string::npos,
-                row.id == "gaudi1");
+      EXPECT_EQ(error.find("peak_bf16_flops: is missing") != std::string::npos, row.id == "gaudi1");
       EXPECT_TRUE(error.empty() || row.id == "gaudi1") << row.id << ": " << error;
     }
   }
