@@ -106,7 +106,9 @@ Slopes all_slopes(const SitePosterior& posterior, const SiteRow& row) {
 }
 
 struct Linear {
-  std::vector<SiteRow> rows;
+  std::vector<SiteRow> rows;   // of the runs
+  std::vector<SiteRow> parts;  // of the steps of profiled ones,
+  std::vector<bool> profiled;  // which are these
   SitePriors priors;
   SitePosterior posterior;
 
@@ -141,6 +143,19 @@ void linearise(const std::vector<SiteRun>& runs, const std::vector<std::size_t>&
     rows.push_back(row);
   }
   linear.rows = std::move(rows);
+}
+
+// The rows of parts, which hold for all effects alike.
+void add_parts(const std::vector<SiteRun>& runs, const std::vector<std::size_t>& cells,
+               Linear& linear) {
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    linear.profiled.push_back(!runs[i].parts.empty());
+    for (SiteRow row : runs[i].parts) {
+      row.cell = cells[i];
+      row.layout = hwdb::layout_of(runs[i].run);
+      linear.parts.push_back(row);
+    }
+  }
 }
 
 // Slopes of effects without those of layouts, the mean of the rows that `counts`; with the effect
@@ -278,7 +293,8 @@ double SitePosterior::covariance_of(const SiteRow& row, const SiteRow& other) co
   return sum;
 }
 
-SitePosterior site_posterior(const std::vector<SiteRow>& rows, const SitePriors& priors) {
+SitePosterior site_posterior(const std::vector<SiteRow>& rows, const SitePriors& priors,
+                             const std::vector<SiteRow>& parts, const std::vector<bool>& profiled) {
   const bool student = std::ssize(rows) >= kFewRuns;
   MixedModel model;
   const auto add = [&](double spread, bool heavy) {
@@ -299,8 +315,12 @@ SitePosterior site_posterior(const std::vector<SiteRow>& rows, const SitePriors&
   model.noise = {.spread = priors.noise,
                  .prior_weight = student ? priors.noise_runs : kGiven,
                  .student = student};
-  for (const SiteRow& row : rows)
+  const auto observe = [&](const SiteRow& row) {
     model.observations.push_back({.value = row.residual, .slopes = all_slopes(posterior, row)});
+  };
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    if (profiled.empty() || !profiled[i]) observe(rows[i]);
+  for (const SiteRow& part : parts) observe(part);
   MixedFit given{.means = {}, .covariance = {}, .spreads = {}, .noise = priors.noise};
   for (const EffectClass& of : model.classes) given.spreads.push_back(of.spread);
   posterior.fit = fit(model, student ? nullptr : &given);
@@ -368,10 +388,15 @@ SiteCells site_cells(const std::vector<SiteRun>& runs) {
 SiteFit fit_site(const std::string& name, const std::vector<SiteRun>& runs,
                  const sim::LayoutErrors& layouts, const std::string& facts) {
   const SiteCells cells = site_cells(runs);
-  Linear linear{.rows = {}, .priors = priors_of(runs, cells.cells, layouts), .posterior = {}};
+  Linear linear{.rows = {},
+                .parts = {},
+                .profiled = {},
+                .priors = priors_of(runs, cells.cells, layouts),
+                .posterior = {}};
+  add_parts(runs, cells.of_run, linear);
   for (int i = 0; i < kSiteLinearisations; ++i) {
     linearise(runs, cells.of_run, linear);
-    linear.posterior = site_posterior(linear.rows, linear.priors);
+    linear.posterior = site_posterior(linear.rows, linear.priors, linear.parts, linear.profiled);
   }
   SiteFit result;
   result.site = site_of(runs, cells.cells, linear);

@@ -21,6 +21,9 @@
 //   network   errors.collectives
 //   host      errors.hosts
 //
+// Of a profiled run the parts of its step stand in the place of its step time
+// (profile/site_observations.h): each is a row with slopes of its own.
+//
 // From three runs on, noise and step have Student's t distribution (mixed_model.h): a broken run
 // does not drag the others, and a site that is far off is not taken for a crowd of broken runs.
 // Among fewer runs a broken one cannot be recognised.
@@ -43,10 +46,20 @@ namespace llmsim::calibrate {
 // Runs from which on a broken one stands out.
 inline constexpr int kFewRuns = 3;
 
+// One run, or a part of its step, linear in the effects.
+struct SiteRow {
+  double residual = 0.0;                     // ln t - ln p
+  hwdb::SiteEffects slopes = {.step = 1.0};  // s, m, n, h
+  std::size_t cell = 0;
+  sim::LayoutPoint layout{};
+};
+
 struct SiteRun {
   std::string id;
   sim::Run run;           // as it resolves without a site
   double measured = 0.0;  // s
+  // Of its parts, without their cell and layout; where there are any, the step time is not used.
+  std::vector<SiteRow> parts{};
 };
 
 // All runs with a measured step time; of a file that scores some of its times these alone.  Throws
@@ -54,14 +67,6 @@ struct SiteRun {
 // cannot be read or predicted.
 std::vector<SiteRun> site_runs(std::span<const hwdb::RunFile> files,
                                const hwdb::Database& database);
-
-// One run, linear in the effects.
-struct SiteRow {
-  double residual = 0.0;                     // ln t - ln p
-  hwdb::SiteEffects slopes = {.step = 1.0};  // s, m, n, h
-  std::size_t cell = 0;
-  sim::LayoutPoint layout{};
-};
 
 struct SitePriors {
   hwdb::SiteEffects spreads = {.step = 0.15, .memory = 0.10, .network = 0.20, .host = 0.30};
@@ -85,7 +90,12 @@ struct SitePosterior {
   double covariance_of(const SiteRow& row, const SiteRow& other) const;
   double variance_of(const SiteRow& row) const { return covariance_of(row, row); }
 };
-SitePosterior site_posterior(const std::vector<SiteRow>& rows, const SitePriors& priors);
+
+// `parts`: rows of parts of steps; the number of runs is that of `rows`, of which those that have
+// parts are `profiled` and only say which layouts there are.
+SitePosterior site_posterior(const std::vector<SiteRow>& rows, const SitePriors& priors,
+                             const std::vector<SiteRow>& parts = {},
+                             const std::vector<bool>& profiled = {});
 
 // The row of a run, with the effects that `at` holds applied already;
 // `residual` is what they leave.

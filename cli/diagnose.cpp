@@ -5,9 +5,13 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "calibrate/log_summary.h"
 #include "calibrate/profile/profiled_step.h"
+#include "calibrate/profile/site_observations.h"
 #include "calibrate/profile/step_difference.h"
+#include "calibrate/site_fit.h"
 #include "calibrate/training_log.h"
 #include "cli/commands.h"
 #include "cli/help_format.h"
@@ -16,6 +20,8 @@
 #include "cli/run_options.h"
 #include "cli/run_request.h"
 #include "hwdb/profile/profile_trace.h"
+#include "hwdb/runs/layout_errors.h"
+#include "hwdb/runs/site.h"
 #include "reports/step_difference.h"
 #include "sim/base/error.h"
 #include "sim/predict.h"
@@ -28,6 +34,8 @@ constexpr int kMostTraces = 1024;
 struct DiagnoseOptions {
   RunOptions run;
   std::vector<std::string> profiles, logs;
+  std::optional<std::string> site;  // that keeps what was learnt
+  bool replace = false;
   OutputOptions output;
   std::string database;
 };
@@ -80,11 +88,43 @@ void warn(const reports::Diagnosis& diagnosis) {
   for (const std::string& warning : warnings) std::cerr << "warning: " << warning << "\n";
 }
 
+// "step +4.1 % +- 5.0 %, memory rate -9.8 % +- 6.1 %"
+std::string effects_text(const hwdb::Site& site) {
+  std::string text;
+  for (const auto& [key, words, value] : hwdb::kSiteEffects)
+    text += fmt::format("{}{} {:+.1f} % +- {:.1f} %", text.empty() ? "" : ", ", words,
+                        100.0 * site.effects.*value, 100.0 * site.deviations.*value);
+  return text;
+}
+
+// Stores what the run says of its cluster.
+void keep_site(const DiagnoseOptions& options, const reports::Diagnosis& diagnosis,
+               const sim::Run& asked, hwdb::Database& database) {
+  calibrate::SiteRun run{.id = asked.model.name, .run = asked, .parts = {}};
+  run.measured =
+      (diagnosis.difference ? diagnosis.difference->step : diagnosis.logged->step).value();
+  if (diagnosis.difference)
+    run.parts = calibrate::site_observations(diagnosis.difference->profiled, asked);
+  run.run.facts.clear();
+  const calibrate::SiteFit fit =
+      calibrate::fit_site(*options.site, {run}, hwdb::layout_errors(database), database.version());
+  hwdb::put_site(database, fit.site, options.replace);
+  std::cerr << "site " << *options.site << ": " << effects_text(fit.site) << "; stored in "
+            << place_of(database) << "; go on with: llmsim predict --site " << *options.site
+            << "\n";
+}
+
 int run_diagnose(const DiagnoseOptions& options) {
   if (options.profiles.empty() && options.logs.empty())
     throw CLI::RequiredError("--profile TRACE or --log FILE");
   format_of(options.output);  // refuses an unknown one before traces are read
-  const hwdb::Database database = open_database(options.database);
+  hwdb::Database database =
+      options.site ? open_database_to_write(options.database) : open_database(options.database);
+  if (options.site) {
+    if (!options.run.site.empty())
+      throw Error("--store-site: goes with no --site, as it holds the run against all clusters");
+    hwdb::check_site_name(database, *options.site, options.replace);
+  }
   const sim::Run asked = request_of(options.run, database).run;
   sim::Prediction prediction = sim::predict_without_terms(asked);
   if (prediction.step_time <= sim::Seconds(0.0)) {
@@ -96,6 +136,7 @@ int run_diagnose(const DiagnoseOptions& options) {
   write_result(reports::render(diagnosis, {.database = name_of(database)},
                                format_of(options.output), style_of(options.output)),
                options.output);
+  if (options.site) keep_site(options, diagnosis, asked, database);
   return 0;
 }
 
@@ -116,6 +157,14 @@ void add_diagnose(CLI::App& program, int& status) {
              "without a profile, which part of the step could explain it; example: --log "
              "train.log")
       ->expected(1, kMostTraces);
+  add_option(*command, "--store-site", options->site, "NAME",
+             "store what the run says of its cluster (step, memory-bound kernels, network, host, "
+             "with their errors), for --site of predict and plan; default none; example: "
+             "--store-site our-cluster");
+  command
+      ->add_flag("--replace", options->replace,
+                 "with --store-site: let the site take the place of one so called")
+      ->needs("--store-site");
   add_output_options(*command, options->output);
   add_database_option(*command, options->database);
   command->footer(

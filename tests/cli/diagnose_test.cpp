@@ -86,6 +86,33 @@ TEST_F(Diagnose, TellsWhichPartALogCouldBeExplainedBy) {
   expect_screen(outcome.out);
 }
 
+// What a profile says of its cluster is kept, and predicts the next run.
+TEST_F(Diagnose, KeepsWhatItLearntAsASite) {
+  const Outcome kept = run("diagnose run.json --profile step.json --store-site ours");
+  EXPECT_EQ(kept.status, 0) << kept.messages;
+  EXPECT_TRUE(has(kept.messages, "site ours: step ")) << kept.messages;
+  const auto step_of = [&](const std::string& options) {
+    const std::string json = run("predict run.json --format json" + options).out;
+    return std::stod(json.substr(json.find("\"step_time_s\": ") + 15));
+  };
+  EXPECT_NEAR(step_of(" --site ours") / step_of(""), 1.0, 0.005);
+  const Outcome again = run("diagnose run.json --profile step.json --store-site ours");
+  EXPECT_EQ(again.status, 1);
+  EXPECT_TRUE(has(again.messages, "ours: is taken")) << again.messages;
+  // A device trains 8,192 tokens a step, in 1.2 times the predicted time.
+  const double tokens_per_second = 8192.0 / (1.2 * step_of(""));
+  std::ostringstream log;
+  for (int step = 1; step <= 40; ++step)
+    log << "[titan] 2025-01-10 10:00:10,001 - root - INFO - step: " << step
+        << "  loss: 12.2721  memory: 47.65GiB(60.2%)  tps: " << std::llround(tokens_per_second)
+        << "  tflops: 379.00  mfu: 38.32%\n";
+  write("train.log", log.str());
+  const Outcome logged = run("diagnose run.json --log train.log --store-site ours --replace");
+  EXPECT_EQ(logged.status, 0) << logged.messages;
+  EXPECT_GT(step_of(" --site ours") / step_of(""), 1.05);
+  EXPECT_LT(step_of(" --site ours") / step_of(""), 1.2);
+}
+
 TEST_F(Diagnose, WritesCsvAndMarkdown) {
   EXPECT_TRUE(run("diagnose run.json --profile step.json --format csv")
                   .out.starts_with("part,measured_s,predicted_s,difference_s,worth,kernels,"));
