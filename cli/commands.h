@@ -40,6 +40,8 @@ void add_models(CLI::App& program, int& status);
 void add_schema(CLI::App& program, int& status);  // JSON Schemas of files and answers
 // Tools for agents, by the Model Context Protocol.
 void add_mcp(CLI::App& program, const std::string& version, int& status);
+// A local web application.
+void add_serve(CLI::App& program, const std::string& version, int& status);
 
 // --- validate ---
 

@@ -7,16 +7,15 @@
 
 #include "cli/commands.h"
 #include "cli/help_format.h"
-#include "cli/mcp/own_process.h"
 #include "cli/mcp/server.h"
 #include "cli/mcp/tools.h"
+#include "cli/own_process.h"
 #include "sim/base/error.h"
 
 namespace llmsim::cli {
 namespace {
 
 using mcp::Json;
-using mcp::ProcessOutcome;
 using mcp::ToolAnswer;
 
 struct McpOptions {
@@ -26,14 +25,6 @@ struct McpOptions {
 
 constexpr int kNo = 3;  // exit status of an answer that is no
 constexpr int kMillisecondsOfSecond = 1000;
-
-// The messages of the program without its name in front.
-std::string messages_of(const ProcessOutcome& outcome) {
-  constexpr std::string_view kName = "llmsim: ";
-  std::string text = outcome.messages;
-  while (text.ends_with('\n')) text.pop_back();
-  return text.starts_with(kName) ? text.substr(kName.size()) : text;
-}
 
 // An object; rows of a table stand in one.
 Json structured(const std::string& text) {
@@ -62,7 +53,7 @@ ToolAnswer asked(const mcp::Question& question, const McpOptions& options) {
   const auto run = [&](const char* format) {
     std::vector<std::string> words = question.words;
     words.push_back(std::string("--format=") + format);
-    return mcp::run_self(words, question.input, limit);
+    return run_self({.arguments = words, .input = question.input, .limit = limit});
   };
   auto for_programs = std::async(std::launch::async, run, "json");
   const ProcessOutcome screen = run("table"), json = for_programs.get();

@@ -88,6 +88,7 @@ int run(std::vector<std::string> arguments, const std::string& version) {
   add_models(program, status);
   add_schema(program, status);
   add_mcp(program, version, status);
+  add_serve(program, version, status);
   add_shell_texts(program, version, status);
   if (arguments.empty()) {
     std::cerr << program.help();

@@ -3,6 +3,7 @@
 #include <unistd.h>
 #include <cmath>
 #include <csignal>
+#include <cstdlib>
 #include <iostream>
 #include <utility>
 
@@ -19,6 +20,11 @@ std::string left(std::chrono::duration<double> time) {
   const double seconds = std::ceil(time.count());
   if (seconds < kInSeconds) return std::to_string(std::lround(seconds)) + " s";
   return std::to_string(std::lround(std::ceil(seconds / 60.0))) + " min";
+}
+
+// On a terminal, and for a program that reads it (own_process.h).
+bool is_progress_shown() {
+  return isatty(STDERR_FILENO) != 0 || std::getenv("LLMSIM_PROGRESS") != nullptr;
 }
 
 volatile std::sig_atomic_t interrupted = 0;
@@ -38,7 +44,7 @@ ProgressLine::ProgressLine(std::string doing, std::ostream& stream, bool shown, 
       start_(clock_()) {}
 
 ProgressLine::ProgressLine(std::string doing)
-    : ProgressLine(std::move(doing), std::cerr, isatty(STDERR_FILENO) != 0) {}
+    : ProgressLine(std::move(doing), std::cerr, is_progress_shown()) {}
 
 ProgressLine::~ProgressLine() {
   if (written_) stream_ << "\r\x1b[K" << std::flush;
@@ -75,7 +81,7 @@ WaitingLine::WaitingLine(std::string doing, std::ostream& stream, bool shown, Du
 }
 
 WaitingLine::WaitingLine(std::string doing)
-    : WaitingLine(std::move(doing), std::cerr, isatty(STDERR_FILENO) != 0, kQuiet) {}
+    : WaitingLine(std::move(doing), std::cerr, is_progress_shown(), kQuiet) {}
 
 WaitingLine::~WaitingLine() {
   if (!writer_.joinable()) return;

@@ -26,7 +26,7 @@ class ProgressLine {
   // `doing`: "planning".  Nothing is written to a stream that is not `shown`.
   ProgressLine(std::string doing, std::ostream& stream, bool shown,
                Clock clock = std::chrono::steady_clock::now);
-  // On standard error, where that is a terminal.
+  // On standard error, where that is a terminal or LLMSIM_PROGRESS is set.
   explicit ProgressLine(std::string doing);
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
@@ -51,7 +51,7 @@ class WaitingLine {
 
   // Nothing is written before `quiet` is over, and then as often as it is long.
   WaitingLine(std::string doing, std::ostream& stream, bool shown, Duration quiet);
-  // On standard error, where that is a terminal.
+  // On standard error, where that is a terminal or LLMSIM_PROGRESS is set.
   explicit WaitingLine(std::string doing);
   WaitingLine(const WaitingLine&) = delete;
   WaitingLine& operator=(const WaitingLine&) = delete;

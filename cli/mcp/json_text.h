@@ -1,6 +1,6 @@
 // JSON of messages, as the server reads and writes it.
 //
-// Private to cli/mcp.
+// Private to cli.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -107,9 +107,7 @@ void check_readable(const std::string& name, const std::string& path, const Read
   const auto [end, unused] =
       std::mismatch(folder.begin(), folder.end(), whole.begin(), whole.end());
   if (error || end != folder.end())
-    throw Error(name + " = " + Error::printable(path) +
-                ": a file below the working directory is expected; llmsim mcp --allow-files lets "
-                "tools read any");
+    throw Error(name + " = " + Error::printable(path) + ": " + files.expected);
 }
 
 const CLI::Option& option_of(const CLI::App& command, const std::string& name) {

@@ -15,6 +15,10 @@ namespace llmsim::cli::mcp {
 // Which files tools may name.
 struct ReadableFiles {
   std::optional<std::filesystem::path> below;  // this folder; none: any file
+  // What a refusal says of other files.
+  std::string expected =
+      "a file below the working directory is expected; llmsim mcp --allow-files lets tools read "
+      "any";
 };
 
 // Throws Error "NAME = PATH: ..." for a path that is not below the folder, by symbolic links too.

@@ -34,8 +34,8 @@ const std::map<std::string, Names> third_party_owners{
     // Every reader is fuzzed, the private ones of hwdb too; messages of agents are the program's.
     {"nlohmann/", {"hwdb", "reports", "runtime", "fuzz", "cli"}},
     {"Eigen/", {"calibrate"}},
-    // The tests of sim hold its closed forms against it.
-    {"boost/", {"calibrate", "sim"}},
+    // The tests of sim hold its closed forms against it; the program parses requests with it.
+    {"boost/", {"calibrate", "sim", "cli"}},
     {"CLI/", {"cli"}},
     {"torch/", {"runtime"}},
     {"c10/", {"runtime"}},

@@ -1,4 +1,4 @@
-#include "cli/mcp/own_process.h"
+#include "cli/own_process.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -15,12 +16,13 @@
 
 #include "sim/base/error.h"
 
-namespace llmsim::cli::mcp {
+namespace llmsim::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMostOutput = std::size_t{64} << 20;
+constexpr std::string_view kLineEnd = "\x1b[K";       // of a line of progress
 constexpr std::size_t kPiece = std::size_t{1} << 16;  // what a pipe of Linux holds
 
 // The two ends of a pipe, closed when it goes.
@@ -46,8 +48,9 @@ class Pipe {
   std::array<int, 2> ends_{-1, -1};
 };
 
-std::vector<std::string> environment() {
+std::vector<std::string> environment(bool watched) {
   std::vector<std::string> all{"NO_COLOR=1", "COLUMNS=100"};
+  if (watched) all.emplace_back("LLMSIM_PROGRESS=1");
   for (char** variable = environ; *variable != nullptr; ++variable) {
     const std::string_view text(*variable);
     if (!text.starts_with("NO_COLOR=") && !text.starts_with("COLUMNS=")) all.emplace_back(text);
@@ -63,15 +66,17 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 }
 
 // In a group of its own, so that all of it can be stopped.
-pid_t started(std::vector<std::string> arguments, const Pipe& in, const Pipe& out,
-              const Pipe& messages) {
+pid_t started(const OwnProcess& process, const Pipe& in, const Pipe& out, const Pipe& messages) {
+  std::vector<std::string> arguments = process.arguments;
   arguments.insert(arguments.begin(), "llmsim");
-  std::vector<std::string> variables = environment();
+  std::vector<std::string> variables = environment(static_cast<bool>(process.watch));
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, in.reader(), STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, out.writer(), STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, messages.writer(), STDERR_FILENO);
+  if (!process.folder.empty())
+    posix_spawn_file_actions_addchdir_np(&actions, process.folder.c_str());
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
@@ -101,27 +106,42 @@ bool write_piece(int file, std::string_view& rest) {
   return again && !rest.empty();
 }
 
-int milliseconds_until(Clock::time_point end) {
+// Not after `end`, and soon where somebody watches.
+int milliseconds_until(Clock::time_point end, bool watched) {
+  constexpr std::int64_t kBetween = 100;
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
-  return static_cast<int>(std::max<std::int64_t>(0, left.count()));
+  const std::int64_t whole = std::max<std::int64_t>(0, left.count());
+  return static_cast<int>(watched ? std::min(whole, kBetween) : whole);
+}
+
+// Where everything that is passed on stands.
+struct Streams {
+  Pipe in, out, messages;
+  std::string_view rest;  // of the input
+};
+
+void pass_what_is_there(Streams& streams, ProcessOutcome& outcome, int wait) {
+  auto& [in, out, messages, rest] = streams;
+  std::array<pollfd, 3> files{pollfd{in.writer(), POLLOUT, 0}, pollfd{out.reader(), POLLIN, 0},
+                              pollfd{messages.reader(), POLLIN, 0}};
+  if (::poll(files.data(), files.size(), wait) <= 0) return;
+  if (files[0].revents != 0 && !write_piece(in.writer(), rest)) in.close_writer();
+  if (files[1].revents != 0 && !read_piece(out.reader(), outcome.out)) out.close_reader();
+  if (files[2].revents != 0 && !read_piece(messages.reader(), outcome.messages))
+    messages.close_reader();
 }
 
 // Passes texts on until the child has closed its output; false where it must be stopped.
-bool pass_on(Pipe& in, Pipe& out, Pipe& messages, std::string_view rest, ProcessOutcome& outcome,
-             Clock::time_point end) {
-  ::fcntl(in.writer(), F_SETFL, O_NONBLOCK);
-  if (rest.empty()) in.close_writer();
-  while (out.reader() >= 0 || messages.reader() >= 0) {
-    std::array<pollfd, 3> files{pollfd{in.writer(), POLLOUT, 0}, pollfd{out.reader(), POLLIN, 0},
-                                pollfd{messages.reader(), POLLIN, 0}};
-    const int left = milliseconds_until(end);
-    if (left == 0) return false;
-    if (::poll(files.data(), files.size(), left) < 0 && errno != EINTR) return false;
-    if (files[0].revents != 0 && !write_piece(in.writer(), rest)) in.close_writer();
-    if (files[1].revents != 0 && !read_piece(out.reader(), outcome.out)) out.close_reader();
-    if (files[2].revents != 0 && !read_piece(messages.reader(), outcome.messages))
-      messages.close_reader();
+bool pass_on(Streams& streams, const OwnProcess& process, Clock::time_point end,
+             ProcessOutcome& outcome) {
+  const bool watched = static_cast<bool>(process.watch);
+  ::fcntl(streams.in.writer(), F_SETFL, O_NONBLOCK);
+  if (streams.rest.empty()) streams.in.close_writer();
+  while (streams.out.reader() >= 0 || streams.messages.reader() >= 0) {
+    if (Clock::now() >= end) return false;
+    pass_what_is_there(streams, outcome, milliseconds_until(end, watched));
     if (outcome.out.size() + outcome.messages.size() > kMostOutput) return false;
+    if (watched && !process.watch(latest_progress(outcome.messages))) return false;
   }
   return true;
 }
@@ -135,17 +155,46 @@ int status_of(pid_t child) {
 
 }  // namespace
 
-ProcessOutcome run_self(const std::vector<std::string>& arguments, const std::string& input,
-                        std::chrono::milliseconds limit) {
-  const Clock::time_point end = Clock::now() + limit;
-  Pipe in, out, messages;
-  const pid_t child = started(arguments, in, out, messages);
-  in.close_reader(), out.close_writer(), messages.close_writer();
+ProcessOutcome run_self(const OwnProcess& process) {
+  const Clock::time_point end = Clock::now() + process.limit;
+  Streams streams;
+  streams.rest = process.input;
+  const pid_t child = started(process, streams.in, streams.out, streams.messages);
+  streams.in.close_reader(), streams.out.close_writer(), streams.messages.close_writer();
   ProcessOutcome outcome;
-  outcome.ended = pass_on(in, out, messages, input, outcome, end);
+  outcome.ended = pass_on(streams, process, end, outcome);
   if (!outcome.ended) ::kill(-child, SIGKILL);
   outcome.status = status_of(child);
+  outcome.messages = without_progress(outcome.messages);
   return outcome;
 }
 
-}  // namespace llmsim::cli::mcp
+// A line of progress begins with a carriage return and ends with the sequence that clears what is
+// right of it.
+std::string without_progress(const std::string& messages) {
+  std::string rest;
+  for (std::size_t from = 0; from < messages.size();) {
+    const std::size_t begin = std::min(messages.find('\r', from), messages.size());
+    rest += messages.substr(from, begin - from);
+    const std::size_t end = messages.find(kLineEnd, begin);
+    if (end == std::string::npos) break;
+    from = end + kLineEnd.size();
+  }
+  return rest;
+}
+
+std::string latest_progress(const std::string& messages) {
+  const std::size_t end = messages.rfind(kLineEnd);
+  if (end == std::string::npos) return "";
+  const std::size_t begin = messages.rfind('\r', end);
+  return begin == std::string::npos ? "" : messages.substr(begin + 1, end - begin - 1);
+}
+
+std::string messages_of(const ProcessOutcome& outcome) {
+  constexpr std::string_view kName = "llmsim: ";
+  std::string text = outcome.messages;
+  while (text.ends_with('\n')) text.pop_back();
+  return text.starts_with(kName) ? text.substr(kName.size()) : text;
+}
+
+}  // namespace llmsim::cli
