@@ -2,7 +2,7 @@
 
 #include <arpa/inet.h>
 
-#include <array>
+#include <algorithm>
 
 namespace llmsim::cli::serve {
 namespace {
@@ -17,28 +17,23 @@ bool is_ipv6(const std::string& address) {
   return inet_pton(AF_INET6, address.c_str(), &bytes) == 1;
 }
 
-// "127.0.0.1" of "127.0.0.1:8080", "::1" of "[::1]:8080"; none where the port is another.
-std::optional<std::string> name_of(const std::string& host, int port) {
-  constexpr int kUsual = 80;  // which browsers leave out
-  const std::string end = ":" + std::to_string(port);
-  std::string name = host;
-  if (host.ends_with(end) && !host.ends_with(":" + end))
-    name = host.substr(0, host.size() - end.size());
-  else if (port != kUsual)
-    return std::nullopt;
-  if (name.starts_with('[') && name.ends_with(']')) name = name.substr(1, name.size() - 2);
-  return name;
+// "127.0.0.1" of "127.0.0.1:8080", "::1" of "[::1]:8080".
+std::string name_of(const std::string& host) {
+  if (host.starts_with('[')) {
+    const std::size_t end = std::min(host.find(']'), host.size());
+    return host.substr(1, end - 1);
+  }
+  return host.substr(0, host.find(':'));
 }
 
 bool is_served(const std::string& host, const Place& place) {
-  const std::optional<std::string> name = name_of(host, place.port);
-  if (!name) return false;
+  const std::string name = name_of(host);
   const bool of_all = place.address == "0.0.0.0" || place.address == "::";
-  if (of_all && (is_ipv4(*name) || is_ipv6(*name))) return true;
+  if (of_all && (is_ipv4(name) || is_ipv6(name))) return true;
   if (of_all || is_loopback(place.address)) {
-    if (*name == "localhost") return true;
+    if (name == "localhost") return true;
   }
-  return *name == place.address;
+  return name == place.address;
 }
 
 // A link to the page may stand anywhere.

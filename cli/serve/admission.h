@@ -26,7 +26,7 @@ std::string host_of(const Place& place);
 
 // Why a request is not answered: 403 for another Host or another site, 405 for other methods than
 // GET, HEAD and POST.  Of an address of all of the machine any numeric Host is its own, as names
-// are what rebinding needs.
+// are what rebinding needs; and any port is, as one that is forwarded (ssh -L) is another.
 std::optional<Refusal> refusal_of(const Request& request, const Place& place);
 
 }  // namespace llmsim::cli::serve

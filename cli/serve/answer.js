@@ -61,6 +61,7 @@ function showError(text) {
 function clearAnswer(title) {
   byId("answer").hidden = false;
   byId("title").textContent = title;
+  document.title = `${title} - llmsim`;
   showError("");
   for (const id of ["messages", "uses", "files", "page", "screen", "share", "open", "export"]) byId(id).hidden = true;
   byId("page").removeAttribute("src");

@@ -305,6 +305,8 @@ void answer_in_lines(const Form& form, const Means& means, Client& client) {
     return;
   } catch (const Error& error) {
     done = {{"error", error.what()}};
+  } catch (const std::exception&) {  // of a library, or no memory: a fault of this program
+    done = {{"error", "an unexpected fault, please report it"}};
   }
   client.send(mcp::line_of({{"done", done}}) + "\n");
 }

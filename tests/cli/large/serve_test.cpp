@@ -135,6 +135,29 @@ TEST_F(Serve, ALaunchFileIsPredictedAndItsPageIsServed) {
   EXPECT_TRUE(has_no_folders());
 }
 
+// The value of a key, as it is printed first.
+std::string printed(const std::string& json, const std::string& key) {
+  std::smatch match;
+  std::regex_search(json, match, std::regex("\"" + key + "\": ([^,\n]+)"));
+  return match.size() == 2 ? std::string(match[1]) : "";
+}
+
+TEST_F(Serve, ComparedQuestionsAreThePredictedRuns) {
+  const Serving serving(served(), "");
+  const std::string body =
+      R"(questions=[{"label":"a","kind":"predict","model":"gpt2","gpus":"8"},)"
+      R"({"label":"b","kind":"predict","model":"gpt2","options":"--gpus 8 --no-flash"}])";
+  const std::string answer = answer_at(serving.port(), post(serving.port(), "/compare.json", body));
+  EXPECT_EQ(status_of(answer), 200) << answer;
+  for (const char* options : {"", " --no-flash"}) {
+    const std::string json =
+        run(std::string("predict --model gpt2 --gpus 8 --format json") + options).out;
+    const std::string step_time = printed(json, "step_time_s");
+    ASSERT_NE(step_time, "");
+    EXPECT_NE(answer.find("\"step_time_s\": " + step_time), std::string::npos) << step_time;
+  }
+}
+
 TEST_F(Serve, RefusesWhatIsNotForIt) {
   const Serving serving(served(), "--max-request 1KiB");
   const int port = serving.port();

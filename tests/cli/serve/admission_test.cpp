@@ -36,10 +36,13 @@ TEST(IsLoopback, IsWhatNoOtherMachineReaches) {
 TEST(Admission, TheHostIsTheOneThatIsServed) {
   EXPECT_EQ(refused("GET", "/", {}), 0);
   EXPECT_EQ(refused("GET", "/", {{"host", "localhost:8080"}}), 0);
-  for (const char* host : {"evil.example:8080", "127.0.0.1:8081", "127.0.0.1", "127.0.0.2:8080", "",
-                           "127.0.0.1::8080", "127.0.0.1:8080.evil.example"})
+  for (const char* host :
+       {"evil.example:8080", "evil.example", "127.0.0.2:8080", "", "[", "[]:8080", ":8080",
+        "127.0.0.1.evil.example:8080", "evil.example:127.0.0.1"})
     EXPECT_EQ(refused("GET", "/", {{"host", host}}), 403) << host;
-  EXPECT_EQ(refused("GET", "/", {{"host", "127.0.0.1"}}, {"127.0.0.1", 80}), 0);
+  // The port of a tunnel.
+  EXPECT_EQ(refused("GET", "/", {{"host", "localhost:9000"}}), 0);
+  EXPECT_EQ(refused("GET", "/", {{"host", "[::1]:8080"}}, {"::1", 8080}), 0);
 }
 
 TEST(Admission, OfAllAddressesAnyNumericHostIsServedAndNoName) {
