@@ -88,7 +88,8 @@ std::string head_of(const Response& response, bool in_pieces) {
                      "\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer"
                      "\r\nCache-Control: no-store\r\nCross-Origin-Resource-Policy: same-origin\r\n";
   if (!in_pieces) head += "Content-Length: " + std::to_string(response.body.size()) + "\r\n";
-  for (const auto& [name, value] : response.headers) head += name + ": " + value + "\r\n";
+  for (const auto& [name, value] : response.headers)
+    head.append(name).append(": ").append(value).append("\r\n");
   return head + "\r\n";
 }
 
