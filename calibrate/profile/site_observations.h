@@ -9,9 +9,10 @@
 //   ln t - ln p = sum of u d(ln p) / du
 //
 // with derivatives as differences of predictions.  Of collectives the time of the wire counts,
-// hidden or not, of those that move as many bytes as predicted, within a quarter.  What waits for late ranks
-// or for data, and what no name tells, is a fault of the run and says nothing of the cluster.
-// Kinds of which less than 2 % of the step is predicted are left out: they miss other things.
+// hidden or not, of those that move as many bytes as predicted, within a quarter.  What waits for
+// late ranks or for data, and what no name tells, is a fault of the run and says nothing of the
+// cluster.  Kinds of which less than 2 % of the step is predicted are left out: they miss other
+// things than these.
 #pragma once
 
 #include <vector>
