@@ -74,7 +74,11 @@ std::vector<NamedSchema> schemas(const CLI::App& program) {
           answer("prediction", "predict --format json"),
           answer("plan", "plan --format json"),
           answer("comparison", "compare --format json"),
-          answer("explanation", "predict --explain WHAT --format json")};
+          answer("explanation", "predict --explain WHAT --format json"),
+          answer("diagnosis", "diagnose --format json"),
+          answer("difference", "diff --format json"),
+          answer("validation", "validate --format json"),
+          answer("table", "what else prints a table, --format json")};
 }
 
 std::string list_text(const CLI::App& program, const reports::Style& style) {
@@ -108,7 +112,8 @@ void add_schema(CLI::App& program, int& status) {
   const auto options = std::make_shared<SchemaOptions>();
   add_option(
       *command, "NAME", options->name, "NAME",
-      "run, hardware, question, prediction, plan, comparison or explanation; default: the list "
+      "run, hardware, question, prediction, plan, comparison, explanation, diagnosis, difference, "
+      "validation or table; default: the list "
       "of them; example: run");
   add_option(*command, "-o,--output", options->output.file, "FILE",
              "write the result to a file; default standard output; example: -o run.schema.json");

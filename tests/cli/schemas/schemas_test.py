@@ -298,7 +298,25 @@ class Answers(unittest.TestCase):
         ],
         "comparison": ["compare gpt2-h100", "compare --model llama3-8b,llama-405b --hardware h100,mi300x --gpus 8"],
         "explanation": [f"predict --model llama3-8b --gpus 64 --tp 4 --sharding zero1 --explain {what}" for what in ("gemm", "attention", "collective", "memory")],
+        "diagnosis": [
+            "diagnose {DATA}/run.json --profile {DATA}/step.json",
+            "diagnose {DATA}/run.json --log {DATA}/train.log",
+        ],
+        "difference": ["diff {DATA}/run.json {DATA}/other.json"],
+        "validation": [f"validate {ROOT}/tests/validation/runs/llm-train-bench.json"],
     }
+    TABLES = ["hardware list", "hardware show h100", "calibrate show", "sweep --model gpt2 --gpus 8 --tp 1,2"]
+
+    @classmethod
+    def setUpClass(cls):
+        """Two runs, the profile and the log of one: what answers about files are asked with."""
+        data = pathlib.Path(os.environ["XDG_DATA_HOME"])
+        cls.DATA = str(data)
+        for name, batch in (("run", 64), ("other", 128)):
+            llmsim("predict", "--model", "llama3-8b", "--gpus", "8", "--global-batch", str(batch), "--format", "json", "-o", f"{data}/{name}.json")
+        llmsim("trace", f"{data}/run.json", "--no-operators", "-o", f"{data}/step.json")
+        line = "[titan] 2025-01-10 10:00:10,001 - root - INFO - step: {}  loss: 12.2  memory: 47.65GiB(60.2%)  tps: 5,000  tflops: 379.00  mfu: 38.32%\n"
+        (data / "train.log").write_text("".join(line.format(step) for step in range(1, 41)), encoding="utf-8")
     # Of machines and clusters that no command here has.
     RARE = {"slow_step_time_s"}
     SECTIONS = {"run", "model", "hardware", "training", "measured", "scored"}  # of run files
@@ -345,12 +363,18 @@ class Answers(unittest.TestCase):
                 if other not in self.SECTIONS:
                     named.update(self.keys(other, part))
             for command in commands:
-                answer = json.loads(llmsim(*command.split(), "--format", "json", "--db", ":memory:").stdout)
+                answer = json.loads(llmsim(*command.format(DATA=self.DATA).split(), "--format", "json", "--db", ":memory:").stdout)
                 self.assertIsNone(first_error(valid, answer), command)
                 self.note(root, name, root, answer, seen)
                 self.assertIsNotNone(first_error(valid, {**answer, "no_such_key": 1}), command)
         missing = {(name, key) for name, key in named - seen if key not in self.RARE}
         self.assertEqual(missing, set())
+
+    def test_tables_are_lists_of_rows(self):
+        for command in self.TABLES:
+            answer = json.loads(llmsim(*command.split(), "--format", "json", "--db", ":memory:").stdout)
+            self.assertIsInstance(answer, list)
+            self.assertIsNone(first_error(validator("table"), answer), command)
 
     def test_golden_answers_validate(self):
         commands = sorted((ROOT / "tests/golden").glob("*.cmd"))
@@ -364,7 +388,7 @@ class Answers(unittest.TestCase):
 
     def test_every_schema_is_listed_and_names_itself(self):
         listed = [line.split()[0] for line in llmsim("schema").stdout.splitlines()[2:]]
-        self.assertEqual(listed, ["run", "hardware", "question", *self.COMMANDS])
+        self.assertEqual(listed, ["run", "hardware", "question", *self.COMMANDS, "table"])
         for name in listed:
             self.assertRegex(schema(name)["$id"], f"^llmsim:{name}:[0-9]+$")
 
