@@ -1,6 +1,7 @@
 #include "cli/help_format.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 
 #include "cli/output.h"
@@ -81,6 +82,64 @@ bool takes_next(const CLI::Option& option, const std::string& word) {
   return !attached && option.get_items_expected_min() > 0 && option.get_type_size_min() > 0;
 }
 
+// More than these fill a screen.
+constexpr std::size_t kMostExplained = 24;
+
+// What most questions name.
+constexpr std::array kUsual{"model", "gpus", "hardware",    "framework", "seq-len",  "global-batch",
+                            "tp",    "pp",   "micro-batch", "sharding",  "recompute"};
+
+bool is_usual(const CLI::Option* option) {
+  return option->get_positional() || option->get_group() == "Options" ||
+         std::ranges::any_of(kUsual, [&](const char* name) { return option->check_lname(name); });
+}
+
+// "--tp", "-o,--output", "--[no-]compile"
+std::string short_name(const CLI::Option* option) {
+  std::string name = option->get_single_name();
+  if (option->get_positional()) return name;
+  const bool both = option->check_lname("no-" + name);
+  return "--" + (both ? "[no-]" + name : name);
+}
+
+// "--tp LIST"
+std::string usual_name(const CLI::Option* option) {
+  const std::string letter =
+      option->get_snames().empty() ? "" : "-" + option->get_snames().front() + ",";
+  const std::string name =
+      option->get_positional() ? option->get_single_name() : letter + short_name(option);
+  const bool takes_value = option->get_items_expected_max() > 0;
+  return name + (takes_value ? " " + option->get_type_name() : "");
+}
+
+// What it is, without its default and its example.
+std::string first_clause(const CLI::Option* option) {
+  const std::string text = option->get_description();
+  int depth = 0;
+  std::size_t end = 0;
+  for (; end < text.size() && (depth > 0 || (text[end] != ';' && text[end] != ':')); ++end)
+    depth += (text[end] == '(') - (text[end] == ')');
+  return text.substr(0, end);
+}
+
+// The usual options, and by group the names of the others.
+std::string usual_options(const CLI::App& command) {
+  std::string usual = "\nOptions:\n", others;
+  for (const std::string& group : command.get_groups()) {
+    std::string names;
+    for (const CLI::Option* option :
+         command.get_options([&](const CLI::Option* one) { return one->get_group() == group; })) {
+      if (is_usual(option))
+        usual += entry(usual_name(option), first_clause(option));
+      else
+        names += (names.empty() ? "" : " ") + short_name(option);
+    }
+    if (!names.empty()) others += entry(group, names);
+  }
+  return usual + "\nOthers, which --help-all explains, with defaults, units and examples:\n" +
+         others;
+}
+
 }  // namespace
 
 HelpFormatter::HelpFormatter() { column_width(kNames); }
@@ -106,6 +165,15 @@ std::string HelpFormatter::make_description(const CLI::App* command) const {
   for (const std::string& line : reports::wrapped(command->get_description(), columns()))
     text += line + "\n";
   return text;
+}
+
+std::string HelpFormatter::make_help(const CLI::App* command, std::string name,
+                                     CLI::AppFormatMode mode) const {
+  if (mode != CLI::AppFormatMode::Normal || command->get_options().size() <= kMostExplained)
+    return Formatter::make_help(command, name, mode);
+  return make_description(command) +
+         make_usage(command, command->get_parent()->get_name() + " " + command->get_name()) +
+         usual_options(*command) + "\n" + make_footer(command);
 }
 
 void set_group(CLI::App& command, const std::string& group,

@@ -11,13 +11,17 @@
 
 namespace llmsim::cli {
 
-// Lines of at most 100 columns, or of $COLUMNS; descriptions go on under themselves.
+// Lines of at most 100 columns, or of $COLUMNS; descriptions go on under themselves.  A command
+// with more options than a screen has lines explains the usual ones with --help, names the others
+// by group, and explains all with --help-all.
 class HelpFormatter : public CLI::Formatter {
  public:
   HelpFormatter();
   std::string make_option(const CLI::Option* option, bool is_positional) const override;
   std::string make_subcommand(const CLI::App* command) const override;
   std::string make_description(const CLI::App* command) const override;
+  std::string make_help(const CLI::App* command, std::string name,
+                        CLI::AppFormatMode mode) const override;
 };
 
 // An option and the name of its value: "--jobs N".

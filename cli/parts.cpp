@@ -125,10 +125,10 @@ void copy_rows(const PartFile& file, const TextSink& put) {
 }  // namespace
 
 void add_part_option(CLI::App& command, std::optional<std::string>& part,
-                     const std::string& of_what) {
+                     const std::string& of_what, const std::string& example) {
   add_option(command, "--part", part, "K/N",
              "one of several equal parts of " + of_what +
-                 ", as CSV between two marks, for llmsim join; default all; example: --part 3/16");
+                 ", as CSV between two marks, for llmsim join; default all; example: " + example);
 }
 
 Part part_in(const std::optional<std::string>& asked) {
@@ -152,8 +152,8 @@ PartRange range_of(Part part, std::size_t all) {
 }
 
 std::string question_of(const CLI::App& command) {
-  constexpr std::array kNoQuestion{"part",   "jobs", "resume", "slurm",   "output",
-                                   "format", "help", "space",  "question"};
+  constexpr std::array kNoQuestion{"part",   "jobs", "resume",   "slurm", "output",
+                                   "format", "help", "help-all", "space", "question"};
   std::string text = "llmsim " + command.get_name();
   for (const CLI::Option* option : command.get_options()) {
     const std::string name = option->get_single_name();

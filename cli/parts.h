@@ -37,7 +37,7 @@ struct PartRange {
 
 // --part with its help.
 void add_part_option(CLI::App& command, std::optional<std::string>& part,
-                     const std::string& of_what);
+                     const std::string& of_what, const std::string& example = "--part 3/16");
 
 // "3/16"; without a text all.  Throws Error for another form and for K > N.
 Part part_in(const std::optional<std::string>& text);

@@ -134,7 +134,8 @@ void add_plan(CLI::App& program, int& status) {
              "CSV file of every strategy that breaks no rule, with its memory and, where it "
              "fits, its step time: a million take some seconds and 200 MB; default none; "
              "example: --space space.csv");
-  add_part_option(*command, options->part, "the questions, or of the strategies of --space");
+  add_part_option(*command, options->part, "the questions, or of the strategies of --space",
+                  "--gpus 8,16 --format csv --part 1/2");
   set_group(*command, "Search", {"--space", "--part"});
   add_export_options(*command, *options);
   add_job_options(*command, options->job);

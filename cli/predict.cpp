@@ -191,6 +191,9 @@ void add_predict(CLI::App& program, int& status) {
   command->add_flag("--sensitivity", options->sensitivity,
                     "also a sensitivity analysis: one switch, number or property of the hardware "
                     "changed at a time; default off, and on where memory is not enough");
+  set_group(*command, "Answer",
+            {"--reported-mfu", "--reported-tflops", "--convention", "--memory-timeline",
+             "--memory-stage", "--explain", "--sensitivity"});
   command->add_flag("--verbose", options->verbose,
                     "also every term, stage, convention and assumption, and each value's source");
   add_require_option(*command, options->require);

@@ -57,6 +57,8 @@ int run(std::vector<std::string> arguments, const std::string& version) {
       "llmsim"};
   int status = 0;
   program.formatter(std::make_shared<HelpFormatter>());
+  program.set_help_flag("-h,--help", "the usual options, and the names of the others");
+  program.set_help_all_flag("--help-all", "every option, with unit, default and example");
   program.set_version_flag("--version", "llmsim " + version);
   program.require_subcommand(1);
   program.footer(
@@ -64,7 +66,7 @@ int run(std::vector<std::string> arguments, const std::string& version) {
       "  llmsim plan --model llama-70b --gpus 256\n"
       "  llmsim predict --model llama3-8b --gpus 64 --hardware a100 --sharding zero3 --format "
       "json\n"
-      "llmsim COMMAND --help explains each option.");
+      "llmsim COMMAND --help has the usual options, --help-all explains each.");
   program
       .set_config("--question", "",
                   "options of the command that follows, in a TOML file with a section for each "

@@ -215,7 +215,7 @@ std::vector<std::string> asked_options(const CLI::App& command) {
 void exclude_question(const std::vector<CLI::Option*>& options, CLI::Option& run,
                       CLI::Option& validation) {
   for (CLI::Option* option : options) {
-    if (option->check_name("--help")) continue;
+    if (option->check_name("--help") || option->check_name("--help-all")) continue;
     validation.excludes(option);
     if (option->get_group() != "Job" && !option->check_name("--site")) run.excludes(option);
   }

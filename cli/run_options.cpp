@@ -209,7 +209,8 @@ void add_run_or_file(CLI::App& c, RunOptions& o) {
   file->type_name("FILE");
   add_run_options(c, o);
   for (CLI::Option* option : c.get_options()) {
-    if (option != file && option != c.get_option("--site") && option != c.get_help_ptr())
+    if (option != file && option != c.get_option("--site") && option != c.get_help_ptr() &&
+        option != c.get_help_all_ptr())
       file->excludes(option);
   }
 }

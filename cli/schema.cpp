@@ -40,7 +40,8 @@ Json section_schema(const CLI::App& command) {
   Json properties = Json::object();
   for (const CLI::Option* option : command.get_options())
     for (const std::string& name : option->get_lnames())
-      if (option != command.get_help_ptr()) properties[name] = option_schema(*option);
+      if (option != command.get_help_ptr() && option != command.get_help_all_ptr())
+        properties[name] = option_schema(*option);
   for (const CLI::App* below : command.get_subcommands({}))
     properties[below->get_name()] = section_schema(*below);
   return {{"type", "object"}, {"properties", properties}, {"additionalProperties", false}};

@@ -93,8 +93,28 @@ TEST_F(Program, HelpFitsAHundredColumns) {
        {"", "plan", "predict", "sweep", "plot", "compare", "trace", "diff", "export", "diagnose",
         "report", "validate", "calibrate run", "calibrate fit", "calibrate site", "calibrate log",
         "hardware list", "models show"}) {
-    std::istringstream help(run(std::string(command) + " --help").out);
-    for (std::string line; std::getline(help, line);) EXPECT_LE(line.size(), 100u) << line;
+    for (const char* option : {" --help", " --help-all"}) {
+      if (!*command && option == std::string(" --help-all")) continue;  // all commands, set in
+      std::istringstream help(run(std::string(command) + option).out);
+      for (std::string line; std::getline(help, line);) EXPECT_LE(line.size(), 100u) << line;
+    }
+  }
+}
+
+// The usual options, and the names of all others, which --help-all explains.
+TEST_F(Program, HelpIsOneScreenAndNamesEveryOption) {
+  for (const char* command :
+       {"", "plan", "predict", "sweep", "compare", "trace", "export", "diagnose", "report"}) {
+    const std::string help = run(std::string(command) + " --help").out,
+                      all = run(std::string(command) + " --help-all").out;
+    EXPECT_LE(std::count(help.begin(), help.end(), '\n'), 66) << command << "\n" << help;
+    for (std::size_t at = all.find("\n  --"); at != all.npos && *command;
+         at = all.find("\n  --", at + 1)) {
+      const std::string name = all.substr(at + 5, all.find_first_of(" ,\n", at + 5) - at - 5);
+      const bool named =
+          help.find("--" + name) != help.npos || help.find("--[no-]" + name) != help.npos;
+      EXPECT_TRUE(named) << command << " --" << name;
+    }
   }
 }
 

@@ -101,7 +101,7 @@ TEST_P(OptionsOf, HaveExamplesThatRun) {
     expect_answer(
         "sweep --model gpt2 --gpus 16 --tp 1,2 --pp 1,2 --micro-batch 1,2 --recompute none -o "
         "grid.csv");
-  const Outcome help = run(command + " --help", "COLUMNS=10000");
+  const Outcome help = run(command + " --help-all", "COLUMNS=10000");
   ASSERT_EQ(help.status, 0) << command;
   const Texts examples = after("example: ", help.out);
   EXPECT_TRUE(command == "validate" || !examples.empty()) << command;
