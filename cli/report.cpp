@@ -1,7 +1,5 @@
 #include "cli/commands.h"
 
-#include <algorithm>
-#include <array>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -17,9 +15,7 @@
 #include "cli/progress.h"
 #include "cli/run_changes.h"
 #include "cli/run_request.h"
-#include "hwdb/models/catalogue.h"
 #include "hwdb/runs/run_resolver.h"
-#include "hwdb/store/database_rows.h"
 #include "reports/page/page.h"
 #include "reports/prediction.h"
 #include "reports/validation.h"
@@ -31,8 +27,7 @@ namespace {
 
 struct ReportOptions {
   PlanOptions plan;
-  bool scaling = true, validation = false, interactive = false;
-  std::vector<std::string> asked;  // the question's options as they were typed: "--gpus=256"
+  bool scaling = true, validation = false;
   std::string format = "html";
   std::string file;  // empty: standard output
 };
@@ -85,12 +80,10 @@ std::vector<reports::ScaledPlan> scaling_of(const PlanOptions& options,
   return scaling;
 }
 
-std::string page_of(const ReportOptions& options, const reports::PlanAnswer& answer,
-                    const hwdb::Database& database) {
-  if (page_format(options.format) == PageFormat::Json)
-    return reports::render(answer, reports::Format::Json);
-  if (!options.interactive) return reports::page(answer);
-  return reports::page(answer, {.arguments = options.asked, .rows = hwdb::rows_text(database)});
+std::string page_of(const ReportOptions& options, const reports::PlanAnswer& answer) {
+  return page_format(options.format) == PageFormat::Html
+             ? reports::page(answer)
+             : reports::render(answer, reports::Format::Json);
 }
 
 int report_one(const ReportOptions& options, const PlanOptions& plan,
@@ -105,7 +98,7 @@ int report_one(const ReportOptions& options, const PlanOptions& plan,
     if (options.scaling && answer.plan.complete)
       answer.scaling = scaling_of(plan, winner, database);
   }
-  write_page(page_of(options, answer, database), options);
+  write_page(page_of(options, answer), options);
   if (!answer.plan.complete)
     std::cerr << "warning: interrupted: the best of what was searched until then\n";
   if (fits) return 0;
@@ -131,29 +124,11 @@ int report_several(const ReportOptions& options, reports::PlanComparison compari
   return 3;
 }
 
-// What a page with a planner cannot ask it.
-void check_interactive(const ReportOptions& options) {
-  if (page_format(options.format) != PageFormat::Html)
-    throw Error("--interactive: --format html is expected");
-  if (questions_of(options.plan.run).list.size() != 1)
-    throw Error("--interactive: one question, with one value for each option, is expected");
-  if (!hwdb::find_model(options.plan.run.model))
-    throw Error("--interactive: --model = " + options.plan.run.model +
-                ": a model of the catalogue is expected, as a page reads no files");
-}
-
 int report_plan(const ReportOptions& options) {
   page_format(options.format);
-  if (options.interactive && !reports::has_page_planner()) {
-    say_why_not(
-        "--interactive: this program was built without the planner of pages; with Emscripten: "
-        "cmake --preset release -DLLMSIM_WITH_WEB=ON && cmake --build --preset release");
-    return kUsage;
-  }
-  if (options.interactive) check_interactive(options);
   check_goals(options.plan);
   const hwdb::Database database = open_database(options.plan.database);
-  if (auto several = options.interactive ? std::nullopt : several_answers(options.plan, database))
+  if (auto several = several_answers(options.plan, database))
     return report_several(options, std::move(*several));
   return report_one(options, one_question(options.plan), database);
 }
@@ -196,21 +171,6 @@ int report_validation(const ReportOptions& options) {
   return 0;
 }
 
-// The options of a question that have been given, each in one word.
-std::vector<std::string> asked_options(const CLI::App& command) {
-  constexpr std::array<const char*, 5> kOfThePage{"-o", "--format", "--db", "--interactive",
-                                                  "--scaling"};
-  std::vector<std::string> words;
-  for (const CLI::Option* option : command.get_options()) {
-    const bool of_the_page =
-        std::ranges::any_of(kOfThePage, [&](const char* name) { return option->check_name(name); });
-    if (of_the_page || option->get_lnames().empty()) continue;
-    for (const std::string& value : option->results())
-      words.push_back("--" + option->get_lnames().front() + "=" + value);
-  }
-  return words;
-}
-
 // A run record says all that a question asks; its job and the site where it runs stand beside it.
 void exclude_question(const std::vector<CLI::Option*>& options, CLI::Option& run,
                       CLI::Option& validation) {
@@ -219,16 +179,6 @@ void exclude_question(const std::vector<CLI::Option*>& options, CLI::Option& run
     validation.excludes(option);
     if (option->get_group() != "Job" && !option->check_name("--site")) run.excludes(option);
   }
-}
-
-void add_interactive(CLI::App& command, ReportOptions& options) {
-  CLI::Option* const interactive =
-      command.add_flag("--interactive", options.interactive,
-                       "a page that plans anew by itself: with other devices, batches, sequences "
-                       "and links; one question on a model of the catalogue; needs a program built "
-                       "with LLMSIM_WITH_WEB; default off; example: --interactive");
-  for (const char* other : {"--run", "--validation", "--fit", "--largest", "--deadline"})
-    interactive->excludes(command.get_option(other));
 }
 
 }  // namespace
@@ -253,7 +203,6 @@ void add_report(CLI::App& program, int& status) {
                         "program, instead of a question; example: --validation");
   validation->excludes(run);
   exclude_question(of_question, *run, *validation);
-  add_interactive(*command, *options);
   command->add_flag("--scaling,!--no-scaling", options->scaling,
                     "also the best plans on 1/4 to 4 times the devices with the same batch, a "
                     "search each, where there is one question; default on; example: --no-scaling");
@@ -267,8 +216,7 @@ void add_report(CLI::App& program, int& status) {
       "Lists ask several questions, as in plan: the page opens with the best answer.\n"
       "The page needs neither network nor server: open the file in a browser.\n"
       "Example: llmsim report --model llama-8b --gpus 16 --tokens 1T -o plan.html");
-  command->callback([options, command, &status] {
-    options->asked = asked_options(*command);
+  command->callback([options, &status] {
     if (options->validation) {
       status = report_validation(*options);
     } else if (options->plan.run.run_file.empty()) {

@@ -183,11 +183,10 @@ function start() {
   draw();
 }
 
-// What is drawn anew, with the panel of an interactive page between.
+// What is drawn anew.
 function lay() {
   document.getElementById("page").innerHTML = safe(markup`<div id="head"></div>
-    <section id="replan" hidden></section><div id="content"></div>
-    <div id="tip" role="tooltip" hidden></div>`);
+    <div id="content"></div><div id="tip" role="tooltip" hidden></div>`);
 }
 
 if (data.groups) {
@@ -195,9 +194,5 @@ if (data.groups) {
 } else {
   lay();
   start();
-  startReplanning(document.getElementById("replan"), data, (answer) => {
-    page = pageOf(answer);
-    start();
-  });
 }
 listenToPointer();

@@ -4,13 +4,9 @@
 // style: page.html is the frame with its placeholders, style.css the style, and the script is
 // figures.js (numbers and units), drawing.js (SVG), tables.js, sections.js, a file for each group
 // of the page's parts, and main.js at the end.  It asks the network for nothing.
-//
-// An interactive page holds the planner too, compiled to WebAssembly (cli/web), with the rows of
-// the database: planner.js runs it next to the page, and replan.js is the panel that asks it.
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "calibrate/backtest.h"
 #include "reports/plan.h"
@@ -19,19 +15,8 @@
 
 namespace llmsim::reports {
 
-// What an interactive page asks its planner.
-struct PageQuestion {
-  std::vector<std::string> arguments;  // of `llmsim plan`: "--model=llama-70b"
-  std::string rows;                    // JSON, of the database: hwdb/store/database_rows.h
-};
-
-// Whether this program holds the planner (LLMSIM_WITH_WEB): without it there
-// are no interactive pages.
-bool has_page_planner();
-
 // The JSON in it is that of `--format json`.
 std::string page(const PlanAnswer& answer);
-std::string page(const PlanAnswer& answer, const PageQuestion& question);  // interactive
 std::string page(const PlanComparison& comparison);  // opens with the best answer
 // Predicted against measured: the JSON of `validate`.
 std::string page(const calibrate::Backtest& backtest);

@@ -9,7 +9,5 @@ namespace llmsim::reports {
 std::string_view page_frame();   // page.html
 std::string_view page_style();   // style.css
 std::string_view page_script();  // all of the script
-// WebAssembly, packed with gzip; empty where the program was built without LLMSIM_WITH_WEB.
-std::string_view page_planner();
 
 }  // namespace llmsim::reports

@@ -139,30 +139,6 @@
       one("#scatter strong")?.textContent === answer.groups[0].group,
     );
   }
-  const finish = () => {
-    wrong.push(...failures);
-    document.body.dataset.probe = wrong.length ? wrong.join("; ") : "right";
-  };
-  const panel = one("#replan:not([hidden])");
-  if (!panel) return finish();
-  const devices = panel.querySelector('[data-ask="gpus"]');
-  devices.value = 2 * plan.run.hardware.num_devices;
-  devices.dispatchEvent(new Event("input", { bubbles: true }));
-  // The browser's clock jumps from timer to timer, past the worker, which plans in real time: each
-  // look takes some.
-  const look = (left) => {
-    if (panel.dataset.milliseconds === undefined && left > 0) {
-      for (let i = 0; i < 1e7; ++i) Math.sqrt(i);
-      setTimeout(() => look(left - 1), 10);
-      return;
-    }
-    const rows = panel.querySelectorAll(".outcome tbody tr");
-    const time = Number(rows[1]?.querySelector("[data-tip]").dataset.tip.split(" ")[0]);
-    expect("not planned on other devices", one("h1").textContent.includes(`on ${devices.value} `));
-    expect("more devices are not faster", time < plan.step_time_s);
-    expect("the headline does not follow", Number(one("#step-time").dataset.value) === time);
-    expect("the command does not follow", text().includes(`--gpus=${devices.value}`));
-    finish();
-  };
-  look(5000);
+  wrong.push(...failures);
+  document.body.dataset.probe = wrong.length ? wrong.join("; ") : "right";
 })();

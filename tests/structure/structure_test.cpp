@@ -66,7 +66,7 @@ const std::vector<Names> sim_floors{
 const std::vector<Names> hwdb_floors{
     {"text"},   // documents
     {"store"},  // rows
-    {"web", "frameworks", "huggingface", "models", "profile"},
+    {"frameworks", "huggingface", "models", "profile"},
     {"hardware"},
     {"runs"},
     {"launch", "benchmarks"},
@@ -307,11 +307,8 @@ Names words_of(const std::string& cmake) {
 TEST(Structure, EverySourceIsNamedInTheCMakeFileOfItsFolder) {
   for (const auto& [path, includes] : sources().includes) {
     if (!path.ends_with(".cpp")) continue;
-    // The module of a page lists the sources of each folder from that folder on.
-    const bool in_page = path.find("/web/") != std::string::npos;
-    const std::string cmake_file = in_page ? "cli/web/CMakeLists.txt" : cmake_file_of(path);
-    const auto from = in_page ? std::filesystem::path(top_folder(path))
-                              : std::filesystem::path(cmake_file).parent_path();
+    const std::string cmake_file = cmake_file_of(path);
+    const auto from = std::filesystem::path(cmake_file).parent_path();
     const std::string name = std::filesystem::relative(path, from).generic_string();
     EXPECT_TRUE(words_of(sources().texts.at(cmake_file)).contains(name))
         << path << " is not named in " << cmake_file;

@@ -3,7 +3,6 @@
 #include <utility>
 #include <vector>
 
-#include "reports/page/page.h"
 #include "tests/cli/program.h"
 
 namespace llmsim::cli {
@@ -80,14 +79,8 @@ class HelpExamples : public Program {
     expect_answer("calibrate site our-cluster monday.json");
   }
 
-  // A program without the planner of pages refuses the example that needs it, and says how to get it.
   void expect_answer(const std::string& arguments) const {
     const Outcome outcome = run(arguments);
-    if (has(arguments, "--interactive") && !reports::has_page_planner()) {
-      EXPECT_EQ(outcome.status, 2) << arguments;
-      EXPECT_NE(outcome.messages.find("-DLLMSIM_WITH_WEB=ON"), std::string::npos);
-      return;
-    }
     EXPECT_TRUE(outcome.status == 0 || outcome.status == 3) << arguments << "\n"
                                                             << outcome.messages;
   }

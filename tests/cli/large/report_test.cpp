@@ -89,22 +89,6 @@ TEST_F(Report, HasNoPathsOfTheMachineThatMadeIt) {
   }
 }
 
-TEST_F(Report, IsInteractiveWhereThePlannerIsBuiltInOrSaysHowToBuildIt) {
-  const Outcome outcome =
-      run("report --interactive --model gpt2 --gpus 8 --no-flash -o page.html" + kQuick);
-  if (outcome.status == 2) {
-    EXPECT_NE(outcome.messages.find("-DLLMSIM_WITH_WEB=ON"), std::string::npos);
-    EXPECT_EQ(outcome.messages.find('\n') + 1, outcome.messages.size());
-    return;
-  }
-  ASSERT_EQ(outcome.status, 0) << outcome.messages;
-  const std::string page = text_of("page.html");
-  for (const char* word : {"\"--model=gpt2\"", "\"--gpus=8\"", "\"--flash=false\""})
-    EXPECT_NE(page.find(word), std::string::npos) << word;
-  EXPECT_EQ(page.find("\"--scaling"), std::string::npos);
-  EXPECT_EQ(run("report --interactive --model gpt2 --gpus 8,16" + kQuick).status, 1);
-}
-
 TEST_F(Report, SaysNoOnThePageAndInItsStatus) {
   const Outcome outcome = run("report --model llama-70b --gpus 1" + kQuick);
   EXPECT_EQ(outcome.status, 3);
