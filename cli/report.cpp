@@ -125,7 +125,6 @@ int report_several(const ReportOptions& options, reports::PlanComparison compari
 }
 
 int report_plan(const ReportOptions& options) {
-  page_format(options.format);
   check_goals(options.plan);
   const hwdb::Database database = open_database(options.plan.database);
   if (auto several = several_answers(options.plan, database))
@@ -217,7 +216,11 @@ void add_report(CLI::App& program, int& status) {
       "The page needs neither network nor server: open the file in a browser.\n"
       "Example: llmsim report --model llama-8b --gpus 16 --tokens 1T -o plan.html");
   command->callback([options, &status] {
-    if (options->validation) {
+    const auto missing = reports::missing_pages();
+    if (page_format(options->format) == PageFormat::Html && missing) {
+      say_why_not(*missing);
+      status = kUsage;
+    } else if (options->validation) {
       status = report_validation(*options);
     } else if (options->plan.run.run_file.empty()) {
       require_question(options->plan);

@@ -1,53 +1,43 @@
 // What the answer rests on.
 
-function factsTable(page) {
-  return new DataTable(
-    "facts",
-    [
-      { key: "key", head: "value of", value: (f) => f.key, text: true },
-      { key: "value", head: "value", value: (f) => f.value, text: true },
-      { key: "evidence", head: "evidence", value: (f) => words(f.evidence), text: true },
-      { key: "source", head: "source", value: (f) => f.source, text: true },
-    ],
-    page.data.step?.facts ?? [],
-    { filtered: "filter: framework fitted" },
-  );
-}
+const kAssumedColumns = [
+  wordColumn("key", "key", (a) => a.key),
+  wordColumn("value", "value", (a) => a.value),
+  wordColumn("reason", "why", (a) => a.reason, { wide: true }),
+];
+const kFactColumns = [
+  wordColumn("key", "value of", (f) => f.key, { wide: true }),
+  wordColumn("value", "value", (f) => f.value, { wide: true }),
+  wordColumn("evidence", "evidence", (f) => words(f.evidence)),
+  wordColumn("source", "source", (f) => f.source, { wide: true }),
+];
 
-function evidenceSection(page) {
-  const { provenance } = page.winner;
-  return section(
-    "evidence",
-    "What it rests on",
-    `${words(provenance.coefficients)}; database ${provenance.database}.`,
-    [
-      markup`<h3>Assumed, because nobody said otherwise</h3><table><thead><tr><th class="text">key</th><th class="text">value</th><th class="text">why</th></tr></thead>
-      <tbody>${provenance.assumed.map((a) => markup`<tr><td class="text">${a.key}</td><td class="text">${a.value}</td><td class="text">${a.reason}</td></tr>`)}</tbody></table>`,
-      page.facts.rows.length
-        ? markup`<details><summary>All ${page.facts.rows.length} values with their sources</summary>${page.facts.markup()}</details>`
-        : "",
-    ],
-  );
+function evidenceSection({ winner, data }) {
+  const { coefficients, database, assumed } = winner.provenance;
+  const facts = data.step?.facts ?? [];
+  return section("evidence", "What it rests on", `${words(coefficients)}; database ${database}.`, [
+    html`<h3>Assumed, because nobody said otherwise</h3>`,
+    table("assumed", "assumed values", kAssumedColumns, assumed),
+    facts.length > 0 &&
+      html`<details><summary>All ${facts.length} values with their sources</summary>
+        ${table("facts", "values and sources", kFactColumns, facts, { filter: "filter: framework fitted" })}</details>`,
+  ]);
 }
 
 function conventionsSection({ shown }) {
+  const columns = [
+    wordColumn("name", "convention", ([name]) => name),
+    exactColumn(tflops, "TFLOP/s")("rate", "per device", ([, c]) => c.tflops_per_device),
+    percentColumn("mfu", "MFU", ([, c]) => c.mfu),
+  ];
+  const kind = ([name]) => ({ chosen: name === settings.convention });
   return section(
     "conventions",
     "MFU by convention",
     "Publications count the FLOPs of one and the same step in different ways; the switch above chooses what this page shows.",
-    markup`<table><thead><tr><th class="text">convention</th><th>per device</th><th>MFU</th></tr></thead><tbody>${Object.entries(
-      shown.conventions,
-    ).map(
-      ([
-        name,
-        c,
-      ]) => markup`<tr class="${name === settings.convention ? "chosen" : ""}"><td class="text">${name}</td>
-      <td>${tflops(c.tflops_per_device)}</td><td>${exact(percent(c.mfu), c.mfu)}</td></tr>`,
-    )}</tbody></table>`,
+    table("conventions", "MFU by convention", columns, Object.entries(shown.conventions), { kind }),
   );
 }
 
-function commandSection({ data }) {
-  if (!data.command) return "";
-  return section("command", "The same by hand", "", markup`<pre>${data.command}</pre>`);
-}
+const commandSection = ({ data }) =>
+  data.command && section("command", "The same by hand", "", html`<pre>${data.command}</pre>`);

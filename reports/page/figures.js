@@ -1,7 +1,8 @@
-// Figures as people read them.  Every one carries its full value, shown when the pointer is on it.
+// Figures as people read them.  Those of the answer carry its value in full, which the pointer shows
+// and other programs find in the attribute data-value.
 
+const { html } = libraries;
 const settings = { bytes: "GiB", convention: "" }; // of the switches of the page
-
 const kBytes = { GiB: 2 ** 30, GB: 1e9 };
 
 const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
@@ -17,73 +18,39 @@ function significant(value, digits = 4) {
 // "269,352"
 const grouped = (value) => (isNumber(value) ? Math.round(value).toLocaleString("en-US") : "–");
 
-// "128", "35.3 B": a count in thousands, millions or billions.
-function short(value, digits = 3) {
-  for (const [size, unit] of [
-    [1e12, "T"],
-    [1e9, "B"],
-    [1e6, "M"],
-    [1e3, "K"],
-  ])
-    if (Math.abs(value) >= size) return `${significant(value / size, digits)} ${unit}`;
-  return significant(value, digits);
+// In the largest of the units {name: size}, from the largest on, that a value fills `least` times.
+function scaled(value, units, digits, least = 1) {
+  if (!isNumber(value)) return "–";
+  const all = Object.entries(units);
+  const [unit, size] = all.find(([, s]) => Math.abs(value) >= least * s) ?? all.at(-1);
+  return `${significant(value / size, digits)} ${unit}`.trim();
 }
 
-function seconds(value, digits = 4) {
-  if (!isNumber(value)) return "–";
-  for (const [size, unit] of [
-    [1, "s"],
-    [1e-3, "ms"],
-    [1e-6, "µs"],
-  ])
-    if (Math.abs(value) >= size) return `${significant(value / size, digits)} ${unit}`;
-  return value === 0 ? "0 s" : `${significant(value * 1e9, digits)} ns`;
-}
+// "128", "35.3 B": a count in thousands, millions or billions.
+const short = (value, digits = 3) => scaled(value, { T: 1e12, B: 1e9, M: 1e6, K: 1e3, "": 1 }, digits);
+const seconds = (value, digits = 4) =>
+  value === 0 ? "0 s" : scaled(value, { s: 1, ms: 1e-3, µs: 1e-6, ns: 1e-9 }, digits);
 
 // "52.3 days", of what takes longer than a step.
-function longTime(value) {
-  for (const [size, unit] of [
-    [86400, "days"],
-    [3600, "hours"],
-    [60, "minutes"],
-  ])
-    if (value >= 2 * size) return `${significant(value / size, 3)} ${unit}`;
-  return seconds(value, 3);
-}
+const longTime = (value) =>
+  value < 120 ? seconds(value, 3) : scaled(value, { days: 86400, hours: 3600, minutes: 60 }, 3, 2);
 
 const bytesIn = (value) => value / kBytes[settings.bytes];
 
 function bytes(value, digits = 4) {
-  if (!isNumber(value)) return "–";
-  const binary = settings.bytes === "GiB",
-    step = binary ? 1024 : 1000;
-  const units = binary ? ["B", "KiB", "MiB", "GiB", "TiB"] : ["B", "KB", "MB", "GB", "TB"];
-  let power = 0;
-  while (power + 1 < units.length && Math.abs(value) >= step ** (power + 1)) ++power;
-  return `${power ? significant(value / step ** power, digits) : grouped(value)} ${units[power]}`;
+  const [step, i] = settings.bytes === "GiB" ? [1024, "i"] : [1000, ""];
+  if (Math.abs(value) < step) return `${grouped(value)} B`;
+  const units = { [`T${i}B`]: step ** 4, [`G${i}B`]: step ** 3, [`M${i}B`]: step ** 2, [`K${i}B`]: step };
+  return scaled(value, units, digits);
 }
 
-const percent = (value, digits = 3) =>
-  isNumber(value) ? `${significant(100 * value, digits)} %` : "–";
-
+const percent = (value, digits = 3) => (isNumber(value) ? `${significant(100 * value, digits)} %` : "–");
 const tflops = (value) => (isNumber(value) ? `${significant(value)} TFLOP/s` : "–");
-
-// Of 10^6 Wh.
-const energy = (value) =>
-  value < 1000 ? `${significant(value, 3)} MWh` : `${significant(value / 1000, 3)} GWh`;
-
-function rate(value) {
-  for (const [size, unit] of [
-    [1e9, "GB/s"],
-    [1e6, "MB/s"],
-    [1e3, "kB/s"],
-  ])
-    if (value >= size) return `${significant(value / size, 3)} ${unit}`;
-  return `${significant(value, 3)} B/s`;
-}
-
-const dollars = (value) =>
-  isNumber(value) ? `$${value < 100 ? significant(value, 3) : grouped(value)}` : "–";
+const energy = (value) => scaled(value, { GWh: 1e3, MWh: 1 }, 3); // of 10^6 Wh
+const rate = (value) => scaled(value, { "GB/s": 1e9, "MB/s": 1e6, "kB/s": 1e3, "B/s": 1 }, 3);
+const dollars = (value) => (isNumber(value) ? `$${value < 100 ? significant(value, 3) : grouped(value)}` : "–");
+const signed = (value, write) => `${value < 0 ? "−" : "+"}${write(Math.abs(value))}`;
+const signedPercent = (value, digits = 3) => signed(value, (v) => percent(v, digits));
 
 // "tensor parallel exposed" of a key.
 const words = (key) => key.replaceAll("_", " ");
@@ -92,44 +59,21 @@ const words = (key) => key.replaceAll("_", " ");
 
 // The MFU and the rate of a prediction as the chosen convention counts FLOPs; without a choice the
 // exact work.
-function utilisation(prediction) {
-  return (
-    prediction.conventions?.[settings.convention] ?? {
-      mfu: prediction.mfu,
-      tflops_per_device: prediction.tflops_per_device,
-    }
-  );
-}
+const utilisation = ({ conventions, mfu, tflops_per_device }) =>
+  conventions?.[settings.convention] ?? { mfu, tflops_per_device };
 
 const trained = (prediction) => prediction.run.training;
 const devices = (prediction) => prediction.run.hardware.num_devices;
 const throughput = (prediction) => prediction.tokens_per_s_per_device * devices(prediction);
 
-// --- text that is safe to be put into the page ---
+// All that a device needs at the peak: with gaps of the allocator and the driver's context.
+const neededTerms = ({ terms, gaps_bytes, context_bytes }) => ({ ...terms, gaps: gaps_bytes, context: context_bytes });
 
-class Markup {
-  constructor(text) {
-    this.text = text;
-  }
-  toString() {
-    return this.text;
-  }
-}
+// --- with the full value ---
 
-const kEscapes = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
+// A sum, a ratio or a share of values that the answer has.
+const derived = (text, value, unit = "") => html`<span class="exact" title="${value} ${unit}">${text}</span>`;
 
-function safe(value) {
-  if (value instanceof Markup) return value.text;
-  if (Array.isArray(value)) return value.map(safe).join("");
-  if (value === null || value === undefined || value === false) return "";
-  return String(value).replace(/[&<>"]/g, (c) => kEscapes[c]);
-}
-
-// A template whose values are escaped, but for what is markup.
-function markup(parts, ...values) {
-  return new Markup(parts.reduce((text, part, i) => text + safe(values[i - 1]) + part));
-}
-
-// A figure with its full value behind it.
+// Such a value itself.
 const exact = (text, value, unit = "") =>
-  markup`<span data-tip="${value}${unit && " " + unit}">${text}</span>`;
+  html`<span class="exact" data-value=${value} title="${value} ${unit}">${text}</span>`;

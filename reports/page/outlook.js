@@ -2,106 +2,71 @@
 
 // --- more and fewer devices ---
 
+function scalingChart(points, base) {
+  const ideal = points.map(({ x }) => ({ x, y: base * x }));
+  const rates = [...points, ...ideal].map((p) => p.y),
+    counts = points.map((p) => p.x);
+  const domain = [Math.min(...rates) / 1.4, Math.max(...rates) * 1.2];
+  const x = { type: "log", domain: [counts[0] / 1.2, counts.at(-1) * 1.2], label: "devices", ticks: counts, tickFormat: grouped };
+  const y = { type: "log", domain, label: "tokens/s", ticks: roundValues(...domain), tickFormat: (v) => short(v) };
+  const marks = [
+    Plot.line(ideal, xy(kDashed)),
+    Plot.line(points, xy({ stroke: "var(--accent)" })),
+    Plot.dot(points, xy({ r: 5, fill: "var(--accent)" })),
+  ];
+  const draw = (width) => axes(width, { height: 280, x, y, points, marks });
+  return html`<${Chart} label="throughput by number of devices" draw=${draw} />`;
+}
+
 function scalingSection({ data, winner }) {
-  const points = (data.scaling ?? []).filter((s) => s.plan);
-  if (points.length < 2) return "";
+  const rows = data.scaling ?? [];
+  const planned = rows.filter((s) => s.plan);
+  if (planned.length < 2) return "";
   const base = throughput(winner) / devices(winner);
-  const [left, right, top, bottom] = [80, 620, 30, 260];
-  const counts = points.map((s) => s.num_devices);
-  const rates = points.map((s) => throughput(s.plan));
-  const x = logarithmic(counts[0] / 1.2, counts.at(-1) * 1.2, left, right);
-  const [low, high] = [Math.min(...rates) / 1.4, Math.max(...rates, base * counts.at(-1)) * 1.2];
-  const y = logarithmic(low, high, bottom, top);
-  const yTicks = decades(low / 10, high)
-    .flatMap((v) => [v, 2 * v, 5 * v])
-    .filter((v) => v >= low && v <= high);
-  const chart = markup`<svg viewBox="0 0 640 304" role="img" aria-label="scaling">${[
-    frame({
-      left,
-      right,
-      top,
-      bottom,
-      x,
-      y,
-      xTicks: counts.map((c) => [c, grouped(c)]),
-      yTicks: yTicks.map((v) => [v, short(v)]),
-      xTitle: "devices",
-      yTitle: "tokens/s",
-    }),
-    path(
-      counts.map((c) => [x(c), y(base * c)]),
-      "ideal",
-    ),
-    path(
-      points.map((s) => [x(s.num_devices), y(throughput(s.plan))]),
-      "front",
-    ),
-    points.map((s) =>
-      dot(
-        x(s.num_devices),
-        y(throughput(s.plan)),
-        5,
-        "var(--accent)",
-        `${grouped(s.num_devices)} devices: ${grouped(throughput(s.plan))} tokens/s, ${s.plan.strategy}`,
-        "mark",
-      ),
-    ),
-  ]}</svg>`;
-  const table = markup`<table><thead><tr><th>devices</th><th>step</th><th>MFU</th><th>efficiency</th><th>fits</th><th class="text">layout</th></tr></thead>
-    <tbody>${data.scaling.map((s) =>
-      s.plan
-        ? markup`<tr class="${s.plan.run.hardware.num_devices === devices(winner) ? "chosen" : ""}"><td>${grouped(s.num_devices)}</td>
-    <td>${exact(seconds(s.plan.step_time_s), s.plan.step_time_s, "s")}</td><td>${percent(utilisation(s.plan).mfu)}</td>
-    <td>${percent(throughput(s.plan) / s.num_devices / base)}</td><td>${percent(s.plan.memory.fit_probability)}</td>
-    <td class="text small">${s.plan.strategy}</td></tr>`
-        : markup`<tr><td>${grouped(s.num_devices)}</td><td class="text" colspan="5">nothing fits</td></tr>`,
-    )}</tbody></table>`;
+  const points = planned.map(({ num_devices, plan }) => ({
+    x: num_devices,
+    y: throughput(plan),
+    tip: `${grouped(num_devices)} devices: ${grouped(throughput(plan))} tokens/s\n${plan.strategy}`,
+  }));
+  const columns = [
+    countColumn("num_devices", "devices", (s) => s.num_devices),
+    timeColumn("step_time_s", "step", (s) => s.plan?.step_time_s),
+    percentColumn("mfu", "MFU", (s) => s.plan && utilisation(s.plan).mfu),
+    column("efficiency", "efficiency", ({ plan, num_devices }) => plan && throughput(plan) / num_devices / base, percent),
+    percentColumn("fit_probability", "fits", (s) => s.plan?.memory.fit_probability),
+    wordColumn("layout", "layout", (s) => s.plan?.strategy ?? "nothing fits", { wide: true }),
+  ];
+  const kind = (s) => ({ chosen: s.num_devices === devices(winner) });
   return section(
     "scaling",
     "Fewer and more devices",
     `The same ${grouped(trained(winner).global_batch)} sequences a step, planned anew for each number of devices. Efficiency is of the throughput per device, relative to ${grouped(devices(winner))}; the dashed line keeps it.`,
-    markup`<div class="beside">${chart}<div class="scroll">${table}</div></div>`,
+    [scalingChart(points, base), table("scaling", "plans by number of devices", columns, rows, { kind })],
   );
 }
 
 // --- what would change it ---
 
+const relative = (ratio) => (isNumber(ratio) ? (ratio === 1 ? "0 %" : signedPercent(ratio - 1, 2)) : "");
+
 function changesSection({ data }) {
-  const changes = (data.changes ?? []).filter(
-    (c) =>
-      c.fits &&
-      (Math.abs(c.relative_time - 1) >= 1e-3 || Math.abs((c.planned_time ?? 1) - 1) >= 1e-3),
-  );
+  const moves = (ratio) => Math.abs((ratio ?? 1) - 1) >= 1e-3;
+  const best = (c) => Math.min(c.relative_time, c.planned_time ?? c.relative_time);
+  const changes = (data.changes ?? [])
+    .filter((c) => c.fits && (moves(c.relative_time) || moves(c.planned_time)))
+    .sort((a, b) => best(a) - best(b))
+    .slice(0, 16);
   const switches = (data.assumed_switches ?? []).filter((s) => Math.abs(s.other_way - 1) >= 0.005);
   if (changes.length === 0 && switches.length === 0) return "";
-  const signed = (ratio) =>
-    isNumber(ratio) && ratio !== 1
-      ? `${ratio < 1 ? "−" : "+"}${significant(Math.abs(100 * (ratio - 1)), 2)} %`
-      : ratio === 1
-        ? "0 %"
-        : "";
-  const best = (c) => Math.min(c.relative_time, c.planned_time ?? c.relative_time);
-  return section(
-    "changes",
-    "What would change it",
-    "One thing changed at a time, and what the step's time then does.",
-    [
-      changes.length
-        ? markup`<table><thead><tr><th class="text">change</th><th>step</th><th>planned anew</th><th>fits</th></tr></thead>
-      <tbody>${changes
-        .sort((a, b) => best(a) - best(b))
-        .slice(0, 16)
-        .map(
-          (c) => markup`<tr><td class="text">${c.change}</td>
-      <td>${signed(c.relative_time)}</td><td>${signed(c.planned_time)}</td><td>${percent(c.fit_probability)}</td></tr>`,
-        )}</tbody></table>`
-        : "",
-      switches.length
-        ? markup`<p>Assumed switches, and what the other way would do: ${switches.map(
-            (s, i) => markup`${i ? "; " : ""}${words(s.key)}
-      is ${s.on ? "on" : "off"} (${signed(s.other_way)})`,
-          )}.</p>`
-        : "",
-    ],
-  );
+  const columns = [
+    wordColumn("change", "change", (c) => c.change),
+    column("relative_time", "step", (c) => c.relative_time, relative),
+    column("planned_time", "planned anew", (c) => c.planned_time, relative),
+    percentColumn("fit_probability", "fits", (c) => c.fit_probability),
+  ];
+  const turned = switches.map((s) => `${words(s.key)} is ${s.on ? "on" : "off"} (${relative(s.other_way)})`).join("; ");
+  return section("changes", "What would change it", "One thing changed at a time, and what the step's time then does.", [
+    changes.length > 0 && table("changes", "changes", columns, changes),
+    turned && html`<p>Assumed switches, and what the other way would do: ${turned}.</p>`,
+  ]);
 }

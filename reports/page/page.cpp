@@ -5,6 +5,7 @@
 
 #include "reports/json.h"
 #include "reports/page/page_files.h"
+#include "sim/base/error.h"
 
 namespace llmsim::reports {
 namespace {
@@ -34,16 +35,26 @@ std::string_view fill(std::string_view frame, std::string_view placeholder, std:
 }
 
 std::string page_of(const Json& json) {
+  if (const auto missing = missing_pages()) throw Error(*missing);
   std::string page;
   std::string_view frame = page_frame();
+  frame = fill(frame, "{{libraries_style}}", page_libraries_style(), page);
   frame = fill(frame, "{{style}}", page_style(), page);
   frame = fill(frame, "{{data}}", embedded(json), page);
+  frame = fill(frame, "{{licences}}", page_licences(), page);
+  frame = fill(frame, "{{libraries}}", page_libraries_script(), page);
   frame = fill(frame, "{{script}}", page_script(), page);
   page += frame;
   return page;
 }
 
 }  // namespace
+
+std::optional<std::string> missing_pages() {
+  if (!page_libraries_script().empty()) return std::nullopt;
+  return "this program was built without pages, whose libraries npm fetches: install npm, then "
+         "cmake --preset release && cmake --build --preset release (--format json needs none)";
+}
 
 std::string page(const PlanAnswer& answer) { return page_of(plan_json(answer)); }
 

@@ -9,5 +9,9 @@ namespace llmsim::reports {
 std::string_view page_frame();   // page.html
 std::string_view page_style();   // style.css
 std::string_view page_script();  // all of the script
+// Of the libraries, bundled; empty where they could not be had (libraries.cmake).
+std::string_view page_libraries_style();
+std::string_view page_libraries_script();
+std::string_view page_licences();  // those of the libraries, then the Apache License
 
 }  // namespace llmsim::reports

@@ -14,115 +14,129 @@ const kPasses = {
 };
 const passColour = (category) => `var(${kPasses[category] ?? "--comm"})`;
 
-// Rows of events between two times; `tall` high, marks only where there is room for them.
-function lanes(rows, [from, to], top, tall, gap) {
-  const x = linear(from, to, kLaneLeft, kLaneRight);
-  return rows.map((row, i) => {
-    const y = top + i * (tall + gap);
-    return [
-      label(kLaneLeft - 10, y + tall / 2 + 4, row.name, "name end"),
-      row.events.map(([name, category, start, duration, exposed]) => {
-        const a = Math.max(kLaneLeft, x(start)),
-          b = Math.min(kLaneRight, x(start + duration));
-        if (b - a < 0.1) return "";
-        const tip =
-          `${name}, ${category === name ? "" : `${words(category)}, `}${seconds(duration)} from ${seconds(start)}` +
-          (exposed > 0 ? `, ${seconds(exposed)} exposed` : "");
-        const drawn = box(a, y, b - a, tall, passColour(category), tip, b - a > 4 ? "pass" : "");
-        const text = name.split(" ")[0];
-        return b - a > 7 * text.length + 4 && tall > 14 && category !== "bubble"
-          ? [drawn, label((a + b) / 2, y + tall / 2 + 4, text, "inside")]
-          : drawn;
-      }),
-    ];
+// Events of a row that lie between two times, as marks.
+const eventsOf = ({ name: y, events }, [first, last]) =>
+  events
+    .map(([name, category, start, duration, exposed]) => {
+      const [from, to] = [Math.max(first, start), Math.min(last, start + duration)];
+      const kind = category === name ? "" : `${words(category)}, `;
+      const waited = exposed > 0 ? `, ${seconds(exposed)} exposed` : "";
+      const tip = `${name}, ${kind}${seconds(duration)}\nfrom ${seconds(start)}${waited}`;
+      return { y, category, name: name.split(" ")[0], from, to, x: (from + to) / 2, tip };
+    })
+    .filter(({ from, to }) => to > from);
+
+// Rows of events between two times, each `tall` pixels; `part`, two times, is framed.
+function lanes(width, rows, times, tall, part) {
+  const marginLeft = Math.min(0.36 * width, 6.8 * Math.max(...rows.map((row) => row.name.length)) + 12);
+  const wide = ({ from, to }) => ((to - from) / (times[1] - times[0])) * (width - marginLeft - 12);
+  const events = rows.flatMap((row) => eventsOf(row, times)).filter((e) => wide(e) >= 0.1);
+  const named = events.filter((e) => tall > 14 && e.category !== "bubble" && wide(e) > 7 * e.name.length + 4);
+  const bars = { x1: "from", x2: "to", y: "y", fill: (e) => passColour(e.category), strokeWidth: 0.4 };
+  return plotted(width, {
+    marginLeft,
+    marginRight: 12,
+    marginTop: 2,
+    marginBottom: 38,
+    height: rows.length * tall + 40,
+    x: { domain: times, label: "seconds from the start of the step", ticks: narrow(width) ? 4 : 8, grid: true },
+    y: { domain: rows.map((row) => row.name), type: "band", label: null, tickSize: 0, padding: 0.15 },
+    marks: [
+      Plot.barX(events, { ...bars, stroke: tall > 14 ? "var(--paper)" : "none" }),
+      Plot.text(named, xy({ text: "name", fill: "var(--inside)", fontSize: 11 })),
+      part && Plot.rectX([part], { x1: part[0], x2: part[1], fill: "none", stroke: "var(--ink)", strokeWidth: 1.5 }),
+      tips(events),
+    ],
   });
 }
 
-const kLaneLeft = 130,
-  kLaneRight = kWidth - 8;
+// From the start, as long as some dozens of passes take.
+function firstWindow({ stages, busiest_stage, step_time_s }) {
+  const { events } = stages[busiest_stage].streams[0];
+  const passes = events.filter(([, category]) => category !== "bubble");
+  const [, , start, duration] = passes.slice(0, 36).at(-1) ?? [];
+  return [0, start + duration || step_time_s];
+}
 
-function timeAxis([from, to], bottom) {
-  const x = linear(from, to, kLaneLeft, kLaneRight);
+// A drawing of lanes on which a part is chosen by dragging.
+function ChosenByDragging({ label, draw, choose }) {
+  const svg = useRef(null),
+    begin = useRef(null),
+    mark = useRef(null);
+  const left = () => svg.current.getBoundingClientRect().left;
+  const scale = () => svg.current.scale("x");
+  const span = (event) => [begin.current, event.clientX - left()].sort((a, b) => a - b);
+  const drag = (event) => {
+    if (begin.current === null) return;
+    const [from, to] = span(event);
+    Object.assign(mark.current.style, { left: `${from}px`, width: `${to - from}px` });
+  };
+  const end = (event) => {
+    if (begin.current === null) return;
+    const [first, last] = scale().domain;
+    const times = span(event).map((x) => Math.min(last, Math.max(first, scale().invert(x))));
+    begin.current = null;
+    mark.current.style.width = 0;
+    if (times[1] - times[0] > 0.003 * (last - first)) choose(times);
+  };
+  return html`<div class="timeline" onPointerDown=${(event) => (begin.current = event.clientX - left())} onPointerMove=${drag}
+    onPointerUp=${end} onDblClick=${() => choose(null)}>
+    <${Chart} label=${label} draw=${draw} drawn=${(made) => (svg.current = made)} /><i ref=${mark}></i></div>`;
+}
+
+// The same by buttons: sideways by half of what is seen, closer, wider.
+function timeButtons([from, to], whole, choose) {
+  const go = (centre, length) => () => {
+    const half = Math.min(length, whole) / 2;
+    const middle = Math.min(whole - half, Math.max(half, centre));
+    choose([middle - half, middle + half]);
+  };
+  const [centre, length] = [(from + to) / 2, to - from];
+  const buttons = {
+    earlier: go(centre - length / 2, length),
+    later: go(centre + length / 2, length),
+    closer: go(centre, length / 2),
+    wider: go(centre, length * 2),
+    "from the start": () => choose(null),
+  };
+  return html`<p class="buttons">${Object.entries(buttons).map(
+    ([name, act]) => html`<button type="button" class="small" onClick=${act}>${name}</button>`,
+  )}</p>`;
+}
+
+function Timeline({ timeline }) {
+  const [chosen, choose] = useState(null);
+  const whole = [0, timeline.step_time_s],
+    part = chosen ?? firstWindow(timeline);
+  const rowsOf = (own) =>
+    timeline.stages.flatMap(({ stage, streams }) =>
+      streams
+        .filter(({ stream }) => (stream === "compute") === own)
+        .map(({ stream, events }) => ({ name: own ? `stage ${stage}` : stream, events })),
+    );
+  const [stages, side] = [rowsOf(true), rowsOf(false)];
+  const found = new Set([...stages, ...side].flatMap((row) => row.events.map((e) => e[1])));
+  const categories = Object.fromEntries(Object.keys(kPasses).filter((c) => found.has(c)).map((c) => [c, 0]));
+  const overview = (width) => lanes(width, stages, whole, stages.length > 8 ? 11 : 15, part);
+  const closer = (width) => lanes(width, [...stages, ...side], part, 23);
   return [
-    ticks(from, to, 8).map((v) => [
-      line(x(v), 0, x(v), bottom),
-      label(x(v), bottom + 16, tickText(v), "tick middle"),
-    ]),
-    label(
-      (kLaneLeft + kLaneRight) / 2,
-      bottom + 34,
-      "seconds from the start of the step",
-      "title middle",
-    ),
+    legend([categories], passColour, (c) => (c === "passes" ? "passes of other micro-batches" : words(c))),
+    html`<${ChosenByDragging} label="the whole step on every stage" choose=${choose} draw=${overview} />`,
+    html`<h3>${seconds(part[0])} to ${seconds(part[1])}, pass by pass</h3>`,
+    timeButtons(part, whole[1], choose),
+    html`<${ChosenByDragging} label="a part of the step" choose=${choose} draw=${closer} />`,
+    side.length > 0 && html`<p class="small">Streams without a number are beside stage ${timeline.busiest_stage}.</p>`,
   ];
 }
 
-// From the start, as long as some dozens of passes take.
-function firstWindow(timeline) {
-  const passes = timeline.stages[timeline.busiest_stage].streams[0].events.filter(
-    (e) => e[1] !== "bubble",
-  );
-  const last = passes[Math.min(passes.length, 36) - 1];
-  return [0, last ? last[2] + last[3] : timeline.step_time_s];
-}
-
-// The whole step, and under it a part of it in full.
-function pipelineSection(page) {
-  const { timeline } = page.data.step ?? {};
-  if (!timeline || page.shown !== page.winner) return "";
-  const whole = [0, timeline.step_time_s],
-    part = page.window ?? firstWindow(timeline);
-  const rows = timeline.stages.flatMap((stage) =>
-    stage.streams.map(({ stream, events }) => ({
-      name: stream === "compute" ? `stage ${stage.stage}` : stream,
-      events,
-      own: stream === "compute",
-    })),
-  );
-  const main = rows.filter((r) => r.own),
-    side = rows.filter((r) => !r.own);
-  const found = new Set(rows.flatMap((r) => r.events.map((e) => e[1])));
-  const shown = Object.keys(kPasses).filter((c) => found.has(c));
-  const thin = main.length > 8 ? 8 : 12,
-    above = main.length * (thin + 3) + 4;
-  const x = linear(...whole, kLaneLeft, kLaneRight);
-  const overview = svg(
-    above + 38,
-    [
-      timeAxis(whole, above),
-      lanes(main, whole, 2, thin, 3),
-      markup`<rect class="window" x="${x(part[0]).toFixed(1)}" y="0" width="${Math.max(2, x(part[1]) - x(part[0])).toFixed(1)}" height="${above}"/>`,
-    ],
-    "timeline of the step",
-  );
-  const lower = main.length * 24 + (side.length ? 28 : 0),
-    bottom = lower + side.length * 17 + 4;
-  const closer = svg(
-    bottom + 38,
-    [
-      timeAxis(part, bottom),
-      lanes(main, part, 2, 20, 4),
-      side.length
-        ? label(kLaneLeft - 10, lower - 6, `beside stage ${timeline.busiest_stage}:`, "tick end")
-        : "",
-      lanes(side, part, lower, 13, 4),
-    ],
-    "part of the timeline",
-  );
+function pipelineSection({ data, shown, winner }) {
+  const { timeline } = data.step ?? {};
+  if (!timeline || shown !== winner) return "";
+  const busiest = ` Stage ${timeline.busiest_stage} is the busiest, ${percent(shown.bubble)} of its pipeline time is bubble.`;
   return section(
     "pipeline",
     "The pipeline's timeline",
-    `One step on every pipeline stage.${timeline.stages.length > 1 ? ` Stage ${timeline.busiest_stage} is the busiest, ${percent(page.shown.bubble)} of its pipeline time is bubble.` : ""} Drag over a part of either drawing to see it in full, double-click for the start.`,
-    [
-      legend(
-        shown.map((c) => [
-          c === "passes" ? "passes of other micro-batches" : words(c),
-          passColour(c),
-        ]),
-      ),
-      markup`<div class="timeline" data-from="${whole[0]}" data-to="${whole[1]}">${overview}</div>
-      <h3>${seconds(part[0])} to ${seconds(part[1])}, pass by pass</h3>
-      <div class="timeline" data-from="${part[0]}" data-to="${part[1]}">${closer}</div>`,
-    ],
+    `One step on every pipeline stage.${timeline.stages.length > 1 ? busiest : ""} Drag over a part of either drawing to see it in full, double-click for the start.`,
+    html`<${Timeline} timeline=${timeline} />`,
   );
 }

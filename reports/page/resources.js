@@ -3,128 +3,60 @@
 // --- where the time goes ---
 
 function timeSection({ shown, winner }) {
-  const parts = Object.entries(shown.parts_s);
-  const scale = kWidth / shown.step_time_s;
-  const pieces = parts.map(([name, time]) => [
-    `${name} ${percent(time / shown.step_time_s, 2)}`,
-    time,
-    partColour(name),
-    `${name}: ${seconds(time)}, ${percent(time / shown.step_time_s)} (${time} s)`,
-  ]);
-  const others = shown === winner ? {} : winner.breakdown_s;
+  const [largest, time] = Object.entries(shown.parts_s)[0];
   const terms = Object.entries(shown.breakdown_s).sort(([, a], [, b]) => b - a);
   const longest = terms[0][1];
-  const largest = parts[0];
+  const against = ([name, value]) => value - (winner.breakdown_s?.[name] ?? 0);
+  const columns = [
+    wordColumn("term", "term", ([name]) => words(name)),
+    timeColumn("time", "time", ([, value]) => value),
+    column("share", "share", ([, value]) => value / shown.step_time_s, (v) => percent(v, 2), (v) => 100 * v),
+    column("difference", "against first", against, (v) => (shown === winner ? "" : signed(v, (t) => seconds(t, 3)))),
+    wordColumn("bar", "of the longest", ([, value]) => value, { show: ([, value]) => shareBar(value / longest) }),
+  ];
   return section(
     "time",
     "Where the step's time goes",
-    `${largest[0]} take ${percent(largest[1] / shown.step_time_s, 2)} of ${seconds(shown.step_time_s)}. The terms add up to the step of the busiest pipeline stage.`,
-    [
-      svg(34, stack(0, 2, 30, pieces, scale), "parts of the step"),
-      legend(parts.map(([name]) => [name, partColour(name)])),
-      markup`<table class="bars"><thead><tr><th class="text">term</th><th>time</th><th>share</th>
-      ${shown !== winner ? markup`<th>against first</th>` : ""}<th></th></tr></thead><tbody>${terms.map(
-        ([name, time]) => markup`<tr>
-      <td class="text">${words(name)}</td><td>${exact(seconds(time), time, "s")}</td>
-      <td>${percent(time / shown.step_time_s, 2)}</td>
-      ${shown !== winner ? markup`<td>${difference(time - (others[name] ?? 0))}</td>` : ""}
-      <td class="bar"><i style="width:${((100 * time) / longest).toFixed(2)}%"></i></td></tr>`,
-      )}</tbody></table>`,
-    ],
+    `${largest} take ${percent(time / shown.step_time_s, 2)} of ${seconds(shown.step_time_s)}. The terms add up to the step of the busiest pipeline stage.`,
+    [partsChart("parts of the step", { "": shown }, ""), table("terms", "terms of the step", columns, terms)],
   );
 }
-
-const difference = (time) => `${time < 0 ? "−" : "+"}${seconds(Math.abs(time), 3)}`;
 
 // --- memory ---
 
-function memoryBars(rows, capacity, most) {
-  const left = 110,
-    height = 26,
-    gap = 8,
-    bottom = rows.length * (height + gap) + 6;
-  const scale = (kWidth - left - 12) / most;
-  const x = (value) => left + value * scale;
-  const axis = ticks(0, bytesIn(most)).map((v) => [v * kBytes[settings.bytes], tickText(v)]);
-  return svg(
-    bottom + 34,
-    [
-      axis.map(([v, text]) => [
-        line(x(v), 0, x(v), bottom),
-        label(x(v), bottom + 16, text, "tick middle"),
-      ]),
-      label(left - 10, bottom + 16, settings.bytes, "tick end"),
-      rows.map(([name, pieces, tip], i) => {
-        const y = 4 + i * (height + gap);
-        return [
-          label(left - 10, y + height / 2 + 4, name, "name end"),
-          stack(
-            left,
-            y,
-            height,
-            Object.entries(pieces).map(([term, size]) => [
-              words(term),
-              size,
-              memoryColour(term),
-              `${tip}, ${words(term)}: ${bytes(size)} (${grouped(size)} bytes)`,
-            ]),
-            scale,
-          ),
-        ];
-      }),
-      capacity <= most
-        ? [
-            line(x(capacity), 0, x(capacity), bottom, "limit"),
-            label(x(capacity) - 5, bottom + 30, `usable ${bytes(capacity)}`, "limit end"),
-          ]
-        : "",
-    ],
-    "memory",
-  );
-}
+// As `predict --explain memory` lists them, largest first.
+const kTensorColumns = [
+  wordColumn("tensor", "tensor", (row) => row.tensor),
+  wordColumn("shape", "shape of one", (row) => row.shape),
+  wordColumn("dtype", "format", (row) => row.dtype),
+  countColumn("layers", "layers", (row) => row.layers),
+  countColumn("micro_batches", "micro-batches in flight", (row) => row.micro_batches),
+  bytesColumn("size_bytes", "size of all", (row) => row.size_bytes),
+  wordColumn("why", "why it lives", (row) => row.why),
+];
 
-function memorySection({ shown, winner }) {
-  const { memory } = shown,
+function memorySection({ shown, winner, data }) {
+  const { memory, interval_level } = shown,
     { peak } = memory;
-  const sum = (terms) => Object.values(terms).reduce((a, b) => a + b, 0);
-  const stages = memory.stages.map((s) => [
-    `stage ${s.stage}`,
-    {
-      ...s.terms,
-      ...(s.stage === peak.stage ? { gaps: peak.gaps_bytes, context: peak.context_bytes } : {}),
-    },
-    `stage ${s.stage}, ${s.phase}`,
-  ]);
-  const phases = memory.timeline.map((p) => [p.phase, p.terms, p.phase]);
-  const most = 1.02 * Math.max(memory.capacity_bytes, ...stages.map(([, t]) => sum(t)));
-  const names = [...new Set([...stages, ...phases].flatMap(([, terms]) => Object.keys(terms)))];
+  const needed = (s) => (s.stage === peak.stage ? neededTerms({ ...peak, terms: s.terms }) : s.terms);
+  const stages = Object.fromEntries(memory.stages.map((s) => [`stage ${s.stage}, ${s.phase}`, needed(s)]));
+  const phases = Object.fromEntries(memory.timeline.map((p) => [p.phase, p.terms]));
   const [low, high] = memory.peak_interval_bytes;
-  const where = [`stage ${peak.stage}`, `the ${peak.phase} phase`].join(", in ");
+  const tensors = (shown === winner && data.step?.memory) || [];
+  const passes = `${peak.passes_in_flight} forward ${peak.passes_in_flight === 1 ? "pass" : "passes"} in flight`;
   return section(
     "memory",
     "Memory of a device",
-    `${bytes(peak.needed_bytes)} needed of ${bytes(memory.capacity_bytes)}: it fits with ${percent(memory.fit_probability)} probability. The peak of ${bytes(memory.peak_bytes)} (${bytes(low)} to ${bytes(high)} with ${percent(shown.interval_level, 2)}) is on ${where}, with ${peak.passes_in_flight} forward ${peak.passes_in_flight === 1 ? "pass" : "passes"} in flight; allocator gaps and the driver's context come on top.`,
+    `${bytes(peak.needed_bytes)} needed of ${bytes(memory.capacity_bytes)}: it fits with ${percent(memory.fit_probability)} probability. The peak of ${bytes(memory.peak_bytes)} (${bytes(low)} to ${bytes(high)} with ${percent(interval_level, 2)}) is on stage ${peak.stage}, in the ${peak.phase} phase, with ${passes}; allocator gaps and the driver's context come on top.`,
     [
-      legend(names.map((name) => [words(name), memoryColour(name)])),
-      markup`<h3>By pipeline stage, at its peak</h3>`,
-      memoryBars(stages, memory.capacity_bytes, most),
-      markup`<h3>Through the step, on stage ${peak.stage}</h3>`,
-      memoryBars(phases, memory.capacity_bytes, most),
-      ...(shown === winner ? tensorTable(data.step?.memory ?? []) : []),
+      html`<h3>By pipeline stage, at its peak</h3>`,
+      memoryChart("memory by pipeline stage", stages, memory.capacity_bytes),
+      html`<h3>Through the step, on stage ${peak.stage}</h3>`,
+      memoryChart("memory through the step", phases, memory.capacity_bytes),
+      tensors.length > 0 && [
+        html`<h3>At the peak, tensor by tensor</h3>`,
+        table("tensors", "tensors at the peak", kTensorColumns, tensors, { filter: "filter: saved size_bytes>1" }),
+      ],
     ],
   );
-}
-
-// The tensors at the peak, largest first, as `predict --explain memory` lists them.
-function tensorTable(rows) {
-  if (rows.length === 0) return [];
-  return [
-    markup`<h3>At the peak, tensor by tensor</h3>`,
-    markup`<table><thead><tr><th class="text">tensor</th><th class="text">shape of one</th><th class="text">format</th>
-    <th>layers</th><th>micro-batches in flight</th><th>size of all</th><th class="text">why it lives</th></tr></thead><tbody>${rows.map(
-      (row) => markup`<tr><td class="text">${row.tensor}</td><td class="text">${row.shape}</td><td class="text">${row.dtype}</td>
-      <td>${row.layers ?? ""}</td><td>${row.micro_batches ?? ""}</td>
-      <td>${exact(bytes(row.size_bytes), row.size_bytes, "bytes")}</td><td class="text">${row.why}</td></tr>`,
-    )}</tbody></table>`,
-  ];
 }

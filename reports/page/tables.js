@@ -1,113 +1,142 @@
-// Tables that are sorted by a click on a header and filtered by a word.
+// Tables by Tabulator: sorted by a click on a head, filtered by words, with rows that can be chosen.
+//
+// A column is {key, head, value(row), show(row), compared(row), text: true for words, wide: true for sentences}: what it sorts by,
+// what stands in it (the value where it is not said) and what a filter compares (likewise).
 
-// A column is {key, head, value(row), show(row), text: true for words}.
-class DataTable {
-  constructor(name, columns, rows, options = {}) {
-    Object.assign(this, { name, columns, rows, filter: "", sorted: null, down: false }, options);
-  }
+const { Tabulator, render } = libraries;
 
-  words(row) {
-    return this.columns
-      .map((c) => String(c.value(row) ?? ""))
-      .join(" ")
-      .toLowerCase();
-  }
-
-  // Every word of the filter stands in the row, or a comparison "step<16" holds.
-  keeps(row) {
-    return this.filter
-      .toLowerCase()
-      .split(/\s+/)
-      .filter(Boolean)
-      .every((word) => {
-        const compared = word.match(/^([a-z_]+)(<=|>=|<|>|=)(.+)$/);
-        const column =
-          compared &&
-          this.columns.find((c) => [c.key, c.head].some((n) => n.toLowerCase() === compared[1]));
-        if (!column) return this.words(row).includes(word);
-        const value = column.filterValue ? column.filterValue(row) : column.value(row);
-        const limit = Number(compared[3]);
-        if (!Number.isFinite(limit)) return String(value).toLowerCase() === compared[3];
-        return {
-          "<": value < limit,
-          ">": value > limit,
-          "<=": value <= limit,
-          ">=": value >= limit,
-          "=": value === limit,
-        }[compared[2]];
-      });
-  }
-
-  ordered() {
-    const rows = this.rows.filter((row) => this.keeps(row));
-    const column = this.columns.find((c) => c.key === this.sorted);
-    if (!column) return rows;
-    const sign = this.down ? -1 : 1;
-    return rows.sort((a, b) => {
-      const [one, other] = [column.value(a), column.value(b)];
-      if (one === other) return 0;
-      if (one === null || one === undefined) return 1;
-      if (other === null || other === undefined) return -1;
-      return sign * (one < other ? -1 : 1);
-    });
-  }
-
-  body() {
-    const rows = this.ordered();
-    if (rows.length === 0)
-      return markup`<tr><td colspan="${this.columns.length}" class="none">nothing has these words</td></tr>`;
-    return rows.map(
-      (row) => markup`<tr data-row="${this.rows.indexOf(row)}"
-      class="${this.kind ? this.kind(row) : ""}">${this.columns.map(
-        (c) =>
-          markup`<td class="${c.text ? "text" : ""}">${c.show ? c.show(row) : c.value(row)}</td>`,
-      )}</tr>`,
-    );
-  }
-
-  heads() {
-    return this.columns.map(
-      (c) => markup`<th scope="col" class="${c.text ? "text" : ""}"
-      aria-sort="${this.sorted === c.key ? (this.down ? "descending" : "ascending") : "none"}">
-      <button type="button" data-sort="${c.key}">${c.head}</button></th>`,
-    );
-  }
-
-  markup() {
-    return markup`<div class="table" data-table="${this.name}">
-      ${
-        this.filtered
-          ? markup`<input type="search" placeholder="${this.filtered}"
-        aria-label="filter" value="${this.filter}">`
-          : ""
-      }
-      <div class="scroll"><table><thead><tr>${this.heads()}</tr></thead>
-      <tbody>${this.body()}</tbody></table></div></div>`;
-  }
-
-  // Makes the drawn table answer; `choose(row)` on a click.
-  listen(root, choose) {
-    const place = root.querySelector(`[data-table="${this.name}"]`);
-    if (!place) return;
-    const redraw = () => {
-      place.querySelector("thead tr").innerHTML = safe(this.heads());
-      place.querySelector("tbody").innerHTML = safe(this.body());
-    };
-    place.querySelector("input")?.addEventListener("input", (event) => {
-      this.filter = event.target.value;
-      redraw();
-    });
-    place.querySelector("table").addEventListener("click", (event) => {
-      const key = event.target.closest("[data-sort]")?.dataset.sort;
-      const row = event.target.closest("tr[data-row]");
-      if (key) {
-        this.down = this.sorted === key && !this.down;
-        this.sorted = key;
-        redraw();
-        place.querySelector(`[data-sort="${key}"]`).focus();
-      } else if (row && choose) {
-        choose(this.rows[Number(row.dataset.row)]);
-      }
-    });
-  }
+// Every word of the filter stands in the row, or a comparison "step<16" holds.
+function keeps(columns, row, filter) {
+  const all = columns.map((c) => String(c.value(row) ?? "").toLowerCase()).join(" ");
+  const holds = (word) => {
+    const [, name, sign, text] = word.match(/^([a-z_]+)(<=|>=|<|>|=)(.+)$/) ?? [];
+    const column = columns.find((c) => [c.key, c.head].some((n) => n.toLowerCase() === name));
+    if (!column) return all.includes(word);
+    const value = (column.compared ?? column.value)(row);
+    const order = Math.sign(value - Number(text));
+    if (Number.isNaN(order)) return sign === "=" && String(value).toLowerCase() === text;
+    return { "<": order < 0, ">": order > 0, "<=": order <= 0, ">=": order >= 0, "=": order === 0 }[sign];
+  };
+  return filter.toLowerCase().split(/\s+/).filter(Boolean).every(holds);
 }
+
+// What has no value comes last, up or down.
+function ordered(a, b, up) {
+  const missing = (value) => value === null || value === undefined;
+  if (a === b) return 0;
+  if (missing(a) || missing(b)) return missing(a) === up ? 1 : -1;
+  return a < b ? -1 : 1;
+}
+
+function drawnCell(content) {
+  const cell = document.createElement("span");
+  render(html`${content}`, cell);
+  return cell;
+}
+
+// A column as Tabulator describes it; `latest` has what the table was last asked to show.
+const tabulatorColumn = ({ key, head, text, wide }, latest) => ({
+  title: head,
+  field: key,
+  cssClass: `${text ? "text" : "number"}${wide ? " wide" : ""}`,
+  minWidth: wide ? 200 : 24,
+  maxWidth: wide ? 520 : undefined,
+  variableHeight: Boolean(wide),
+  headerSort: head !== "",
+  titleFormatter: () => drawnCell(head && html`<button type="button">${head}</button>`),
+  sorter: (a, b, one, other, column, direction) => ordered(a, b, direction === "asc"),
+  formatter: (cell) => {
+    const { show, value } = latest.current.columns.find((c) => c.key === key);
+    return drawnCell((show ?? value)(latest.current.rows[cell.getData().index]));
+  },
+});
+
+const dataOf = ({ columns, rows }) =>
+  rows.map((row, index) => ({ index, ...Object.fromEntries(columns.map((c) => [c.key, c.value(row)])) }));
+
+// A row that can be chosen answers to the Enter key too.
+function dressRow(row, { rows, kind, choose }) {
+  const element = row.getElement();
+  const own = rows[row.getData().index];
+  element.dataset.row = row.getData().index;
+  for (const name of ["chosen", "second", "other"]) element.classList.toggle(name, Boolean(kind?.(own)[name]));
+  if (!choose) return;
+  element.tabIndex = 0;
+  element.classList.add("choice");
+  element.onkeydown = (event) => event.key === "Enter" && event.target === element && choose(own);
+  element.onclick = (event) => event.target.closest("button") || choose(own);
+}
+
+const tabulator = (place, latest) =>
+  new Tabulator(place, {
+    data: dataOf(latest.current),
+    columns: latest.current.columns.map((column) => tabulatorColumn(column, latest)),
+    layout: latest.current.columns.at(-1).text ? "fitDataStretch" : "fitData",
+    renderVertical: "basic",
+    placeholder: "nothing has these words",
+    headerSortElement: "<i></i>",
+    rowFormatter: (row) => dressRow(row, latest.current),
+  });
+
+// What scrolls is the group of rows, so that keys reach it; Tabulator names what is in it.
+function nameParts(grid, label) {
+  grid.setAttribute("aria-label", label);
+  grid.removeAttribute("aria-owns");
+  grid.querySelector(".tabulator-tableholder").setAttribute("role", "rowgroup");
+  grid.querySelector(".tabulator-table").setAttribute("role", "presentation");
+}
+
+// `choose(row)` on a click or the Enter key; kind(row) says what a row is: {chosen, second, other}.
+function Table(props) {
+  const { name, label, filter } = props;
+  const place = useRef(null),
+    table = useRef(null),
+    latest = useRef(props);
+  latest.current = props;
+  const [sought, seek] = useState("");
+  useEffect(() => {
+    const made = tabulator(place.current, latest);
+    const redraw = () => made.redraw(true);
+    made.on("tableBuilt", () => {
+      nameParts(place.current, label);
+      table.current = made;
+      drawnToWidth.add(redraw);
+    });
+    return () => {
+      drawnToWidth.delete(redraw);
+      table.current = null;
+      made.destroy();
+    };
+  }, []);
+  useEffect(() => void table.current?.replaceData(dataOf(props)));
+  useEffect(() => {
+    table.current?.setFilter((data) => keeps(latest.current.columns, latest.current.rows[data.index], sought));
+  }, [sought]);
+  const input = html`<input type="search" placeholder=${filter} aria-label="filter: ${label}" value=${sought}
+    onInput=${(event) => seek(event.target.value)} />`;
+  return html`<div class="table" data-table=${name}>${filter && input}<div ref=${place}></div></div>`;
+}
+
+const table = (name, label, columns, rows, more) =>
+  html`<${Table} key=${name} name=${name} label=${label} columns=${columns} rows=${rows} ...${more} />`;
+
+// --- columns ---
+
+const wordColumn = (key, head, value, more) => ({ key, head, value, text: true, ...more });
+
+// Of sums, ratios and counts; a filter compares the value in the unit `shown`.
+const column = (key, head, value, write = (v) => v ?? "", shown = (v) => v) => ({
+  key,
+  head,
+  value,
+  compared: (row) => shown(value(row)),
+  show: (row) => write(value(row)),
+});
+const countColumn = (key, head, value) => column(key, head, value, (v) => (isNumber(v) ? grouped(v) : ""));
+
+// Of values that the answer has.
+const exactColumn = (write, unit, shown) => (key, head, value) =>
+  column(key, head, value, (v) => (isNumber(v) ? exact(write(v), v, unit) : "–"), shown);
+const timeColumn = exactColumn(seconds, "s");
+const bytesColumn = exactColumn(bytes, "bytes", (value) => bytesIn(value));
+const percentColumn = exactColumn(percent, "", (value) => 100 * value);

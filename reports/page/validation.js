@@ -1,213 +1,109 @@
 // The page of a back-test: predicted against measured, each run with its interval.
 
-const validation = { group: "", quantity: "time" };
-
-// What is compared: step times or memory peaks.
+// What is compared: step times or memory peaks, by their keys.
 const kCompared = {
-  time: {
-    measured: "measured_s",
-    predicted: "predicted_s",
-    interval: "interval_s",
-    write: seconds,
-    title: "step time, s",
-    scored: "step_time",
-    unit: () => 1,
-  },
+  time: { scored: "step_time", title: "step time, s", keys: ["measured_s", "predicted_s", "interval_s"], write: seconds },
   memory: {
-    measured: "measured_peak_bytes",
-    predicted: "predicted_peak_bytes",
-    interval: "peak_interval_bytes",
-    write: bytes,
-    title: "peak memory",
     scored: "memory",
-    unit: () => kBytes[settings.bytes],
+    title: "peak memory",
+    keys: ["measured_peak_bytes", "predicted_peak_bytes", "peak_interval_bytes"],
+    write: bytes,
   },
 };
 
-function comparedRuns(data) {
-  const { measured, predicted, scored } = kCompared[validation.quantity];
-  return data.runs.filter(
-    (run) => run.scored.includes(scored) && run[measured] > 0 && run[predicted] > 0,
-  );
+// The scored runs as marks of the chart, in `unit`.
+function comparedRuns(runs, { scored, keys, write }, unit) {
+  return runs
+    .map((run) => ({ run, measured: run[keys[0]], predicted: run[keys[1]], ends: run[keys[2]] }))
+    .filter(({ run, measured, predicted }) => run.scored.includes(scored) && measured > 0 && predicted > 0)
+    .map(({ run: { id, group }, measured, predicted, ends }) => {
+      const error = signedPercent(predicted / measured - 1, 2);
+      const range = ends ? `\ninterval ${ends.map((v) => write(v)).join(" to ")}` : "";
+      const tip = `${id}\npredicted ${write(predicted)}, measured ${write(measured)} (${error})${range}`;
+      return { group, x: measured / unit, y: predicted / unit, ends: ends?.map((v) => v / unit), tip };
+    });
 }
 
-function scatter(data) {
-  const { measured, predicted, interval, write, title, unit } = kCompared[validation.quantity];
-  const runs = comparedRuns(data),
-    chosen = (run) => run.group === validation.group;
-  const values = runs.flatMap((run) => [run[measured], run[predicted]].map((v) => v / unit()));
-  const [low, high] = [Math.min(...values) / 1.3, Math.max(...values) * 1.3];
-  const [left, right, top, bottom] = [70, kWidth - 12, 30, 560];
-  const x = logarithmic(low, high, left, right),
-    y = logarithmic(low, high, bottom, top);
-  const inside = (v) => Math.min(high, Math.max(low, v / unit()));
-  const marks = decades(low, high).map((v) => [v, tickText(v)]);
-  const draw = (run, colour, kind) => {
-    const at = x(run[measured] / unit()),
-      ratio = run[predicted] / run[measured] - 1;
-    const ends = run[interval];
-    const tip =
-      `${run.id}: predicted ${write(run[predicted])}, measured ${write(run[measured])} (${ratio < 0 ? "−" : "+"}${significant(100 * Math.abs(ratio), 2)} %)` +
-      (ends ? `, interval ${write(ends[0])} to ${write(ends[1])}` : "");
-    return [
-      ends ? line(at, y(inside(ends[0])), at, y(inside(ends[1])), `whisker ${kind}`) : "",
-      dot(at, y(run[predicted] / unit()), 4, colour, tip, `mark ${kind}`),
-    ];
-  };
-  const others = runs.filter((run) => !chosen(run)),
-    own = runs.filter(chosen);
-  return svg(
-    606,
-    [
-      frame({
-        left,
-        right,
-        top,
-        bottom,
-        x,
-        y,
-        xTicks: marks,
-        yTicks: marks,
-        xTitle: `measured ${title}${validation.quantity === "memory" ? `, ${settings.bytes}` : ""}`,
-        yTitle: "predicted",
-      }),
-      path(
-        [
-          [x(low), y(low)],
-          [x(high), y(high)],
-        ],
-        "ideal",
-      ),
-      others.map((run) =>
-        draw(
-          run,
-          validation.group ? "var(--soft)" : "var(--accent)",
-          validation.group ? "faded" : "",
-        ),
-      ),
-      own.map((run) => draw(run, "var(--limit)", "")),
-    ],
-    "predicted against measured",
-  );
+function scatter(data, { quantity, group }) {
+  const compared = kCompared[quantity];
+  const memory = quantity === "memory";
+  const points = comparedRuns(data.runs, compared, memory ? kBytes[settings.bytes] : 1);
+  const values = points.flatMap(({ x, y }) => [x, y]);
+  const domain = [Math.min(...values) / 1.3, Math.max(...values) * 1.3];
+  const inside = (i) => (run) => Math.min(domain[1], Math.max(domain[0], run.ends[i]));
+  const chosen = (run) => run.group === group;
+  const colour = (run) => (chosen(run) ? "var(--limit)" : group ? "var(--soft)" : "var(--accent)");
+  const opacity = (usual) => (run) => (chosen(run) ? 1 : group ? 0.2 : usual);
+  points.sort((a, b) => chosen(a) - chosen(b)); // the chosen ones lie on the others
+  const ranges = points.filter((run) => run.ends);
+  const marks = [
+    Plot.line(domain, { x: domain, y: domain, ...kDashed }),
+    Plot.link(ranges, { x: "x", y1: inside(0), y2: inside(1), stroke: colour, strokeOpacity: opacity(0.25), strokeWidth: 1 }),
+    Plot.dot(points, xy({ r: 4, fill: colour, fillOpacity: opacity(1), stroke: "var(--paper)" })),
+  ];
+  const axis = { type: "log", domain, ticks: roundValues(...domain, [1]) };
+  const x = { ...axis, label: `measured ${compared.title}${memory ? `, ${settings.bytes}` : ""}` };
+  const y = { ...axis, label: "predicted" };
+  const draw = (width) =>
+    axes(width, { height: Math.max(340, 0.6 * width), opacity: { type: "identity" }, x, y, points, marks });
+  return html`<${Chart} label="predicted against measured" draw=${draw} />`;
 }
 
-const groupsTable = (data) =>
-  new DataTable(
-    "groups",
-    [
-      { key: "group", head: "study", value: (g) => g.group, text: true },
-      { key: "n", head: "runs", value: (g) => g.n },
-      {
-        key: "missed",
-        head: "missed",
-        value: (g) => g.missed || null,
-        show: (g) => g.missed || "–",
-      },
-      {
-        key: "median_abs_error",
-        head: "median error",
-        value: (g) => g.median_abs_error,
-        show: (g) => exact(percent(g.median_abs_error), g.median_abs_error),
-      },
-      {
-        key: "bias",
-        head: "bias",
-        value: (g) => g.bias,
-        show: (g) => exact(percent(g.bias), g.bias),
-      },
-      {
-        key: "coverage",
-        head: "in interval",
-        value: (g) => g.coverage,
-        show: (g) => percent(g.coverage),
-      },
-      {
-        key: "memory_n",
-        head: "peaks",
-        value: (g) => g.memory_n || null,
-        show: (g) => g.memory_n || "–",
-      },
-      {
-        key: "memory_median_abs_error",
-        head: "memory error",
-        value: (g) => g.memory_median_abs_error,
-        show: (g) => percent(g.memory_median_abs_error),
-      },
-      {
-        key: "memory_coverage",
-        head: "in interval",
-        value: (g) => g.memory_coverage,
-        show: (g) => percent(g.memory_coverage),
-      },
-      {
-        key: "outcomes_right",
-        head: "verdicts right",
-        value: (g) => (g.outcomes ? g.outcomes_right / g.outcomes : null),
-        show: (g) => (g.outcomes ? `${g.outcomes_right}/${g.outcomes}` : "–"),
-      },
-    ],
-    data.groups,
-    { filtered: "filter: n>10 bloom", kind: (g) => (g.group === validation.group ? "chosen" : "") },
-  );
+const orDash = (value) => value || "–";
+const kGroupColumns = [
+  wordColumn("group", "study", (g) => g.group),
+  countColumn("n", "runs", (g) => g.n),
+  column("missed", "missed", (g) => g.missed, orDash),
+  percentColumn("median_abs_error", "median error", (g) => g.median_abs_error),
+  percentColumn("bias", "bias", (g) => g.bias),
+  percentColumn("coverage", "in interval", (g) => g.coverage),
+  column("memory_n", "peaks", (g) => g.memory_n, orDash),
+  percentColumn("memory_median_abs_error", "memory error", (g) => g.memory_median_abs_error),
+  percentColumn("memory_coverage", "in interval", (g) => g.memory_coverage),
+  {
+    ...column("outcomes_right", "verdicts right", (g) => (g.outcomes ? g.outcomes_right / g.outcomes : null)),
+    show: (g) => (g.outcomes ? `${g.outcomes_right}/${g.outcomes}` : "–"),
+  },
+];
 
-function validationPage(data, table) {
-  const { overall } = data;
+const compare = (changes) => update({ validation: { ...page.validation, ...changes } });
+
+function validationSections({ data: { overall, ...data }, validation }) {
+  const { group } = validation;
+  const title = html`Step times within <span id="median-error" data-value=${overall.macro_median_abs_error}
+    >${percent(overall.macro_median_abs_error)}</span>, in the median.`;
+  const share = (name, key, note) => tile(name, exact(percent(overall[key]), overall[key]), note);
+  const tiles = html`<dl class="tiles">
+    ${tile("Runs scored", exact(grouped(overall.n), overall.n), `of ${grouped(overall.groups)} studies`)}
+    ${share("In the interval", "coverage", "of measured step times; 90 % are meant to be")}
+    ${share("Memory peaks", "memory_macro_median_abs_error", `median error; ${grouped(overall.memory_n)} peaks`)}
+    ${share("Verdicts", "balanced_outcome_accuracy", `fits or not, balanced; ${grouped(overall.outcomes)} verdicts`)}</dl>`;
+  const marked = group
+    ? html`In red: <strong>${group}</strong>.`
+    : "A point a run, with its interval; the dashed line is a prediction without error.";
+  const kind = (g) => ({ chosen: g.group === group });
+  const mark = (g) => compare({ group: g.group === group ? "" : g.group });
   return [
-    markup`<header><p class="kind">llmsim · validation</p><h1>Predicted against measured runs</h1>
-      <p class="small">${grouped(data.runs.length)} runs of ${grouped(data.groups.length)} studies</p>
-      <form class="switches"><label>bytes in <select id="bytes"><option>GiB</option><option>GB</option></select></label>
-      <label>compare <select id="quantity"><option value="time">step times</option><option value="memory">memory peaks</option></select></label></form></header>`,
     section(
       "verdict",
-      markup`Step times within <span id="median-error" data-value="${overall.macro_median_abs_error}"
-      >${percent(overall.macro_median_abs_error)}</span>, in the median.`,
+      title,
       "Each study's median of |ln(predicted / measured)|, averaged over studies. The rates were fitted to many of these runs: llmsim calibrate fit prints the error of each study when it is left out.",
-      markup`<dl class="tiles">
-      ${tile("Runs scored", grouped(overall.n), `of ${grouped(overall.groups)} studies`)}
-      ${tile("In the interval", exact(percent(overall.coverage), overall.coverage), "of measured step times; 90 % are meant to be")}
-      ${tile("Memory peaks", exact(percent(overall.memory_macro_median_abs_error), overall.memory_macro_median_abs_error), `median error; ${grouped(overall.memory_n)} peaks`)}
-      ${tile("Verdicts", exact(percent(overall.balanced_outcome_accuracy), overall.balanced_outcome_accuracy), `fits or not, balanced; ${grouped(overall.outcomes)} verdicts`)}</dl>`,
+      tiles,
+      "The answer",
     ),
-    section(
-      "scatter",
-      "Run by run",
-      validation.group
-        ? markup`In red: <strong>${validation.group}</strong>.`
-        : "A point a run, with its interval; the dashed line is a prediction without error.",
-      scatter(data),
-    ),
+    section("scatter", "Run by run", marked, scatter(data, validation)),
     section(
       "groups",
       "By study",
-      "A click on a row marks its runs above, another one takes the mark away.",
-      table.markup(),
+      "A row that is chosen marks its runs above, chosen again it takes the mark away.",
+      table("groups", "studies", kGroupColumns, data.groups, { filter: "filter: runs>10 bloom", kind, choose: mark }),
     ),
   ];
 }
 
-function startValidation(data) {
-  document.title = "Validation – llmsim";
-  const table = groupsTable(data),
-    root = document.getElementById("page");
-  const redraw = () => {
-    root.innerHTML = safe(
-      markup`${validationPage(data, table)}<div id="tip" role="tooltip" hidden></div>`,
-    );
-    for (const [id, values] of [
-      ["bytes", settings],
-      ["quantity", validation],
-    ]) {
-      const choice = document.getElementById(id);
-      choice.value = values[id];
-      choice.addEventListener("change", () => {
-        values[id] = choice.value;
-        redraw();
-      });
-    }
-    table.listen(root, (group) => {
-      validation.group = validation.group === group.group ? "" : group.group;
-      redraw();
-    });
-  };
-  redraw();
-}
+const kQuantities = [["time", "step times"], ["memory", "memory peaks"]];
+const validationHeader = ({ data, validation }) =>
+  html`<header><p class="kind">llmsim · validation</p><h1>Predicted against measured runs</h1>
+    <p class="small">${grouped(data.runs.length)} runs of ${grouped(data.groups.length)} studies</p>
+    <form class="switches">${bytesChoice()}
+      ${choice("quantity", "compare", kQuantities, validation.quantity, (quantity) => compare({ quantity }))}</form></header>`;

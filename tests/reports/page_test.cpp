@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <utility>
 
+#include "reports/page/page_files.h"
 #include "sim/predict.h"
 #include "tests/sim/sample_run.h"
 
@@ -14,6 +17,14 @@ namespace llmsim::reports {
 namespace {
 
 using nlohmann::ordered_json;
+
+// Where the libraries of pages could not be had there are none to test.
+class Page : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const auto missing = missing_pages()) GTEST_SKIP() << *missing;
+  }
+};
 
 const std::string kDataBegin = "<script id=\"data\" type=\"application/json\">";
 
@@ -49,13 +60,13 @@ std::string dress_of(const std::string& page) {
   return dress.erase(data_begin(page), data_of(page).size());
 }
 
-TEST(Page, HoldsTheJsonOfThePlan) {
+TEST_F(Page, HoldsTheJsonOfThePlan) {
   const PlanAnswer plan = answer();
   EXPECT_EQ(ordered_json::parse(data_of(page(plan))),
             ordered_json::parse(render(plan, Format::Json)));
 }
 
-TEST(Page, HoldsTheJsonOfAPrediction) {
+TEST_F(Page, HoldsTheJsonOfAPrediction) {
   const sim::Prediction prediction = answer().plan.plans.front();
   const PredictionExtras extras{.step = step_detail(prediction)};
   const Provenance provenance{.database = "facts of today"};
@@ -63,7 +74,7 @@ TEST(Page, HoldsTheJsonOfAPrediction) {
             ordered_json::parse(render(prediction, provenance, Format::Json, {}, extras)));
 }
 
-TEST(Page, HoldsTheJsonOfSeveralQuestions) {
+TEST_F(Page, HoldsTheJsonOfSeveralQuestions) {
   PlanComparison comparison{.keys = {"gpus"}, .plans = {{{"16"}, answer()}, {{"32"}, answer()}}};
   comparison.plans[1].answer.plan.plans.clear();
   comparison.plans[1].answer.step.reset();
@@ -75,35 +86,65 @@ TEST(Page, HoldsTheJsonOfSeveralQuestions) {
   EXPECT_EQ(data["plans"][1]["answers"], false);
 }
 
-TEST(Page, HoldsAnAnswerWithoutAPlanToo) {
+TEST_F(Page, HoldsAnAnswerWithoutAPlanToo) {
   PlanAnswer nothing;
   nothing.query.base = answer().query.base;
   nothing.plan.rejected = {{"out of memory", 7}};
   EXPECT_EQ(ordered_json::parse(data_of(page(nothing)))["rejected"]["out of memory"], 7);
 }
 
-TEST(Page, AsksTheNetworkForNothing) {
-  const std::string dress = dress_of(page(answer()));
-  for (const char* word : {"http:", "https:", "src=", "href=", "url(", "@import", "import ",
-                           "import(", "fetch(", "XMLHttpRequest", "WebSocket", "sendBeacon"})
-    EXPECT_EQ(dress.find(word), std::string::npos) << word;
+// The policy keeps the browser from asking, whatever the libraries would; the page's own parts do
+// not even try.  Links lead to its own sections.
+TEST_F(Page, AsksTheNetworkForNothing) {
+  EXPECT_NE(page(answer()).find("content=\"default-src 'none';"), std::string::npos);
+  const std::string own =
+      std::string(page_frame()) + std::string(page_style()) + std::string(page_script());
+  for (const char* word : {"http:", "https:", "src=", "url(", "@import", "import ", "import(",
+                           "fetch(", "XMLHttpRequest", "WebSocket", "sendBeacon"})
+    EXPECT_EQ(own.find(word), std::string::npos) << word;
+  for (std::size_t at = own.find("href="); at != std::string::npos; at = own.find("href=", at + 1))
+    EXPECT_EQ(own.substr(at, 7), "href=\"#");
 }
 
-TEST(Page, FillsItsPlaceholdersOnce) {
+TEST_F(Page, IsSmallerThan800KilobytesWithoutItsData) {
+  EXPECT_LT(dress_of(page(answer())).size(), 800'000u);
+}
+
+TEST_F(Page, FillsItsPlaceholdersOnce) {
   const std::string text = page(answer());
-  EXPECT_EQ(dress_of(text).find("{{"), std::string::npos);
+  for (std::string_view rest = page_frame(); rest.find("{{") != std::string_view::npos;) {
+    const std::size_t begin = rest.find("{{"), end = rest.find("}}") + 2;
+    EXPECT_EQ(text.find(rest.substr(begin, end - begin)), std::string::npos);
+    rest.remove_prefix(end);
+  }
   EXPECT_EQ(text.find(kDataBegin), text.rfind(kDataBegin));
   EXPECT_NE(text.find("color-scheme"), std::string::npos);  // of the style
   EXPECT_NE(text.find("JSON.parse"), std::string::npos);    // of the script
 }
 
-TEST(Page, NothingInTheDataEndsTheirElement) {
+TEST_F(Page, NothingInTheDataEndsTheirElement) {
   PlanAnswer plan = answer();
   const std::string name = "</script><script>alert(1)</script> {{script}} <!-- & \xE2\x80\xA8";
   plan.plan.plans.front().run.model.name = name;
   const std::string data = data_of(page(plan));
   EXPECT_EQ(data.find('<'), std::string::npos);
   EXPECT_EQ(ordered_json::parse(data)["plans"][0]["run"]["model"]["name"], name);
+}
+
+// Each that npm fetches for them, but for those that only bundle.
+TEST(PageLicences, NameEveryLibrary) {
+  std::ifstream file(LLMSIM_SOURCE_DIR "/reports/page/package-lock.json");
+  const ordered_json lock = ordered_json::parse(file);
+  const std::string licences(page_licences());
+  const std::string folder = "node_modules/";
+  int libraries = 0;
+  for (const auto& [path, package] : lock["packages"].items()) {
+    EXPECT_FALSE(package.contains("resolved")) << path;  // an address
+    if (!path.starts_with(folder) || package.contains("dev")) continue;
+    ++libraries;
+    EXPECT_NE(licences.find(" " + path.substr(folder.size())), std::string::npos) << path;
+  }
+  EXPECT_GT(libraries, 4);
 }
 
 TEST(StepJson, TimelineStartsAndEndsWithTheStep) {

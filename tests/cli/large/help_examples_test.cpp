@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "reports/page/page.h"
 #include "tests/cli/program.h"
 
 namespace llmsim::cli {
@@ -79,8 +80,11 @@ class HelpExamples : public Program {
     expect_answer("calibrate site our-cluster monday.json");
   }
 
+  // A program without pages prints what would be in them.
   void expect_answer(const std::string& arguments) const {
-    const Outcome outcome = run(arguments);
+    const bool paged = arguments.starts_with("report") && !has(arguments, "--format");
+    const Outcome outcome =
+        run(arguments + (paged && reports::missing_pages() ? " --format json" : ""));
     EXPECT_TRUE(outcome.status == 0 || outcome.status == 3) << arguments << "\n"
                                                             << outcome.messages;
   }

@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <string>
 
+#include "reports/page/page.h"
 #include "tests/cli/program.h"
 
 namespace llmsim::cli {
@@ -9,7 +10,21 @@ namespace {
 
 const std::string kQuick = " --recompute none --micro-batch 1 --no-scaling";
 
-class Report : public Program {};
+class Report : public Program {
+ protected:
+  void SetUp() override {
+    if (const auto missing = reports::missing_pages()) GTEST_SKIP() << *missing;
+  }
+};
+
+// What is in a page can be had without one.
+TEST_F(Program, ReportSaysHowToHavePagesWhereThereAreNone) {
+  const Outcome page = run("report --model gpt2 --gpus 8" + kQuick);
+  const auto missing = reports::missing_pages();
+  EXPECT_EQ(page.status, missing ? 2 : 0);
+  if (missing) EXPECT_EQ(page.messages, "llmsim: " + *missing + "\n");
+  EXPECT_EQ(run("report --model gpt2 --gpus 8 --format json" + kQuick).status, 0);
+}
 
 TEST_F(Report, WritesOnePageForAQuestion) {
   const Outcome outcome = run("report --model gpt2 --gpus 8 -o page.html" + kQuick);
