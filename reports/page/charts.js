@@ -37,10 +37,10 @@ function Chart({ label, draw, drawn }) {
   return html`<div class="chart" ref=${place}></div>`;
 }
 
-const narrow = (width) => width < 560;
 const kStyle = { fontSize: "12px", overflow: "visible" };
+const narrow = (width) => width < 560;
 const plotted = (width, { marks, ...options }) =>
-  Plot.plot({ width, color: { type: "identity" }, ...options, style: kStyle, marks: marks.filter(Boolean) });
+  Plot.plot({ width, color: { type: "identity" }, style: kStyle, ...options, marks: marks.filter(Boolean) });
 
 // Marks {x, y, tip} between two axes, under what the pointer says of them.
 const axes = (width, { points, marks, ...options }) =>
@@ -196,19 +196,19 @@ function intervalBar(estimate, [low, high], write) {
 // --- labels that do not lie on each other ---
 
 // Places for the labels of marks {x, y, text} in pixels: {x, y, text, anchor}.  Marks that touch have one label together; a label
-// that has no room beside the marks is left out.
-function placedLabels(marks) {
+// that has no room beside them and `others` is left out.
+function placedLabels(marks, others) {
   const groups = [];
   for (const { x, y, text } of marks) {
     const near = groups.find((g) => Math.hypot(g.x - x, g.y - y) < 13);
     if (near) near.text += `, ${text}`;
     else groups.push({ x, y, text });
   }
-  const taken = groups.map(({ x, y }) => [x - 6, y - 6, x + 6, y + 6]);
+  const taken = [...groups, ...others].map(({ x, y }) => [x - 6, y - 6, x + 6, y + 6]);
   const free = ([left, top, right, bottom]) =>
     taken.every((t) => right < t[0] || left > t[2] || bottom < t[1] || top > t[3]);
   // To a side of the mark, 0 at its left and 1 at its right, so many pixels lower.
-  const sides = [1, 0].flatMap((side) => [-9, 11, 0].map((lower) => ({ side, lower })));
+  const sides = [1, 0].flatMap((side) => [-9, 11, 0, -21, 23].map((lower) => ({ side, lower })));
   return groups.flatMap((group) => {
     const wide = 7 * group.text.length; // of a digit at 12 pixels, with some room
     for (const { side, lower } of sides) {

@@ -1,12 +1,10 @@
 // Two plans side by side: what they do differently, their figures, parts and memory.
 
-const settingText = (value) =>
-  value === null || value === undefined ? "–" : typeof value === "object" ? JSON.stringify(value) : String(value);
+const settingText = (value) => (typeof value === "object" && value ? JSON.stringify(value) : String(value ?? "–"));
 
 // Rows {group, name, one, other, write} of the settings in which two plans differ; words need no `write`.
 function differentSettings(plans) {
-  const devicesOf = (plan) => `${grouped(devices(plan))} × ${plan.run.hardware.accelerator}`;
-  const [a, b] = plans.map((plan) => ({ devices: devicesOf(plan), ...trained(plan) }));
+  const [a, b] = plans.map(({ run: { model, hardware, training } }) => ({ run: runName({ model, hardware }), ...training }));
   return Object.keys({ ...a, ...b })
     .map((key) => ({ group: "settings", name: words(key), one: settingText(a[key]), other: settingText(b[key]) }))
     .filter(({ one, other }) => one !== other);

@@ -22,28 +22,13 @@ function rooflineChart({ peak_flops_per_s: peak, memory_bytes_per_s, achieved_me
   const marks = [
     Plot.line([...roof(memory_bytes_per_s), { x: high, y: peak }], xy({ stroke: "var(--soft)" })),
     Plot.line(roof(achieved_memory_bytes_per_s), xy(kDashed)),
-    Plot.dot(
-      points,
-      xy({ r: (p) => (p.pass === "forward" ? 7 : 4.5), fill: (p) => kernelColour(p.pass), stroke: "var(--paper)" }),
-    ),
+    Plot.dot(points, xy({ r: (p) => (p.pass === "forward" ? 7 : 4.5), fill: (p) => kernelColour(p.pass), stroke: "var(--paper)" })),
   ];
   const ticks = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1].map((share) => share * peak).filter((v) => v >= least);
-  const share = (v) => `${Math.round((100 * v) / peak)} %`;
-  const rateAndShare = (v) => `${significant(v / 1e12, 3)} (${share(v)})`;
+  const tickFormat = (v) => `${significant(v / 1e12, 3)} (${Math.round((100 * v) / peak)} %)`;
   const x = { type: "log", domain: [low, high], label: "FLOPs per byte of device memory moved", ticks: roundValues(low, high, [1]) };
-  const y = { type: "log", domain: [least, 1.6 * peak], ticks };
-  const draw = (width) =>
-    narrow(width)
-      ? axes(width, { height: 320, x, y: { ...y, label: "share of peak", tickFormat: share }, r: { type: "identity" }, points, marks })
-      : axes(width, {
-          height: 370,
-          marginLeft: 96,
-          x,
-          y: { ...y, label: "TFLOP/s, share of peak", tickFormat: rateAndShare },
-          r: { type: "identity" },
-          points,
-          marks,
-        });
+  const y = { type: "log", domain: [least, 1.6 * peak], label: "TFLOP/s, share of peak", ticks, tickFormat };
+  const draw = (width) => axes(width, { height: 350, marginLeft: 96, x, y, r: { type: "identity" }, points, marks });
   return html`<${Chart} label="kernels on the roofline" draw=${draw} />`;
 }
 

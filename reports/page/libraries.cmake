@@ -24,7 +24,9 @@ function(run_within seconds folder)
     ERROR_VARIABLE said
   )
   if(NOT result EQUAL 0)
-    set(failure "${result}: ${said}" PARENT_SCOPE)
+    string(SUBSTRING "${result}: ${said}" 0 200 why)
+    string(REPLACE "\n" " " why "${why}")
+    set(failure "${why}" PARENT_SCOPE)
   endif()
 endfunction()
 

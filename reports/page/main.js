@@ -5,8 +5,8 @@ const data = JSON.parse(document.getElementById("data").textContent);
 // Several questions with their answers, or none.
 const questions = Array.isArray(data.keys) ? data : null;
 
-// "1=", "2": the first `ties` are ties.
-const placeOf = (index, ties) => (index < ties && ties > 1 ? "1=" : String(index + 1));
+// "1=", "2=", "3": the first `ties` are ties.
+const placeOf = (index, ties) => `${index + 1}${index < ties && ties > 1 ? "=" : ""}`;
 
 // The plans that are ranked and, with no place, those of other kinds.
 const candidatesOf = ({ plans, ties, others = [] }) => [
@@ -23,11 +23,8 @@ function pageOf(answer, question) {
 
 const answerTo = (i) => ({ asked: i, ...pageOf(questions.plans[i].answer, questions.plans[i]) });
 
-function firstPage() {
-  if (data.groups) return { data, validation: { group: "", quantity: "time" } };
-  return questions ? answerTo(questions.best ?? 0) : pageOf(data);
-}
-let page = firstPage();
+const backtest = data.groups && { data, validation: { group: "", quantity: "time" } };
+let page = backtest ?? (questions ? answerTo(questions.best ?? 0) : pageOf(data));
 
 function update(changes) {
   page = { ...page, ...changes };
@@ -37,21 +34,20 @@ function update(changes) {
 const ask = (index) => update({ first: undefined, second: undefined, ...answerTo(index) });
 const choose = (plan) => update({ shown: plan });
 
-// --- the head of the page ---
-
 function turn(key, value) {
   settings[key] = value;
   draw();
 }
 
+// --- the head of the page ---
+
 const bytesChoice = () =>
   choice("bytes", "bytes in", Object.keys(kBytes).map((unit) => [unit, unit]), settings.bytes, (unit) => turn("bytes", unit));
 
 const conventionNames = () => Object.keys(page.winner?.conventions ?? {});
-const conventionText = (name) => (name === "gemm_causal" ? "gemm_causal (exact work)" : name);
 
 function conventionChoice() {
-  const names = conventionNames().map((name) => [name, conventionText(name)]);
+  const names = conventionNames().map((name) => [name, name === "gemm_causal" ? `${name} (exact work)` : name]);
   return names.length > 0 && choice("convention", "MFU counts", names, settings.convention, (name) => turn("convention", name));
 }
 

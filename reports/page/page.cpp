@@ -53,7 +53,8 @@ std::string page_of(const Json& json) {
 std::optional<std::string> missing_pages() {
   if (!page_libraries_script().empty()) return std::nullopt;
   return "this program was built without pages, whose libraries npm fetches: install npm, then "
-         "cmake --preset release && cmake --build --preset release (--format json needs none)";
+         "cmake --preset release -DLLMSIM_PAGE=ON && cmake --build --preset release (--format json "
+         "needs none)";
 }
 
 std::string page(const PlanAnswer& answer) { return page_of(plan_json(answer)); }

@@ -60,9 +60,7 @@ function firstWindow({ stages, busiest_stage, step_time_s }) {
 
 // A drawing of lanes on which a part is chosen by dragging.
 function ChosenByDragging({ label, draw, choose }) {
-  const svg = useRef(null),
-    begin = useRef(null),
-    mark = useRef(null);
+  const [svg, begin, mark] = [useRef(null), useRef(null), useRef(null)];
   const left = () => svg.current.getBoundingClientRect().left;
   const scale = () => svg.current.scale("x");
   const span = (event) => [begin.current, event.clientX - left()].sort((a, b) => a - b);

@@ -61,12 +61,9 @@ function paretoChart({ data, winner, candidates }, limit) {
   const points = [...front, ...ranked],
     times = points.map((p) => p.x),
     most = 1.06 * Math.max(...points.map((p) => p.y));
-  const limits = [
-    Plot.ruleY([usable], kLimit),
-    Plot.text([usable], { y: usable, text: ["usable"], frameAnchor: "right", dy: -8, fill: "var(--limit)" }),
-  ];
+  const limitText = { y: usable, text: ["usable"], frameAnchor: "right", dy: -8, fill: "var(--limit)" };
   const marks = [
-    usable <= most && limits,
+    usable <= most && [Plot.ruleY([usable], kLimit), Plot.text([usable], limitText)],
     Plot.line(front, xy({ curve: "step-after", stroke: "var(--accent)" })),
     Plot.dot(front, xy({ r: 3.5, fill: "var(--accent)" })),
     Plot.dot(ranked, xy({ r: 5.5, stroke: (p) => (p.place ? "var(--limit)" : "var(--soft)"), strokeWidth: 2 })),
@@ -78,10 +75,9 @@ function paretoChart({ data, winner, candidates }, limit) {
     const options = { height: narrow(width) ? 300 : 350, x, y, points };
     // Labels are placed by pixels, which the chart without them tells.
     const scales = axes(width, { ...options, marks }).scale;
-    const placed = placedLabels(
-      ranked.filter((p) => p.place).map((p) => ({ x: scales("x").apply(p.x), y: scales("y").apply(p.y), text: p.place })),
-    );
-    const labels = placed.map((l) =>
+    const pixels = (p) => ({ x: scales("x").apply(p.x), y: scales("y").apply(p.y), text: p.place });
+    const [numbered, others] = [true, false].map((has) => ranked.filter((p) => Boolean(p.place) === has).map(pixels));
+    const labels = placedLabels(numbered, others).map((l) =>
       Plot.text([l], { x: scales("x").invert(l.x), y: scales("y").invert(l.y), textAnchor: l.anchor, text: "text", ariaLabel: "places" }),
     );
     return axes(width, { ...options, marks: [...marks, ...labels] });

@@ -98,7 +98,7 @@ function Table(props) {
     const made = tabulator(place.current, latest);
     const redraw = () => made.redraw(true);
     made.on("tableBuilt", () => {
-      nameParts(place.current, label);
+      nameParts(made.element, label);
       table.current = made;
       drawnToWidth.add(redraw);
     });
@@ -108,7 +108,12 @@ function Table(props) {
       made.destroy();
     };
   }, []);
-  useEffect(() => void table.current?.replaceData(dataOf(props)));
+  // Rows without a kind change when others are asked for; a row that has the focus keeps it.
+  useEffect(() => {
+    const index = place.current.contains(document.activeElement) && document.activeElement.dataset.row;
+    const focus = () => index && place.current?.querySelector(`[data-row="${index}"]`)?.focus();
+    table.current?.replaceData(dataOf(props)).then(focus);
+  }, [props.rows, settings.bytes, settings.convention, props.kind && page]);
   useEffect(() => {
     table.current?.setFilter((data) => keeps(latest.current.columns, latest.current.rows[data.index], sought));
   }, [sought]);

@@ -1,14 +1,10 @@
 // The page of a back-test: predicted against measured, each run with its interval.
 
 // What is compared: step times or memory peaks, by their keys.
+const kPeakKeys = ["measured_peak_bytes", "predicted_peak_bytes", "peak_interval_bytes"];
 const kCompared = {
   time: { scored: "step_time", title: "step time, s", keys: ["measured_s", "predicted_s", "interval_s"], write: seconds },
-  memory: {
-    scored: "memory",
-    title: "peak memory",
-    keys: ["measured_peak_bytes", "predicted_peak_bytes", "peak_interval_bytes"],
-    write: bytes,
-  },
+  memory: { scored: "memory", title: "peak memory", keys: kPeakKeys, write: bytes },
 };
 
 // The scored runs as marks of the chart, in `unit`.
@@ -44,8 +40,8 @@ function scatter(data, { quantity, group }) {
   const axis = { type: "log", domain, ticks: roundValues(...domain, [1]) };
   const x = { ...axis, label: `measured ${compared.title}${memory ? `, ${settings.bytes}` : ""}` };
   const y = { ...axis, label: "predicted" };
-  const draw = (width) =>
-    axes(width, { height: Math.max(340, 0.6 * width), opacity: { type: "identity" }, x, y, points, marks });
+  const opaque = { opacity: { type: "identity" } };
+  const draw = (width) => axes(width, { height: Math.max(340, 0.6 * width), ...opaque, x, y, points, marks });
   return html`<${Chart} label="predicted against measured" draw=${draw} />`;
 }
 

@@ -137,9 +137,11 @@
     expect("not all without a filter", rows("ranking").length === candidates.length);
     if (candidates.length > 1) {
       const row = () => one('[data-table="ranking"] [data-row="1"]');
+      row().focus();
       row().dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
       await drawn();
       expect("the Enter key does not choose a row", one(".chosen-plan")?.textContent.includes(candidates[1].strategy));
+      expect("the row that was chosen loses the focus", document.activeElement === row());
       await click(one("#back"));
       expect("there is no way back", one(".chosen-plan") === null);
       // Side by side: the figures of both, and their difference.
