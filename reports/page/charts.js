@@ -196,8 +196,8 @@ function intervalBar(estimate, [low, high], write) {
 // --- labels that do not lie on each other ---
 
 // Places for the labels of marks {x, y, text} in pixels: {x, y, text, anchor}.  Marks that touch have one label together; a label
-// that has no room beside them and `others` is left out.
-function placedLabels(marks, others) {
+// that has no room beside them and `others`, right of the axis at `leftmost`, is left out.
+function placedLabels(marks, others, leftmost) {
   const groups = [];
   for (const { x, y, text } of marks) {
     const near = groups.find((g) => Math.hypot(g.x - x, g.y - y) < 13);
@@ -206,9 +206,9 @@ function placedLabels(marks, others) {
   }
   const taken = [...groups, ...others].map(({ x, y }) => [x - 6, y - 6, x + 6, y + 6]);
   const free = ([left, top, right, bottom]) =>
-    taken.every((t) => right < t[0] || left > t[2] || bottom < t[1] || top > t[3]);
+    left > leftmost && taken.every((t) => right < t[0] || left > t[2] || bottom < t[1] || top > t[3]);
   // To a side of the mark, 0 at its left and 1 at its right, so many pixels lower.
-  const sides = [1, 0].flatMap((side) => [-9, 11, 0, -21, 23].map((lower) => ({ side, lower })));
+  const sides = [1, 0].flatMap((side) => [-9, 11, 0].map((lower) => ({ side, lower })));
   return groups.flatMap((group) => {
     const wide = 7 * group.text.length; // of a digit at 12 pixels, with some room
     for (const { side, lower } of sides) {

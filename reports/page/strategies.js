@@ -76,8 +76,8 @@ function paretoChart({ data, winner, candidates }, limit) {
     // Labels are placed by pixels, which the chart without them tells.
     const scales = axes(width, { ...options, marks }).scale;
     const pixels = (p) => ({ x: scales("x").apply(p.x), y: scales("y").apply(p.y), text: p.place });
-    const [numbered, others] = [true, false].map((has) => ranked.filter((p) => Boolean(p.place) === has).map(pixels));
-    const labels = placedLabels(numbered, others).map((l) =>
+    const [numbered, others] = [true, false].map((has) => points.filter((p) => Boolean(p.place) === has).map(pixels));
+    const labels = placedLabels(numbered, others, scales("x").range[0]).map((l) =>
       Plot.text([l], { x: scales("x").invert(l.x), y: scales("y").invert(l.y), textAnchor: l.anchor, text: "text", ariaLabel: "places" }),
     );
     return axes(width, { ...options, marks: [...marks, ...labels] });
@@ -94,7 +94,7 @@ function paretoSection(page) {
   return section(
     "pareto",
     "Time against memory",
-    `The Pareto front: of all that fits, nothing else is both faster and smaller. Numbered are the plans above, which leave memory free.${left}`,
+    `The Pareto front: of all that fits, nothing else is both faster and smaller. Numbered, where there is room, are the plans above, which leave memory free.${left}`,
     paretoChart(page, limit),
   );
 }
