@@ -22,7 +22,9 @@ TEST_F(Program, ReportSaysHowToHavePagesWhereThereAreNone) {
   const Outcome page = run("report --model gpt2 --gpus 8" + kQuick);
   const auto missing = reports::missing_pages();
   EXPECT_EQ(page.status, missing ? 2 : 0);
-  if (missing) EXPECT_EQ(page.messages, "llmsim: " + *missing + "\n");
+  if (missing) {
+    EXPECT_EQ(page.messages, "llmsim: " + *missing + "\n");
+  }
   EXPECT_EQ(run("report --model gpt2 --gpus 8 --format json" + kQuick).status, 0);
 }
 
