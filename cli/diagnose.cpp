@@ -22,6 +22,7 @@
 #include "hwdb/profile/profile_trace.h"
 #include "hwdb/runs/layout_errors.h"
 #include "hwdb/runs/site.h"
+#include "reports/page/page.h"
 #include "reports/step_difference.h"
 #include "sim/base/error.h"
 #include "sim/predict.h"
@@ -117,7 +118,9 @@ void keep_site(const DiagnoseOptions& options, const reports::Diagnosis& diagnos
 int run_diagnose(const DiagnoseOptions& options) {
   if (options.profiles.empty() && options.logs.empty())
     throw CLI::RequiredError("--profile TRACE or --log FILE");
-  format_of(options.output);  // refuses an unknown one before traces are read
+  const bool page = options.output.format == "html";
+  if (!page) format_of(options.output);  // refuses an unknown one before traces are read
+  if (const auto missing = page ? reports::missing_pages() : std::nullopt) throw Error(*missing);
   hwdb::Database database =
       options.site ? open_database_to_write(options.database) : open_database(options.database);
   if (options.site) {
@@ -133,8 +136,10 @@ int run_diagnose(const DiagnoseOptions& options) {
   }
   const reports::Diagnosis diagnosis = diagnosis_of(options, std::move(prediction));
   warn(diagnosis);
-  write_result(reports::render(diagnosis, {.database = name_of(database)},
-                               format_of(options.output), style_of(options.output)),
+  const reports::Provenance provenance{.database = name_of(database)};
+  write_result(page ? reports::page(diagnosis, provenance)
+                    : reports::render(diagnosis, provenance, format_of(options.output),
+                                      style_of(options.output)),
                options.output);
   if (options.site) keep_site(options, diagnosis, asked, database);
   return 0;
@@ -166,6 +171,10 @@ void add_diagnose(CLI::App& program, int& status) {
                  "with --store-site: let the site take the place of one so called")
       ->needs("--store-site");
   add_output_options(*command, options->output);
+  command->get_option("--format")
+      ->description(
+          "table, markdown, csv, json, latex or html (one page); csv and json have base units and "
+          "stable keys; default table; example: --format html");
   add_database_option(*command, options->database);
   command->footer(
       "Lines add up to the measured step less the predicted one.\n"

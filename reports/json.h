@@ -19,6 +19,7 @@
 #include "reports/reported.h"
 #include "reports/run_changes.h"
 #include "reports/step_detail.h"
+#include "reports/step_difference.h"
 #include "sim/memory/footprint.h"
 #include "sim/predict.h"
 
@@ -109,6 +110,9 @@ Json comparison_json(const PlanComparison& comparison);
 
 // Predicted against measured runs: what `validate` prints (validation.cpp).
 Json backtest_json(const calibrate::Backtest& backtest);
+
+// What `diagnose` prints.
+Json diagnosis_json(const Diagnosis& diagnosis, const Provenance& provenance);
 
 // The curve of a stage's memory: the key "memory_timeline" of a prediction.  Indices from 0.
 Json curve_json(const sim::MemoryCurve& curve);

@@ -63,9 +63,13 @@ std::string times_text(const DifferenceLine& line) {
 }
 
 std::string gemm_text(const StepDifference& d) {
-  std::string text = "they reach " + human(d.gemm_rate) + ", " + human(d.predicted_gemm_rate) +
-                     " are expected: look at the clock under load (power cap, heat) and at the "
-                     "version of the library";
+  const sim::FlopsPerSecond unknown(0.0);
+  std::string text =
+      "look at the clock under load (power cap, heat) and at the version of the "
+      "library";
+  if (d.gemm_rate > unknown && d.predicted_gemm_rate > unknown)
+    text = "they reach " + human(d.gemm_rate) + ", " + human(d.predicted_gemm_rate) +
+           " are expected: " + text;
   if (!d.gemms.empty() && d.gemms.front().lost() > Seconds(0.0)) {
     const calibrate::GemmComparison& worst = d.gemms.front();
     text += fmt::format("; most is lost in {} GEMMs of {} x {} x {}, {} each for {}",
@@ -411,6 +415,8 @@ Json difference_json(const StepDifference& d, const sim::Run& run) {
           {"ranks", rows_json(rank_table(d))}};
 }
 
+}  // namespace
+
 Json diagnosis_json(const Diagnosis& diagnosis, const Provenance& provenance) {
   const sim::Prediction& p = diagnosis.prediction;
   const Seconds measured =
@@ -437,8 +443,6 @@ Json diagnosis_json(const Diagnosis& diagnosis, const Provenance& provenance) {
   json["provenance"] = {{"database", provenance.database}};
   return json;
 }
-
-}  // namespace
 
 std::vector<std::string> findings(const Diagnosis& diagnosis) {
   std::vector<std::string> texts;

@@ -24,7 +24,8 @@ function pageOf(answer, question) {
 const answerTo = (i) => ({ asked: i, ...pageOf(questions.plans[i].answer, questions.plans[i]) });
 
 const backtest = data.groups && { data, validation: { group: "", quantity: "time" } };
-let page = backtest ?? (questions ? answerTo(questions.best ?? 0) : pageOf(data));
+const diagnosis = data.findings && { data, diagnosis: true, winner: { run: data.run } };
+let page = backtest ?? diagnosis ?? (questions ? answerTo(questions.best ?? 0) : pageOf(data));
 
 function update(changes) {
   page = { ...page, ...changes };
@@ -54,7 +55,7 @@ function conventionChoice() {
 function header() {
   const run = page.winner?.run ?? page.data.query;
   const { global_batch, precision, optimizer, framework } = run.training;
-  return html`<header><p class="kind">llmsim · ${page.plan ? "plan" : "prediction"}</p><h1>${runName(run)}</h1>
+  return html`<header><p class="kind">llmsim · ${page.plan ? "plan" : page.diagnosis ? "diagnosis" : "prediction"}</p><h1>${runName(run)}</h1>
     <p class="small">${short(run.model.num_parameters)} parameters, ${grouped(run.model.seq_len)} tokens a sequence, ${grouped(global_batch)} sequences a step, ${precision}, ${optimizer}, ${framework}</p>
     <form class="switches">${bytesChoice()} ${conventionChoice()}</form></header>`;
 }
@@ -76,6 +77,7 @@ function shownPlan() {
 
 function sections() {
   if (page.validation) return validationSections(page);
+  if (page.diagnosis) return diagnosisSections(page);
   const { winner, shown } = page;
   const simulated = winner && isNumber(shown.step_time_s);
   const parts = [

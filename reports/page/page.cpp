@@ -61,6 +61,10 @@ std::string page(const PlanAnswer& answer) { return page_of(plan_json(answer)); 
 
 std::string page(const PlanComparison& comparison) { return page_of(comparison_json(comparison)); }
 
+std::string page(const Diagnosis& diagnosis, const Provenance& provenance) {
+  return page_of(diagnosis_json(diagnosis, provenance));
+}
+
 std::string page(const calibrate::Backtest& backtest) { return page_of(backtest_json(backtest)); }
 
 std::string page(const sim::Prediction& prediction, const Provenance& provenance,

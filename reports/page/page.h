@@ -14,6 +14,7 @@
 #include "reports/plan.h"
 #include "reports/plan_comparison.h"
 #include "reports/prediction.h"
+#include "reports/step_difference.h"
 
 namespace llmsim::reports {
 
@@ -24,6 +25,8 @@ std::optional<std::string> missing_pages();
 // The JSON in it is that of `--format json`.
 std::string page(const PlanAnswer& answer);
 std::string page(const PlanComparison& comparison);  // opens with the best answer
+// A measured step beside its prediction.
+std::string page(const Diagnosis& diagnosis, const Provenance& provenance);
 // Predicted against measured: the JSON of `validate`.
 std::string page(const calibrate::Backtest& backtest);
 std::string page(const sim::Prediction& prediction, const Provenance& provenance,

@@ -9,7 +9,8 @@
   const several = Array.isArray(answer.keys);
   const backtest = Array.isArray(answer.groups);
   const shown = several ? answer.plans[answer.best ?? 0].answer : answer;
-  const plan = backtest ? null : Array.isArray(shown.plans) ? shown.plans[0] : shown;
+  const diagnosis = Array.isArray(answer.findings);
+  const plan = backtest || diagnosis ? null : Array.isArray(shown.plans) ? shown.plans[0] : shown;
   const all = (selector) => [...document.querySelectorAll(selector)];
   const one = (selector) => document.querySelector(selector);
   const text = () => one("main").textContent;
@@ -83,6 +84,11 @@
   checkValues();
   checkLayout("as opened");
   checkPareto();
+
+  if (diagnosis) {
+    expect("not a row for each line", rows("lines").length === answer.profile.lines.length);
+    expect("the answer has other findings", all("#verdict ol li").length === answer.findings.length);
+  }
 
   // --- a plan or a run ---
 
