@@ -291,6 +291,7 @@ void check_options(const hwdb::TableOptions& options, TableOptionsOf kind,
       throw Error(place(file, option) + option.key + ": a value is expected");
     try {
       run_options({option}, kind);
+    } catch (const CLI::RequiresError&) {  // another one stands with it
     } catch (const std::exception& error) {
       throw Error(place(file, option) + error.what());
     }

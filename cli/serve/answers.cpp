@@ -212,10 +212,9 @@ Command page_of_run(Asking& asking, const Command& predict) {
 }
 
 // The page of an answer, by the same question.
-std::optional<Command> page_of(Asking& asking, const std::string& kind, const Command& command) {
-  if (kind == "plan") return Command{words_of(asking, "report", asking.form)};
+Command page_of(Asking& asking, const std::string& kind, const Command& command) {
+  if (kind == "plan") return {words_of(asking, "report", asking.form)};
   if (kind == "predict") return page_of_run(asking, command);
-  if (kind == "diagnose") return std::nullopt;
   Command page = command;
   page.words.emplace_back("--format=html");
   return page;
@@ -234,10 +233,8 @@ Json answer_of(Asking& asking, const std::string& kind) {
   if (screen.status != kNo) answered(screen);
   send_line(asking, {{"text", screen.out}, {"command", shell_line(command.words)}});
   Json done = done_of(screen);
-  const std::optional<Command> page =
-      screen.out.empty() ? std::nullopt : page_of(asking, kind, command);
-  if (!page) return done;
-  const ProcessOutcome drawn = run(asking, *page);
+  if (screen.out.empty()) return done;
+  const ProcessOutcome drawn = run(asking, page_of(asking, kind, command));
   if (answers(drawn)) done["page"] = path_of(asking.means.store.put({kind + ".html", drawn.out}));
   return done;
 }

@@ -13,12 +13,13 @@ True
 import csv
 import json
 import os
+import re
 import tempfile
 import threading
 
 from . import _program
 
-__all__ = ["Error", "DoesNotFit", "calibrate", "compare", "models", "plan", "predict", "run", "sweep", "validate"]
+__all__ = ["Error", "DoesNotFit", "calibrate", "compare", "diagnose", "diff", "models", "plan", "predict", "rows", "run", "sweep", "validate"]
 __version__ = _program.version
 
 _one_at_a_time = threading.Lock()
@@ -27,6 +28,12 @@ _one_at_a_time = threading.Lock()
 class Error(Exception):
     """What the program says on standard error: an unknown name, a value out of range."""
 
+    @property
+    def nearest(self):
+        """The names that it proposes for the one that it does not know."""
+        proposed = re.search(r"did you mean ([^?]+)\?", str(self))
+        return re.split(r", (?:or )?| or ", proposed.group(1)) if proposed else []
+
 
 class DoesNotFit(Error):
     """The answer is no; ``answer`` has what the program printed of it, or None."""
@@ -34,6 +41,11 @@ class DoesNotFit(Error):
     def __init__(self, message, answer=None):
         super().__init__(message)
         self.answer = answer
+
+    @property
+    def rule(self):
+        """The rule that a run breaks, such as "out of memory"; None of a plan without strategies."""
+        return ((self.answer or {}).get("infeasible") or {}).get("rule")
 
 
 def _text(value):
@@ -87,14 +99,14 @@ def _json(*arguments):
         raise
 
 
-def _with_file(command, record, options):
+def _with_file(command, record, options, more=()):
     if record is None:
-        return _json(command, *_options(options))
+        return _json(command, *_options(options), *more)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "run.json")
         with open(path, "w", encoding="utf-8") as file:
             json.dump(record, file)
-        return _json(command, path, *_options(options))
+        return _json(command, path, *_options(options), *more)
 
 
 def plan(**options):
@@ -115,6 +127,51 @@ def sweep(**options):
 def compare(table=None, **options):
     """The cells of a table that ships or of a file, or of the lists of two options."""
     return _json("compare", *([] if table is None else [table]), *_options(options))
+
+
+def rows(answer):
+    """A flat dict for each prediction of an answer of plan or predict, for ``pandas.DataFrame``.
+
+    Times are in seconds, memory in bytes, rates in tokens per second and device or TFLOP/s, ratios
+    (mfu, fit_probability) from 0 to 1; low and high hold the measured step time with probability
+    interval_level.
+
+    >>> import llmsim
+    >>> [row["tp"] for row in llmsim.rows(llmsim.predict(model="gpt2", gpus=8, tp=2))]
+    [2]
+    """
+    predictions = answer["plans"] if "plans" in answer else [answer]
+    return [_row(one) for one in predictions]
+
+
+def _row(prediction):
+    low, high = prediction["step_time_interval_s"] or (None, None)
+    memory = prediction["memory"] or {}
+    training = {key: value for key, value in prediction["run"]["training"].items() if not isinstance(value, (dict, list))}
+    return {
+        "model": prediction["run"]["model"]["name"],
+        "accelerator": prediction["run"]["hardware"]["accelerator"],
+        "num_devices": prediction["run"]["hardware"]["num_devices"],
+        **training,
+        **{key: prediction[key] for key in ("strategy", "feasible", "step_time_s")},
+        "low_s": low,
+        "high_s": high,
+        **{key: prediction[key] for key in ("interval_level", "tokens_per_s_per_device", "tflops_per_device", "mfu", "hfu")},
+        **{key: memory.get(key) for key in ("peak_bytes", "capacity_bytes", "fit_probability")},
+    }
+
+
+def diagnose(record=None, profile=(), log=(), **options):
+    """Where the time of a measured step went: of files of profiles, of logs, or both."""
+    paths = [profile] if isinstance(profile, str) else list(profile)
+    logs = [log] if isinstance(log, str) else list(log)
+    files = [word for path in paths for word in ("--profile", path)] + [word for path in logs for word in ("--log", path)]
+    return _with_file("diagnose", record, options, files)
+
+
+def diff(first, second):
+    """Why one run file is faster or smaller than another, term by term."""
+    return _json("diff", first, second)
 
 
 def validate(*paths, **options):

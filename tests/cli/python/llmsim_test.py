@@ -60,6 +60,30 @@ class Answers(unittest.TestCase):
         one = llmsim.predict(model="gpt2", gpus=8, tp=2, micro_batch=2)
         self.assertEqual(float(rows[-1]["step_time_s"]), one["step_time_s"])
 
+    def test_rows_are_flat_and_those_of_the_answer(self):
+        answer = llmsim.plan(model="llama3-8b", gpus=16, recompute="none", top=3)
+        rows = llmsim.rows(answer)
+        self.assertEqual([row["step_time_s"] for row in rows], [plan["step_time_s"] for plan in answer["plans"]])
+        for row in rows:
+            self.assertLess(row["low_s"], row["step_time_s"])
+            self.assertLess(row["step_time_s"], row["high_s"])
+            self.assertFalse([value for value in row.values() if isinstance(value, (dict, list))])
+
+    def test_a_diagnosis_and_a_difference_are_those_of_the_program(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path, other = os.path.join(folder, "run.json"), os.path.join(folder, "other.json")
+            for name, batch in ((path, 64), (other, 128)):
+                record = json.loads(json.dumps(RECORD))
+                record["training"]["global_batch"] = batch
+                with open(name, "w", encoding="utf-8") as file:
+                    json.dump(record, file)
+            step = os.path.join(folder, "step.json")
+            program("trace", path, "--no-operators", "-o", step)
+            expected = json.loads(program("diagnose", path, "--profile", step, "--format", "json"))
+            answer = llmsim.diagnose(RECORD, profile=step)
+            self.assertEqual(answer["profile"], expected["profile"])
+            self.assertEqual(llmsim.diff(path, other), json.loads(program("diff", path, other, "--format", "json")))
+
     def test_the_catalogue_is_a_list(self):
         self.assertIn("gpt2", json.dumps(llmsim.models()))
 
@@ -75,6 +99,13 @@ class Complaints(unittest.TestCase):
         with self.assertRaisesRegex(llmsim.DoesNotFit, "out of memory: needs .* usable") as no:
             llmsim.predict(model="llama-70b", gpus=8, pp=8, global_batch=8)
         self.assertFalse(no.exception.answer["feasible"])
+        self.assertEqual(no.exception.rule, "out of memory")
+
+    def test_an_error_has_the_nearest_names(self):
+        with self.assertRaises(llmsim.Error) as unknown:
+            llmsim.predict(model="llama-70c", gpus=8)
+        self.assertEqual(unknown.exception.nearest[0], "llama-70b")
+        self.assertGreater(len(unknown.exception.nearest), 1)
 
     def test_the_examples_of_the_documentation(self):
         self.assertEqual(doctest.testmod(llmsim).failed, 0)
