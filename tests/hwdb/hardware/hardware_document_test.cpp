@@ -70,9 +70,9 @@ TEST(HardwareDocument, OfAShippedDeviceIsItsRecordAlone) {
 // nobody has published, is refused as one's own would be.
 TEST(HardwareDocument, OfAllThatShipsIsReadAgain) {
   const Database database(":memory:");
+  Database other(":memory:", Access::Write);
   for (const HardwareKind kind : {HardwareKind::Accelerator, HardwareKind::System}) {
     for (const HardwareRow& row : database.list(kind)) {
-      Database other(":memory:", Access::Write);
       const std::string error = error_of(
           [&] { add_hardware(other, hardware_document(database, {row.id}), "x.json", true); });
       EXPECT_EQ(error.find("peak_bf16_flops: is missing") != std::string::npos, row.id == "gaudi1");
