@@ -86,7 +86,7 @@ void add(const Choice& choice, const std::string& value, Options& options) {
 // An option that needs another is right where both stand in one cell.
 TEST(TableOptions, MayNeedOneAnother) {
   const hwdb::TableOptions lora{{.key = "lora", .value = "16", .line = 1}},
-      targets{{.key = "lora_targets", .value = "all", .line = 2}};
+      targets{{.key = "lora-targets", .value = "all", .line = 2}};
   EXPECT_NO_THROW(check_options(targets, TableOptionsOf::Run, "t.toml"));
   const RunOptions run = run_options({lora[0], targets[0]}, TableOptionsOf::Run);
   EXPECT_EQ(run.lora, "16");
