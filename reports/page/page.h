@@ -25,7 +25,7 @@ std::optional<std::string> missing_pages();
 // The JSON in it is that of `--format json`.
 std::string page(const PlanAnswer& answer);
 std::string page(const PlanComparison& comparison);  // opens with the best answer
-// A measured step beside its prediction.
+// A measured step and its prediction.
 std::string page(const Diagnosis& diagnosis, const Provenance& provenance);
 // Predicted against measured: the JSON of `validate`.
 std::string page(const calibrate::Backtest& backtest);
