@@ -72,6 +72,12 @@
         expect(`${where}: small: ${textContent}`, parseFloat(getComputedStyle(svg).fontSize) >= 11 && !style.fontSize);
     }
   }
+  // A scroll bar that appears makes places narrower, and charts draw themselves anew a moment later.
+  async function settled() {
+    const width = (svg) => svg.parentElement.clientWidth;
+    const late = (svg) => width(svg) > 0 && Number(svg.getAttribute("width")) !== width(svg);
+    for (let i = 0; i < 20 && all(".chart svg").some(late); ++i) await drawn();
+  }
   function checkPareto() {
     const boxes = all('#pareto [data-mark="places"] text, #pareto [data-mark="text"] text').map((label) => label.getBoundingClientRect());
     const apart = (a, b) => a.right <= b.left || a.left >= b.right || a.bottom <= b.top || a.top >= b.bottom;
@@ -82,6 +88,7 @@
   expect("sections that the contents do not name", all("main section").length === all("nav a").length);
   for (const link of all("nav a")) expect(`${link.textContent} leads nowhere`, one(link.getAttribute("href")) !== null);
   checkValues();
+  await settled();
   checkLayout("as opened");
   checkPareto();
 
@@ -181,6 +188,7 @@
   one("main").style.maxWidth = "330px";
   for (const redraw of drawnToWidth) redraw();
   await drawn();
+  await settled();
   checkLayout("narrower");
   checkPareto();
   one("main").style.maxWidth = "";
