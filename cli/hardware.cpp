@@ -142,6 +142,26 @@ int run_hardware_check(const HardwareOptions& options) {
   return 1;
 }
 
+// Out of the database: to a file, or away.
+void add_taking_out(CLI::App& command, const std::shared_ptr<HardwareOptions>& options,
+                    int& status) {
+  CLI::App* exported = command.add_subcommand(
+      "export", "accelerators and systems as a file that hardware add reads elsewhere");
+  add_option(*exported, "names", options->names, "ID",
+             "ids or aliases, shipped or your own; example: my_gpu my_cluster")
+      ->required();
+  add_option(*exported, "-o,--output", options->output.file, "FILE",
+             "write the result to a file; default standard output; example: -o my_gpu.json");
+  add_database_option(*exported, options->database);
+  exported->callback([options, &status] { status = run_hardware_export(*options); });
+
+  CLI::App* removed = command.add_subcommand(
+      "remove", "take your own accelerator or system, with its coefficients, away");
+  add_option(*removed, "name", options->name, "ID", "id or alias; example: my_gpu")->required();
+  add_database_option(*removed, options->database);
+  removed->callback([options, &status] { status = run_hardware_remove(*options); });
+}
+
 }  // namespace
 
 void add_hardware(CLI::App& program, int& status) {
@@ -172,21 +192,7 @@ void add_hardware(CLI::App& program, int& status) {
   add_database_option(*add, options->database);
   add->callback([options, &status] { status = run_hardware_add(*options); });
 
-  CLI::App* exported = command->add_subcommand(
-      "export", "accelerators and systems as a file that hardware add reads elsewhere");
-  add_option(*exported, "names", options->names, "ID",
-             "ids or aliases, shipped or your own; example: my_gpu my_cluster")
-      ->required();
-  add_option(*exported, "-o,--output", options->output.file, "FILE",
-             "write the result to a file; default standard output; example: -o my_gpu.json");
-  add_database_option(*exported, options->database);
-  exported->callback([options, &status] { status = run_hardware_export(*options); });
-
-  CLI::App* removed = command->add_subcommand(
-      "remove", "take your own accelerator or system, with its coefficients, away");
-  add_option(*removed, "name", options->name, "ID", "id or alias; example: my_gpu")->required();
-  add_database_option(*removed, options->database);
-  removed->callback([options, &status] { status = run_hardware_remove(*options); });
+  add_taking_out(*command, options, status);
 
   CLI::App* check = command->add_subcommand(
       "check", "whether the database holds what was written: every page and record is read");
